@@ -1,13 +1,8 @@
-#!/usr/bin/env python3
 """Measures whether an urgent response overtakes others on slow and fast links: brisk beside nginx, HAProxy and h2o.
 
-Over a link with a rate (crates/base/link), pictures of low urgency are requested over HTTP/2 or HTTP/3, and a style sheet of the highest
-urgency behind them. Each server forwards the requests to the same nginx. Writes tables (Markdown). `make priorities` calls this
-script; it takes a quarter of an hour.
-
-usage: priorities [--rounds N] [--server NAME]... [--rate MBITS]... [--http 2|3] [--samples FILE] [--output FILE]
+Over a link with a rate (crates/base/link), pictures of low urgency are requested over HTTP/2 or HTTP/3, and a style sheet of the
+highest urgency behind them. Each server forwards the requests to the same nginx. Takes a quarter of an hour.
 """
-import argparse
 import json
 import os
 import statistics
@@ -16,14 +11,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from browsing import certificates, proxies
-from browsing.link import LINK, SERVER, Link
-from browsing.proxies import KINDS, Proxy
-from browsing.samples import Note, cpu, middle, number
-from browsing.servers import BRISK, PAGE, Server
+from browsing import servers
+from browsing.servers import PAGE as NAME, PROXIES, proxy
+from shared import certificates, programs
+from shared.figures import Samples, alternating, middle, number, page, show, table
+from shared.link import SERVER, Link
+from shared.programs import BENCH, BRISK, LINK
+from shared.servers import Server
 
-HERE = Path(__file__).resolve().parent
+NEEDS, BUILDS = "page", "--package brisk-link"
 ROUND_TRIP = 40
 RATES = (1.6, 10, 100)
 # The pictures together take this long on each link.
@@ -46,31 +42,25 @@ def queue(rate):
     return max(20_000, int(rate * 1e6 / 8 / 10))
 
 
-class Files:
-    """The files of each rate."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def of(self, rate):
-        files = self.folder / f"{rate:g}"
-        if not files.exists():
-            files.mkdir(parents=True)
-            for index in range(PICTURES):
-                (files / f"{1 + 2 * index}.png").write_bytes(os.urandom(picture(rate)))
-            (files / "style.css").write_bytes(os.urandom(STYLE))
-        return files
+def files_of(rate, folder):
+    """The files of a rate."""
+    files = folder / f"{rate:g}"
+    if not files.exists():
+        files.mkdir(parents=True)
+        for index in range(PICTURES):
+            (files / f"{1 + 2 * index}.png").write_bytes(os.urandom(picture(rate)))
+        (files / "style.css").write_bytes(os.urandom(STYLE))
+    return files
 
 
-def sample(kind, http, rate, share, scratch, issued, files):
+def sample(kind, http, rate, share, scratch, issued):
     """One load of the page."""
-    client = HERE / "browsing" / CLIENTS[http][0]
     with Link(ROUND_TRIP, int(rate * 1e6), queue=queue(rate)) as link:
-        at_server = lambda *command: link.at("server", *command)
-        with Server(scratch / "upstream", at_server, kind="nginx", port=UPSTREAM, files=files.of(rate)), \
-                Proxy(scratch / "proxy", at_server, kind=kind, address=SERVER, certificates=issued, upstream=UPSTREAM):
-            words = [SERVER, 443, PAGE, issued / "root.pem", PICTURES, picture(rate), STYLE, share]
-            done = subprocess.run(link.at("client", sys.executable, client, *words), capture_output=True, text=True)
+        files = files_of(rate, scratch / "files")
+        with Server("servers/page.conf", scratch / "upstream", prefix=link.server, PORT=UPSTREAM, FILES=files), \
+                proxy(kind, scratch / "proxy", issued, prefix=link.server, ADDRESS=SERVER, PORT=443, UPSTREAM=UPSTREAM):
+            client = [sys.executable, BENCH / "browsing" / CLIENTS[http][0], SERVER, 443, NAME, issued / "root.pem"]
+            done = subprocess.run(link.client(*client, PICTURES, picture(rate), STYLE, share), capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"priorities: {kind}, HTTP/{http}, {rate:g} Mbit/s: {done.stderr}")
     return json.loads(done.stdout)
@@ -87,79 +77,50 @@ def cases(kinds, rates, versions):
     for http in versions:
         for rate in rates:
             for kind in kinds:
-                if rate <= CLIENTS[http][1] and (http == 2 or proxies.has_http3(kind)):
+                if rate <= CLIENTS[http][1] and (http == 2 or servers.has_http3(kind)):
                     yield http, rate, kind
 
 
-def table(note, kinds, http, rate):
-    head = "| | " + " | ".join(f"style sheet, {when} | all, {when}" for when in SHARES) + " | pictures before a later style sheet, KB |"
-    lines = [head, f"|---|{'---:|' * (2 * len(SHARES) + 1)}"]
-    urgent, whole = map(number, least(rate))
-    lines.append(f"| possible | {' | '.join([urgent, whole] * len(SHARES))} | 0 |")
+def section(samples, kinds, http, rate):
+    head = ["", *(f"{what}, {when}" for when in SHARES for what in ("style sheet", "all")), "pictures before a later style sheet, KB"]
+    form = lambda value: number(value, 10)
+    rows = [["possible", *map(form, least(rate)), *map(form, least(rate)), "0"]]
     for kind in kinds:
-        cells = []
-        for when in SHARES:
-            cells += [middle(note.values(f"{kind} {http} {rate:g} {when}", key)) for key in ("urgent", "total")]
-        before = note.values(f"{kind} {http} {rate:g} later", "before")
-        cells.append(number(statistics.median(before) / 1e3) if before else "")
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
-    return lines
+        before = samples.values(f"{kind} {http} {rate:g} later", "before")
+        rows.append([kind, *(middle(samples.values(f"{kind} {http} {rate:g} {when}", key), form) for when in SHARES
+                             for key in ("urgent", "total")), form(statistics.median(before) / 1e3) if before else ""])
+    return ["", f"## HTTP/{http} at {rate:g} Mbit/s", "", *table(head, rows)]
 
 
-def document(note, rows):
-    kinds = list(dict.fromkeys(kind for _, _, kind in rows))
+def written(samples, rows):
     http, rate, kind = rows[0]
-    rounds = len(note.values(f"{kind} {http} {rate:g} later", "urgent"))
-    versions = ", ".join(map(proxies.version, kinds))
-    text = [
-        "# Urgent responses first", "",
-        f"{PICTURES} pictures are requested on one connection, and a style sheet of {STYLE // 1000} KB behind them: in one write with the requests for the "
-        f"pictures (at once), or after a quarter of their bytes has arrived (later). The pictures have the urgency 5, the style sheet 0 (RFC 9218), and "
-        "over HTTP/2 the client sends the dependencies of RFC 7540 too, as Chromium does. The pictures together take two seconds on each link. The links have a "
-        f"round trip of {ROUND_TRIP} ms and queues of 100 ms (20 KB at least). All servers forward the requests to the same nginx, have one worker "
-        "and otherwise their defaults. `make priorities` repeats it.", "",
-        f"- Machine: {cpu()}", f"- Servers: {versions}", "",
-        f"Milliseconds from the request for the style sheet to its end, and from the first request to the end of all responses: medians of {rounds} "
-        "loads, and the least and the most. Possible are a round trip and the bytes at the rate of the link, without headers of packets."]
+    sections = []
     for http, rate in dict.fromkeys((http, rate) for http, rate, _ in rows):
-        own = [kind for row, at, kind in rows if (row, at) == (http, rate)]
-        text += ["", f"## HTTP/{http} at {rate:g} Mbit/s", "", *table(note, own, http, rate)]
-    return "\n".join(text) + "\n"
+        sections += section(samples, [kind for row, at, kind in rows if (row, at) == (http, rate)], http, rate)
+    return page("priorities", pictures=PICTURES, style=STYLE // 1000, trip=ROUND_TRIP, sections=sections,
+                servers=", ".join(map(servers.version, dict.fromkeys(kind for _, _, kind in rows))),
+                rounds=len(samples.values(f"{kind} {http} {rate:g} later", "urgent")))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7, help="number of rounds [default: %(default)s]")
-    parser.add_argument("--server", action="append", choices=KINDS, help="restriction to servers [default: all that are installed]")
-    parser.add_argument("--rate", action="append", type=float, help="rates in Mbit/s [default: 1.6, 10 and 100]")
-    parser.add_argument("--http", type=int, action="append", choices=CLIENTS, help="versions of HTTP [default: 2 and 3]")
-    parser.add_argument("--samples", type=Path, help="file for samples, with which an interrupted run continues")
-    parser.add_argument("--output", type=Path, help="file for the result [default: standard output]")
-    arguments = parser.parse_args()
-    for program in (BRISK, LINK):
-        if not Path(program).exists():
-            sys.exit(f"priorities: no {program}; `make priorities` makes it")
-    kinds = [kind for kind in arguments.server or KINDS if proxies.program(kind)]
+OPTIONS = [("--rounds", 7, "number of rounds"), ("--server", [], "restriction to this server", {"choices": PROXIES}),
+           ("--rate", [], "rate in Mbit/s, by default 1.6, 10 and 100", {"type": float}),
+           ("--http", [], "version of HTTP, by default 2 and 3", {"type": int, "choices": CLIENTS}),
+           ("--samples", None, "file for samples, with which an interrupted run continues", {"type": Path})]
+
+
+def run(arguments):
+    programs.require(BRISK, LINK)
+    kinds = [kind for kind in arguments.server or PROXIES if servers.program_of(kind)]
     rows = list(cases(kinds, arguments.rate or RATES, arguments.http or CLIENTS))
-    note = Note(arguments.samples)
+    samples = Samples(arguments.samples)
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         # Workers of servers that root starts have another user.
         scratch.chmod(0o755)
-        issued, files = certificates.make(scratch / "certificates", [PAGE]), Files(scratch / "files")
-        for note.turn in range(arguments.rounds):
-            # Every other round backwards, so that none always comes after the same one.
-            for http, rate, kind in rows[:: 1 if note.turn % 2 == 0 else -1]:
-                for when, share in SHARES.items():
-                    note.says(f"{kind}, HTTP/{http}, {rate:g} Mbit/s, {when}")
-                    note.down(f"{kind} {http} {rate:g} {when}", sample(kind, http, rate, share, scratch, issued, files))
-        print("\r\033[K", end="", file=sys.stderr)
-    text = document(note, rows)
-    if arguments.output:
-        arguments.output.write_text(text)
-    else:
-        print(text, end="")
-
-
-if __name__ == "__main__":
-    main()
+        issued = certificates.make(scratch / "certificates", [NAME])
+        for turn, (http, rate, kind) in alternating(arguments.rounds, rows):
+            for when, share in SHARES.items():
+                show(f"round {turn + 1}: {kind}, HTTP/{http}, {rate:g} Mbit/s, {when}")
+                samples.add(f"{kind} {http} {rate:g} {when}", sample(kind, http, rate, share, scratch, issued))
+    show()
+    return written(samples, rows)

@@ -54,7 +54,7 @@ class Brisk(Process):
     certificates, and `key` is the place of their keys. Further values replace variables of the configuration, `server`, `sections` and `host` among them."""
 
     def __init__(self, routes, folder, cores="0", first=False, interval=None, pairs=("ecdsa",), key="$certificates/$kind.key",
-                 words=(), prefix=None, ready=None, port=None, **values):
+                 words=(), prefix=None, port=None, **values):
         self.folder, self.admin, self.interval = Path(folder), free_port(), interval
         port = port or free_port()
         self.folder.mkdir(exist_ok=True, parents=True)
@@ -69,9 +69,9 @@ class Brisk(Process):
         (self.folder / "brisk.toml").write_text(text)
         command = [BRISK, "serve", "--config", self.folder / "brisk.toml", *words]
         precedence = ["nice", "-n", "-15"] if first and os.geteuid() == 0 else []
-        super().__init__(command if prefix else [*precedence, *pinned(cores, *command)], self.folder / "log",
-                         port if values["address"] == "127.0.0.1" else (values["address"], port), ready, prefix)
-        self.port, self.samples, self.stopped = port, [], threading.Event()
+        super().__init__(command if prefix else [*precedence, *pinned(cores, *command)], self.folder / "log", port, values["address"],
+                         prefix=prefix)
+        self.samples, self.stopped = [], threading.Event()
 
     def __enter__(self):
         super().__enter__()

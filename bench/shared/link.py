@@ -1,15 +1,40 @@
-"""Two network namespaces with a link between them, by the program brisk-link (crates/base/link)."""
+"""Network namespaces: one alone, and two with a link between them, by the program brisk-link (crates/base/link)."""
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-CACHE = Path(os.environ.get("CACHE", Path.home() / ".cache/brisk"))
-LINK = os.environ.get("LINK_PROGRAM", str(CACHE / "target/release/brisk-link"))
+from .programs import LINK
+
 CLIENT, SERVER = "10.77.0.1", "10.77.0.2"
 # Bytes that wait for a direction at most: what 10 Mbit/s carry in 200 ms.
 QUEUE = 250_000
+
+
+def enter(holder, namespace, *command):
+    """The command that runs this one in a network namespace of a process."""
+    users = [f"--user=/proc/{holder.pid}/ns/user", "--preserve-credentials"] if os.getuid() else []
+    return ["nsenter", *users, f"--net=/proc/{holder.pid}/{namespace}", "--", *map(str, command)]
+
+
+class Namespace:
+    """A network namespace with a loopback device, from `with` to the end of it."""
+
+    def __enter__(self):
+        user = ["--user", "--map-root-user"] if os.getuid() else []
+        words = ["unshare", *user, "--net", "sh", "-c", "ip link set lo up && echo ready && exec cat"]
+        self.holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.holder.stdout.readline() != "ready\n":
+            sys.exit("this machine allows no network namespaces")
+        return self
+
+    def __exit__(self, *_):
+        self.holder.stdin.close()
+        self.holder.wait()
+
+    def at(self, *command):
+        """The command that runs this one in the namespace."""
+        return enter(self.holder, "ns/net", *command)
 
 
 class Link:
@@ -22,7 +47,8 @@ class Link:
     def __enter__(self):
         command = [LINK, "--to-client", self.half, "--to-server", self.half]
         before = (["unshare", "--user", "--map-root-user", "--"] if os.getuid() else [])
-        self.helper = subprocess.Popen([*before, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.helper = subprocess.Popen([*before, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True)
         words = self.helper.stdout.readline().split()
         if len(words) != 2:
             sys.exit(f"this machine allows no network namespaces or TUN devices: {self.helper.stderr.read().strip()}")
@@ -38,13 +64,18 @@ class Link:
 
     def advance(self, packets):
         """Sends so many packets in both directions, each of which may be lost like others."""
-        send = "import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); [s.sendto(b'', (sys.argv[1], 9)) for _ in range(int(sys.argv[2]))]"
+        send = ("import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM)\n"
+                "for _ in range(int(sys.argv[2])): s.sendto(b'', (sys.argv[1], 9))")
         for end, address in (("client", SERVER), ("server", CLIENT)):
             subprocess.run(self.at(end, sys.executable, "-c", send, address, packets), check=True)
         time.sleep(0.2)
 
     def at(self, end, *command):
         """The command that runs this one at an end, `client` or `server`."""
-        process = self.helper.pid
-        users = [f"--user=/proc/{process}/ns/user", "--preserve-credentials"] if os.getuid() else []
-        return ["nsenter", *users, f"--net=/proc/{process}/fd/{self.ends[end]}", "--", *map(str, command)]
+        return enter(self.helper, f"fd/{self.ends[end]}", *command)
+
+    def client(self, *command):
+        return self.at("client", *command)
+
+    def server(self, *command):
+        return self.at("server", *command)

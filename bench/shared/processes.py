@@ -14,17 +14,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def listens(process, port, seconds, prefix=None):
+def listens(process, port, seconds, prefix=None, address="127.0.0.1"):
     """Waits until the process listens. False if it does not within this time, or has ended. `prefix` runs the test elsewhere."""
-    address = ("127.0.0.1", port) if isinstance(port, int) else port
     code = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)"
 
     def connects():
         if prefix:
-            command = prefix(sys.executable, "-c", code, *map(str, address))
+            command = prefix(sys.executable, "-c", code, address, str(port))
             return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
         try:
-            socket.create_connection(address, 1).close()
+            socket.create_connection((address, port), 1).close()
             return True
         except OSError:
             return False
@@ -71,12 +70,14 @@ def field(pid, file, name):
 
 
 class Process:
-    """A server from `with` to the end of it. Its output goes to the file `log`. `port`: where it listens, on 127.0.0.1 or as a pair
-    with an address; `ready`: another condition. `prefix` makes the command that runs another in the place of the server."""
+    """A server from `with` to the end of it. Its output goes to the file `log`. It has started when it listens at `port` of `address`,
+    or when `ready()` is true. `prefix` makes the command that runs another in the place of the server. It ends by `ending`, or after
+    `grace` seconds."""
 
-    def __init__(self, command, log, port, ready=None, prefix=None, kind=signal.SIGTERM, grace=2, limit=30, **options):
-        self.command, self.file, self.port, self.ready, self.prefix = command, Path(log), port, ready, prefix
-        self.kind, self.grace, self.limit, self.options = kind, grace, limit, options
+    def __init__(self, command, log, port, address="127.0.0.1", ready=None, prefix=None, ending=signal.SIGTERM, grace=2, limit=30,
+                 **options):
+        self.command, self.file, self.port, self.address, self.ready, self.prefix = command, Path(log), port, address, ready, prefix
+        self.ending, self.grace, self.limit, self.options = ending, grace, limit, options
 
     def __enter__(self):
         command = [str(word) for word in self.command]
@@ -84,14 +85,14 @@ class Process:
             self.process = subprocess.Popen(self.prefix(*command) if self.prefix else command, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, **self.options)
         is_ready = (wait(self.ready, self.limit, self.process) if self.ready else
-                    listens(self.process, self.port, self.limit, self.prefix))
+                    listens(self.process, self.port, self.limit, self.prefix, self.address))
         if not is_ready:
             self.__exit__()
             sys.exit(f"{command[0]} does not serve:\n{self.log()[-3000:]}")
         return self
 
     def __exit__(self, *_):
-        end(self.process, self.kind, self.grace)
+        end(self.process, self.ending, self.grace)
 
     def log(self):
         return self.file.read_text(errors="replace")

@@ -31,7 +31,7 @@ class Server(Process):
     """A server from `with` to the end of it. The ending of the template says which; uppercase values replace its variables. It listens
     at `PORT` of `ADDRESS`. `prefix` starts it elsewhere, on `cores` of this network otherwise."""
 
-    def __init__(self, template, folder, program=None, cores=None, prefix=None, ready=None, log="log", **values):
+    def __init__(self, template, folder, program=None, cores=None, prefix=None, ready=None, **values):
         template = BENCH / template
         self.kind, self.folder = KINDS[template.suffix[1:] or template.name], Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -47,10 +47,9 @@ class Server(Process):
         self.file.write_text(text)
         words = pinned(cores, *command(self.kind, program or self.kind, self.file, values["PORT"]))
         # No server is to drain its connections. Go would start a thread for each core of the machine.
-        super().__init__(words, self.folder / log, (values["ADDRESS"], values["PORT"]), ready, prefix,
-                         signal.SIGTERM if self.kind == "nginx" else signal.SIGINT, 1, cwd=values.get("CWD"), env={
+        super().__init__(words, self.folder / "log", values["PORT"], values["ADDRESS"], ready, prefix,
+                         signal.SIGTERM if self.kind == "nginx" else signal.SIGINT, 1, env={
                              **os.environ, "GOMAXPROCS": "1", "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
-        self.port = values["PORT"]
 
 
 def program(*names):
