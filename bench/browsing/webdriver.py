@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-from processes import end, free_port, listens
+from shared.processes import end, free_port, listens
 
 from .chromium import LIMIT, Failed
 

@@ -5,13 +5,19 @@ capture goes through a pipe, so it needs no disk.
 """
 import json
 import os
-import signal
 import struct
 import subprocess
+import sys
 import time
 
-from milestones import NAME, PORT, SERVE, Namespace, wait
+from shared.figures import page, table
+from shared.link import Namespace
+from shared.programs import BRISK
+from shared.servers import Server
 
+from .recording import NAME, recorder
+
+PORT = 8443
 # Bytes of the response; a connection has about 10 kB.
 SIZE = 7_000
 CONNECTIONS = 1_000_000
@@ -19,28 +25,19 @@ CONNECTIONS = 1_000_000
 OPEN, INTERVAL = 20_000, 20
 
 
-def template(brisk, folder):
+def template(folder):
     """Records of one connection: direction, time since the first packet, and bytes of the Ethernet frame."""
     (folder / "www").mkdir()
     (folder / "www/page").write_bytes(bytes(index * index // 7 % 256 for index in range(SIZE)))
-    route = f'[[host.route]]\npath = "/"\nstatic = "{folder}/www"\n'
-    (folder / "serve.toml").write_text(SERVE.replace("FOLDER", str(folder)) + route)
-    capture = folder / "one.pcap"
     with Namespace() as inside:
         subprocess.run(inside.at("ip", "link", "set", "lo", "mtu", 1500), check=True)
-        serve = subprocess.Popen(inside.at(brisk, "serve", "--config", folder / "serve.toml"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        curl = inside.at("curl", "--silent", "--insecure", "--output", "/dev/null", "--resolve", f"{NAME}:{PORT}:127.0.0.1", f"https://{NAME}:{PORT}/page")
-        try:
-            wait(lambda: subprocess.run(curl).returncode == 0, "brisk serve")
-            tcpdump = subprocess.Popen(inside.at("tcpdump", "-Z", "root", "-i", "lo", "-U", "-w", capture, f"port {PORT}"), stderr=subprocess.DEVNULL)
-            wait(lambda: capture.exists() and capture.stat().st_size >= 24, "tcpdump")
+        curl = inside.at("curl", "--silent", "--insecure", "--output", "/dev/null", "--resolve", f"{NAME}:{PORT}:127.0.0.1",
+                         f"https://{NAME}:{PORT}/page")
+        with Server("servers/capture.toml", folder, prefix=inside.at, ready=lambda: subprocess.run(curl).returncode == 0, PORT=PORT, NAME=NAME,
+                    CERTIFICATE=folder / NAME, ACCESS="", ROUTE=f'[[host.route]]\npath = "/"\nstatic = "{folder}/www"'), \
+                recorder(inside.at, "lo", folder / "one.pcap", f"port {PORT}") as capture:
             subprocess.run(curl, check=True)
             time.sleep(1)
-            tcpdump.send_signal(signal.SIGINT)
-            tcpdump.wait()
-        finally:
-            serve.terminate()
-            serve.wait()
     recorded, place, packets = capture.read_bytes(), 24, []
     while place + 16 <= len(recorded):
         seconds, micros, length, _ = struct.unpack_from("<IIII", recorded, place)
@@ -75,33 +72,27 @@ def last_line(file):
         return lines.read().splitlines()[-1]
 
 
-def section(brisk, folder):
+def section(folder):
     """Markdown: memory and time."""
-    header, packets = template(brisk, folder)
-    lines = [
-        "## A million connections", "",
-        f"One connection of curl with {len(packets)} packets, repeated {CONNECTIONS:,} times from other addresses, {OPEN:,} of them at the same "
-        "time, through a pipe:", "",
-        "| output | capture | connections | reported early | seconds | MB/s | peak memory |", "|---|---:|---:|---:|---:|---:|---:|",
-    ]
+    header, packets = template(folder)
+    rows = []
     for name, options in [("text", []), ("`--json`", ["--json"])]:
         began, result = time.monotonic(), folder / "result"
         with open(result, "wb") as target:
-            capture = subprocess.Popen([brisk, "capture", "-", *options], stdin=subprocess.PIPE, stdout=target)
+            capture = subprocess.Popen([BRISK, "capture", "-", *options], stdin=subprocess.PIPE, stdout=target)
             size = write(capture.stdin, header, packets)
             capture.stdin.close()
             _, status, usage = os.wait4(capture.pid, 0)
         capture.returncode = os.waitstatus_to_exitcode(status)
         if capture.returncode:
-            raise SystemExit(f"brisk capture {options} ended with {capture.returncode}")
-        seconds = time.monotonic() - began
+            sys.exit(f"brisk capture {options} ended with {capture.returncode}")
+        seconds, counts = time.monotonic() - began, ["", ""]
         if options:
             summary = json.loads(last_line(result))
             if summary["connections"] != CONNECTIONS:
-                raise SystemExit(f"{summary['connections']} connections are reported instead of {CONNECTIONS}")
+                sys.exit(f"{summary['connections']} connections are reported instead of {CONNECTIONS}")
             counts = [f"{summary['connections']:,}", f"{summary['evicted']:,}"]
-        else:
-            counts = ["", ""]
         result.unlink()
-        lines.append(f"| {name} | {size / 1e9:.1f} GB | {counts[0]} | {counts[1]} | {seconds:.0f} | {size / 1e6 / seconds:.0f} | {usage.ru_maxrss / 1024:.0f} MiB |")
-    return lines + ["", "The script that writes the capture has a part in the time, and other programs of the machine too.", ""]
+        rows.append([name, f"{size / 1e9:.1f} GB", *counts, f"{seconds:.0f}", f"{size / 1e6 / seconds:.0f}", f"{usage.ru_maxrss / 1024:.0f} MiB"])
+    head = ["output", "capture", "connections", "reported early", "seconds", "MB/s", "peak memory"]
+    return page("capture-many", packets=len(packets), connections=CONNECTIONS, open=OPEN, rows=table(head, rows))

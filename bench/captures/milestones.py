@@ -6,12 +6,18 @@ both programs beside the packets; this module summarises the differences.
 import collections
 import json
 import os
-import signal
 import statistics
 import subprocess
 import time
 
-NAME = "site.test"
+from shared.figures import page, table
+from shared.link import Namespace
+from shared.processes import pinned
+from shared.programs import BRISK
+from shared.servers import Server
+
+from .recording import NAME, recorder
+
 PORT = 8443
 # Name, options of brisk bench, and connections; 1,000 in all.
 RUNS = [
@@ -25,69 +31,26 @@ RATE = 100
 # Before other programs of the machine, whose time would be part of the differences. Needs root.
 PRIORITY = [] if os.getuid() else ["chrt", "--rr", "10"]
 MILESTONES = ["tcp-established", "client-hello", "handshake-finished", "first-request", "first-response"]
-SERVE = """
-server.https = ["127.0.0.1:8443"]
-server.workers = 1
-access_log = { format = "json", file = "FOLDER/access.log", milestones = true }
-[[host]]
-names = ["site.test"]
-certificates = [{ chain = "FOLDER/site.test.pem", key = "FOLDER/site.test.key" }]
-"""
+ACCESS = 'access_log = { format = "json", file = "$FOLDER/access.log", milestones = true }'
 
 
-class Namespace:
-    """A network namespace with a loopback device."""
-
-    def __enter__(self):
-        user = ["--user", "--map-root-user"] if os.getuid() else []
-        words = ["unshare", *user, "--net", "sh", "-c", "ip link set lo up && echo ready && exec cat"]
-        self.holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        if self.holder.stdout.readline() != "ready\n":
-            raise SystemExit("this machine allows no network namespaces")
-        return self
-
-    def __exit__(self, *_):
-        self.holder.stdin.close()
-        self.holder.wait()
-
-    def at(self, *command):
-        """The command that runs this one in the namespace."""
-        process = self.holder.pid
-        users = [f"--user=/proc/{process}/ns/user", "--preserve-credentials"] if os.getuid() else []
-        return ["nsenter", *users, f"--net=/proc/{process}/ns/net", "--", *map(str, command)]
-
-
-def wait(ready, subject):
-    until = time.monotonic() + 15
-    while not ready():
-        if time.monotonic() > until:
-            raise SystemExit(f"{subject} does not start")
-        time.sleep(0.05)
-
-
-def record(brisk, folder):
+def record(folder):
     """Runs the load, and returns the lines of `brisk capture --json` of each run."""
-    (folder / "serve.toml").write_text(SERVE.replace("FOLDER", str(folder)))
-    keys, capture, log = folder / "keys", folder / "loopback.pcap", folder / "access.log"
+    keys, log = folder / "keys", folder / "access.log"
+    url = f"https://127.0.0.1:{PORT}/"
     with Namespace() as inside:
-        serve = subprocess.Popen(inside.at(*PRIORITY, "taskset", "-c", "0", brisk, "serve", "--config", folder / "serve.toml", "--keylog"),
-                                 env={**os.environ, "SSLKEYLOGFILE": str(keys)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        tcpdump = subprocess.Popen(inside.at(*PRIORITY, "tcpdump", "-Z", "root", "-i", "lo", "-U", "-s", "0", "-w", capture), stderr=subprocess.DEVNULL)
-        try:
-            probe = ["curl", "--silent", "--insecure", "--output", "/dev/null", f"https://127.0.0.1:{PORT}/"]
-            wait(lambda: subprocess.run(inside.at(*probe)).returncode == 0, "brisk serve")
-            wait(lambda: capture.exists() and capture.stat().st_size > 24, "tcpdump")
+        probe = ["curl", "--silent", "--insecure", "--output", "/dev/null", url]
+        prefix = lambda *command: inside.at("env", f"SSLKEYLOGFILE={keys}", *PRIORITY, *pinned(0, *command), "--keylog")
+        with Server("servers/capture.toml", folder, prefix=prefix, ready=lambda: subprocess.run(inside.at(*probe)).returncode == 0, PORT=PORT,
+                    NAME=NAME, CERTIFICATE=folder / NAME, ACCESS=ACCESS, ROUTE=""), \
+                recorder(lambda *words: inside.at(*PRIORITY, *words), "lo", folder / "loopback.pcap") as capture:
             for index, (_, options, number) in enumerate(RUNS):
-                words = [*PRIORITY, "taskset", "-c", os.cpu_count() - 1, brisk, "bench", f"https://127.0.0.1:{PORT}/", "--sni", NAME, "--insecure", "-r", "1"]
-                words += ["--rate", RATE, "-n", number, "--records", folder / f"bench-{index}", *options]
+                words = [*PRIORITY, *pinned(os.cpu_count() - 1, BRISK, "bench", url, "--sni", NAME, "--insecure", "-r", 1, "--rate", RATE,
+                                            "-n", number, "--records", folder / f"bench-{index}", *options)]
                 subprocess.run(inside.at(*words), check=True, stdout=subprocess.DEVNULL)
             time.sleep(1)
-        finally:
-            for process in (tcpdump, serve):
-                process.send_signal(signal.SIGINT if process is tcpdump else signal.SIGTERM)
-                process.wait()
     joined = [word for index in range(len(RUNS)) for word in ("--join", folder / f"bench-{index}")]
-    words = [brisk, "capture", capture, "--json", "--keylog", keys, "--join", log, *joined]
+    words = [BRISK, "capture", capture, "--json", "--keylog", keys, "--join", log, *joined]
     lines = subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout.splitlines()
     return [line for line in map(json.loads, lines) if line["event"] == "connection"]
 
@@ -112,27 +75,19 @@ def differences(connections):
     return found, complete
 
 
-def section(brisk, folder):
+def section(folder):
     """Markdown: the agreement of the three."""
     folder.mkdir(exist_ok=True)
-    found, complete = differences(record(brisk, folder))
+    found, complete = differences(record(folder))
     total, every = sum(number for *_, number in RUNS), [abs(value) for values in found.values() for value in values]
     within = sum(value <= 1000 for value in every)
-    lines = [
-        "## Agreement of serve, bench and capture", "",
-        f"{total:,} connections with a request each, {RATE} per second, over the loopback device: the access log of `brisk serve` "
-        f"(`milestones = true`), `brisk bench --records`, and `tcpdump`{', with real-time priority' if PRIORITY else ''}, joined by `brisk capture --join` with the gateway's key log. "
-        f"{sum(complete.values()):,} of {total:,} connections have all {len(MILESTONES)} milestones in all three. "
-        f"{within:,} of {len(every):,} differences are within 1 ms ({within / len(every):.2%}); the largest is {max(every) / 1000:.2f} ms.", "",
-        "Differences in microseconds. A program notes a milestone after its packet has passed, so its time is later, by the time in the "
-        "kernel and the scheduler; the client notes its `client-hello`, `handshake-finished` and `first-request` before the packet leaves. "
-        "A client of TLS 1.2 has finished when the server's Finished arrives, a gateway and the packets when the client's does.", "",
-        "| connections | difference | milestone | number | median | 1 % | 99 % | largest | within 1 ms |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for (run, pair, name), values in sorted(found.items(), key=lambda item: (item[0][0], item[0][1], MILESTONES.index(item[0][2]))):
+    rows = []
+    for (run, pair, name), values in sorted(found.items(), key=lambda item: (*item[0][:2], MILESTONES.index(item[0][2]))):
         cuts = statistics.quantiles(values, n=100) if len(values) > 1 else values * 99
-        near, largest = sum(abs(value) <= 1000 for value in values), max(values, key=abs)
-        lines.append(f"| {RUNS[run][0]} | {pair} | {name} | {len(values)} | {statistics.median(values):.0f} | {cuts[0]:.0f} | {cuts[-1]:.0f} | "
-                     f"{largest} | {near / len(values):.1%} |")
-    return lines + [""]
+        near = sum(abs(value) <= 1000 for value in values)
+        rows.append([RUNS[run][0], pair, name, len(values), *(f"{value:.0f}" for value in (statistics.median(values), cuts[0], cuts[-1])),
+                     max(values, key=abs), f"{near / len(values):.1%}"])
+    head = ["connections", "difference", "milestone", "number", "median", "1 %", "99 %", "largest", "within 1 ms"]
+    return page("capture-milestones", total=total, rate=RATE, priority=", with real-time priority" if PRIORITY else "",
+                complete=sum(complete.values()), milestones=len(MILESTONES), within=within, differences=len(every),
+                share=within / len(every), largest=max(every) / 1000, rows=table(head, rows, left=3))

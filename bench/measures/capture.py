@@ -1,38 +1,39 @@
-#!/usr/bin/env python3
 """Compares `brisk capture` with tshark, packet by packet, over recordings of real programs.
 
 curl, openssl s_client and Chromium request files from nginx, brisk and openssl s_server over links with delay, loss, reordering and
 short queues (crates/base/link). tcpdump records at both ends. For every packet both programs report the number of the connection, the
 expert information of TCP (tcp.analysis.*), the acknowledged packet, its round trip time and the bytes in flight. Then both
 programs analyse one large recording for speed, and `brisk capture --join` compares the milestones of `brisk serve` and `brisk bench`
-with the packets of 1,000 connections; a capture of 10 GB shows the memory. Writes tables (Markdown). `make capture` calls this script.
-
-usage: capture [--rounds N] [--keep FOLDER] [--only milestones|many] [--output FILE]
+with the packets of 1,000 connections; a capture of 10 GB shows the memory.
 """
-import argparse
 import collections
 import json
 import os
-import platform
 import re
 import shutil
-import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-import many_connections
-import milestones
-from browsing import certificates, chromium
+from browsing import chromium
 from browsing.chromium import Chromium
-from browsing.link import CACHE, SERVER, Link
+from captures import many_connections, milestones
+from captures.recording import NAME, recorder
+from shared import certificates, programs
+from shared.figures import page, renew, table
+from shared.link import SERVER, Link
+from shared.processes import Process
+from shared.programs import BRISK, LINK
+from shared.servers import Server
 
-BRISK = os.environ.get("BRISK_PROGRAM", str(CACHE / "target/release/brisk"))
-NAME = "site.test"
+NEEDS, BUILDS = "test", "--package brisk-link"
+SECTIONS = {"milestones": milestones.section, "many": many_connections.section}
+OPTIONS = [("--rounds", 3, "number of rounds on each link"), ("--keep", None, "folder for the recordings", {"type": Path}),
+           ("--only", None, "renew only this section of the page", {"choices": SECTIONS})]
 PORTS = {"nginx": 8443, "brisk": 8444, "openssl": 8445}
 FLAGS = """reused_ports zero_window_probe zero_window zero_window_probe_ack lost_segment ack_lost_segment keep_alive keep_alive_ack
     window_update window_full duplicate_ack spurious_retransmission fast_retransmission out_of_order retransmission""".split()
@@ -49,29 +50,8 @@ LINKS = [
 ]
 SIZES = {"small": 2_000, "large": 400_000}
 PICTURES = 12
-START = 15
 # Bytes of the file for the comparison of speed.
 SIZE = 400_000_000
-
-NGINX = """
-daemon off; master_process off; pid FOLDER/nginx.pid; error_log stderr warn; user root;
-events {}
-http { access_log off; client_body_temp_path FOLDER/b; proxy_temp_path FOLDER/p; fastcgi_temp_path FOLDER/f;
-  uwsgi_temp_path FOLDER/u; scgi_temp_path FOLDER/s; types { text/html html; image/png png; }
-  server { listen SERVER:8443 ssl http2; ssl_certificate FOLDER/site.test.pem; ssl_certificate_key FOLDER/site.test.key;
-    ssl_protocols TLSv1.2 TLSv1.3; root FOLDER/www; } }
-"""
-SERVE = """
-server.https = ["SERVER:8444"]
-server.workers = 1
-[[host]]
-names = ["site.test"]
-certificates = [{ chain = "FOLDER/site.test.pem", key = "FOLDER/site.test.key" }]
-[[host.route]]
-path = "/"
-static = "FOLDER/www"
-"""
-
 
 def pages(folder):
     folder.mkdir()
@@ -84,43 +64,23 @@ def pages(folder):
 
 
 def servers(link, folder):
-    """Started servers at the far end of the link."""
-    files = {"nginx.conf": NGINX, "brisk.toml": SERVE}
-    for name, text in files.items():
-        (folder / name).write_text(text.replace("SERVER", SERVER).replace("FOLDER", str(folder)))
-    commands = [
-        ["nginx", "-c", folder / "nginx.conf", "-p", folder, "-e", "stderr"],
-        [BRISK, "serve", "--config", folder / "brisk.toml"],
-        ["openssl", "s_server", "-WWW", "-quiet", "-accept", f"{SERVER}:{PORTS['openssl']}", "-cert", folder / "site.test.pem",
-         "-key", folder / "site.test.key"],
-    ]
-    log = open(folder / "servers.log", "w")
-    return [subprocess.Popen(link.at("server", *command), cwd=folder / "www", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            for command in commands]
+    """Servers at the far end of the link."""
+    def ready(name):
+        return lambda: curl(link, folder, PORTS[name], "--insecure", path="small")
+    common = {"prefix": link.server, "ADDRESS": SERVER, "NAME": NAME, "CERTIFICATE": folder / NAME, "FILES": folder / "www"}
+    static = f'[[host.route]]\npath = "/"\nstatic = "{folder}/www"'
+    command = ["openssl", "s_server", "-WWW", "-quiet", "-accept", f"{SERVER}:{PORTS['openssl']}", "-cert", folder / f"{NAME}.pem",
+               "-key", folder / f"{NAME}.key"]
+    return [Server("servers/capture.conf", folder / "nginx", ready=ready("nginx"), PORT=PORTS["nginx"], **common),
+            Server("servers/capture.toml", folder / "brisk", ready=ready("brisk"), PORT=PORTS["brisk"], ACCESS="", ROUTE=static, **common),
+            Process(command, folder / "openssl.log", PORTS["openssl"], SERVER, ready("openssl"), link.server, cwd=folder / "www")]
 
 
 def curl(link, folder, port, *options, path="large"):
     words = ["curl", "--silent", "--noproxy", "*", "--max-time", 40, "--cacert", folder / "root.pem", "--connect-to", f"::{SERVER}:",
              "--output", "/dev/null", *options, f"https://{NAME}:{port}/{path}"]
-    return subprocess.run(link.at("client", *words), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    return subprocess.run(link.client(*words), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, "SSLKEYLOGFILE": str(folder / "keys")}).returncode == 0
-
-
-def wait(ready, subject):
-    until = time.monotonic() + START
-    while not ready():
-        if time.monotonic() > until:
-            sys.exit(f"{subject} does not start")
-        time.sleep(0.05)
-
-
-def record(link, folder, end):
-    file = folder / f"{end}.pcap"
-    # -Z keeps the rights of root, -U writes each packet at once.
-    tcpdump = subprocess.Popen(link.at(end, "tcpdump", "-Z", "root", "-i", end, "-U", "-s", "0", "-w", file),
-                               stderr=subprocess.DEVNULL)
-    wait(lambda: file.exists() and file.stat().st_size >= 24, "tcpdump")
-    return tcpdump, file
 
 
 def clients(link, folder, pin):
@@ -133,10 +93,11 @@ def clients(link, folder, pin):
     curl(link, folder, PORTS["nginx"], "--http1.1", "--limit-rate", "150k")
     curl(link, folder, 9999)
     words = ["openssl", "s_client", "-quiet", "-connect", f"{SERVER}:{PORTS['openssl']}"]
-    subprocess.run(link.at("client", *words), input=b"GET /large HTTP/1.0\r\n\r\n", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+    subprocess.run(link.client(*words), input=b"GET /large HTTP/1.0\r\n\r\n", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                   timeout=60)
     hosts = f"MAP {NAME} {SERVER}"
     for name in ("nginx", "brisk"):
-        with Chromium(lambda *command: link.at("client", *command), hosts, [pin]) as browser:
+        with Chromium(link.client, hosts, [pin]) as browser:
             browser.open(f"https://{NAME}:{PORTS[name]}/index.html")
 
 
@@ -146,7 +107,8 @@ def of_brisk(file):
     for line in map(json.loads, done.stdout.splitlines()):
         if line["event"] == "packet":
             micros = round(line["acked_ms"] * 1000) if "acked_ms" in line else None
-            packets[line["packet"]] = (line["connection"], tuple(sorted(line.get("flags", []))), line.get("acked"), micros, line.get("in_flight"))
+            flags = tuple(sorted(line.get("flags", [])))
+            packets[line["packet"]] = (line["connection"], flags, line.get("acked"), micros, line.get("in_flight"))
     return packets
 
 
@@ -192,27 +154,17 @@ def measure(folder, pin, options, total, differences):
     for index, (text, trip, rate, queue, faults) in enumerate(LINKS):
         sums = {end: collections.Counter() for end in ("client", "server")}
         for number in range(options.rounds):
-            with Link(trip, rate, queue, faults) as link:
-                started = servers(link, folder)
-                try:
-                    for name in PORTS:
-                        wait(lambda: curl(link, folder, PORTS[name], "--insecure", path="small"), name)
-                    recorders = [record(link, folder, end) for end in sums]
+            with Link(trip, rate, queue, faults) as link, ExitStack() as stack:
+                for server in servers(link, folder):
+                    stack.enter_context(server)
+                with ExitStack() as recorders:
+                    files = [recorders.enter_context(recorder(getattr(link, end), end, folder / f"{end}.pcap")) for end in sums]
                     clients(link, folder, pin)
                     # Late packets arrive.
                     time.sleep(1)
-                    for tcpdump, _ in recorders:
-                        tcpdump.send_signal(signal.SIGINT)
-                        tcpdump.wait()
-                finally:
-                    for server in started:
-                        server.kill()
-                        server.wait()
-            for end, (_, file) in zip(sums, recorders):
-                place = f"link {index + 1}, round {number + 1}, {end}"
-                sums[end] += compare(file, place, total, differences)
-                if options.keep:
-                    shutil.copy(file, options.keep / f"{index}-{number}-{end}.pcap")
+            for end, file in zip(sums, files):
+                sums[end] += compare(file, f"link {index + 1}, round {number + 1}, {end}", total, differences)
+                shutil.copy(file, options.keep / f"{index}-{number}-{end}.pcap")
         rows += [(text, end, row) for end, row in sums.items()]
     return rows
 
@@ -246,86 +198,52 @@ def speed(folder, keep):
     return size, times
 
 
-def page(rows, total, differences, speeds, options):
+def written(rows, total, differences, speeds, options):
     size, times = speeds
-    first = lambda *words: subprocess.run(words, capture_output=True, text=True).stdout.splitlines()[0].split(" (")[0].rstrip(".")
-    version = lambda program: re.search(r"\d+\.\d+\.\d+", subprocess.run([program, "--version"], capture_output=True, text=True).stdout)[0]
-    packets = sum(row["packets"] for *_, row in rows)
-    lines = [
-        "# `brisk capture` beside tshark", "",
-        f"Recordings of curl, `openssl s_client` and Chromium, with nginx, brisk and `openssl s_server`, at both ends of {len(LINKS)} links, "
-        f"{options.rounds} round{'s' * (options.rounds > 1)} each. For each TCP packet, both programs report the connection, the expert information, the acknowledged "
-        "packet with its round trip time, and the bytes in flight. `make capture` repeats it.", "",
-        f"- {os.cpu_count()} cores, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}", f"- {first(BRISK, '--version')}",
-        f"- TShark {version('tshark')}", f"- {first('curl', '--version')}, {first('openssl', 'version')}, "
-        f"{chromium.version()}", "",
-        "Packets that differ, by field:", "",
-        "| link (round trip) | recorded at | connections | packets | with expert information | " + " | ".join(FIELDS) + " |",
-        "|---|---|" + "---:|" * (3 + len(FIELDS)),
-    ]
-    lines += [f"| {text} | {end} | {row['connections']} | {row['packets']:,} | {row['results']:,} | " + " | ".join(str(row[field]) for field in FIELDS) + " |"
-              for text, end, row in rows]
-    lines += ["", "Expert information in these packets, by tshark: " + ", ".join(f"`{name}` {count:,}" for name, count in total["flags"].most_common()) + ".", ""]
+    first = lambda *words: programs.output(*words).splitlines()[0].split(" (")[0].rstrip(".")
     unexplained = [difference for difference in differences if not difference[-1]]
+    found = []
     if len(unexplained) < len(differences):
-        lines += [f"{len(differences) - len(unexplained)} of the differences follow a RST without ACK in their connection: Wireshark takes the "
-                  "acknowledgement number of such a segment, 0, as an acknowledgement. brisk does not, since the number is valid with ACK only "
+        found += [f"{len(differences) - len(unexplained)} of the differences follow a RST without ACK in their connection: Wireshark takes the",
+                  "acknowledgement number of such a segment, 0, as an acknowledgement. brisk does not, since the number is valid with ACK only",
                   "(RFC 9293 section 3.1).", ""]
     if unexplained:
-        lines += ["| recording | packet | field | brisk | tshark |", "|---|---:|---|---|---|"]
         text = lambda value: ", ".join(value) if isinstance(value, tuple) else value
-        lines += [f"| {place} | {number} | {field} | {text(one)} | {text(two)} |" for place, number, field, one, two, _ in unexplained[:40]]
-        lines += [""]
-    lines += [f"{len(unexplained)} other differences in {packets:,} packets.", ""]
-    lines += ["## Speed", "", f"These recordings, repeated with other addresses, as one cached file of {size / 1e6:.0f} MB:", "", "| program | seconds | MB/s | ratio |", "|---|---:|---:|---:|"]
-    lines += [f"| {name} | {seconds:.2f} | {size / 1e6 / seconds:.0f} | {seconds / times['brisk capture']:.1f} |" for name, seconds in times.items()]
-    return "\n".join(lines) + "\n"
-
-
-SECTIONS = {"milestones": milestones.section, "many": many_connections.section}
+        found += [*table(["recording", "packet", "field", "brisk", "tshark"], (
+            [place, number, field, text(one), text(two)] for place, number, field, one, two, _ in unexplained[:40]), left=5), ""]
+    head = ["link (round trip)", "recorded at", "connections", "packets", "with expert information", *FIELDS]
+    packets = table(head, ([text, end, row["connections"], f"{row['packets']:,}", f"{row['results']:,}", *(row[field] for field in FIELDS)]
+                           for text, end, row in rows), left=2)
+    speed = table(["program", "seconds", "MB/s", "ratio"], (
+        [name, f"{seconds:.2f}", f"{size / 1e6 / seconds:.0f}", f"{seconds / times['brisk capture']:.1f}"] for name, seconds in times.items()))
+    return page(
+        "capture", links=len(LINKS), rounds=f"{options.rounds} round{'s' * (options.rounds > 1)}", packets=packets, found=found, speed=speed,
+        versions=[f"- {first(BRISK, '--version')}", f"- {first('tshark', '--version')}",
+                  f"- {first('curl', '--version')}, {first('openssl', 'version')}, {chromium.version()}"],
+        flags=", ".join(f"`{name}` {count:,}" for name, count in total["flags"].most_common()), others=len(unexplained),
+        number=sum(row["packets"] for *_, row in rows), size=size / 1e6)
 
 
 def section(name, folder):
-    folder.mkdir(exist_ok=True)
     certificates.make(folder, [NAME])
-    return SECTIONS[name](BRISK, folder)
+    return SECTIONS[name](folder)
 
 
-def renew(file, lines):
-    """Replaces the section of the file that has this title, or adds it at the end. Prints it."""
-    text = "\n".join(lines)
-    if file:
-        sections = re.split(r"(?m)^(?=## )", file.read_text())
-        others = [part for part in sections if not part.startswith(lines[0] + "\n")]
-        file.write_text("".join(part.rstrip("\n") + "\n\n" for part in others) + text)
-    print(text)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rounds", type=int, default=3, help="number of rounds on each link [default: %(default)s]")
-    parser.add_argument("--keep", type=Path, help="folder for the recordings [default: none]")
-    parser.add_argument("--output", type=Path, help="file for the result [default: standard output]")
-    parser.add_argument("--only", choices=SECTIONS, help="renew only this section of the output")
-    options = parser.parse_args()
-    if options.only:
-        with tempfile.TemporaryDirectory() as folder:
-            renew(options.output, section(options.only, Path(folder)))
-        return
-    total, differences = {"flags": collections.Counter()}, []
+def run(options):
+    programs.require(BRISK, LINK)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
+        if options.only:
+            return section(options.only, folder)
+        total, differences = {"flags": collections.Counter()}, []
         certificates.make(folder, [NAME])
         pages(folder / "www")
         options.keep = options.keep or folder / "recorded"
         options.keep.mkdir(exist_ok=True)
         rows = measure(folder, chromium.pin(folder / f"{NAME}.pem"), options, total, differences)
-        text = page(rows, total, differences, speed(folder, options.keep), options)
-        text += "".join("\n" + "\n".join(section(name, folder / name)) for name in SECTIONS)
-    if options.output:
-        options.output.write_text(text)
-    print(text, end="")
+        text = written(rows, total, differences, speed(folder, options.keep), options)
+        return text + "".join("\n" + section(name, folder / name) for name in SECTIONS)
 
 
-if __name__ == "__main__":
-    main()
+def merge(before, text, options):
+    return renew(before, text.splitlines()[0], text) if options.only else text

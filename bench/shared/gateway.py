@@ -13,7 +13,7 @@ from .programs import BENCH, BRISK, NAME
 # Parts of every configuration. A measurement adds keys and tables below `[server]` and `[[host]]`, other sections, and routes.
 CONFIGURATION = """
 [server]
-https = ["$address:$port"]
+https = ["$address:$port"$second]
 workers = $workers
 state_dir = "$folder/state"
 $server
@@ -59,7 +59,7 @@ class Brisk(Process):
         port = port or free_port()
         self.folder.mkdir(exist_ok=True, parents=True)
         made = values.pop("certificates", None) or certificates()
-        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "workers": 1,
+        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "workers": 1, "second": "",
                   "name": NAME, "files": made.parent / "www", **values, "port": port, "admin": self.admin, "folder": folder, "certificates": made}
         values["pairs"] = ", ".join(PAIR.replace("$key", key).replace("$kind", kind) for kind in pairs)
         # Parts of the configuration contain variables too.

@@ -1,0 +1,1 @@
+"""Parts of the measurement capture: recordings, milestones, and a million connections."""

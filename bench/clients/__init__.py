@@ -1,0 +1,1 @@
+"""TLS clients: the command of each, and the report about them."""
