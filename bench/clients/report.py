@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 COLUMNS = ["full", "ticket", "stored", "early"]
 SEVERE = ("MEDIUM", "HIGH", "CRITICAL")

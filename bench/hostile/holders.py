@@ -12,7 +12,7 @@ import time
 
 from . import attacks, client, frames
 from .client import NAME, Client, Http2
-from .crowd import HOLD, TURN, Crowd, Slow, act_alone
+from .crowd import HOLD, Crowd, Slow, act_alone
 
 # Bytes of one upload that is sent at once: below the 64 KiB that are held in memory, and a part of the whole body.
 SENT, WHOLE = 60_000, 1_000_000

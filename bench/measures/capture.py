@@ -9,7 +9,6 @@ with the packets of 1,000 connections; a capture of 10 GB shows the memory.
 import collections
 import json
 import os
-import re
 import shutil
 import struct
 import subprocess

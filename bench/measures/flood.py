@@ -12,7 +12,6 @@ import statistics
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from shared import programs
 from shared.figures import alternating, middle, number, page, show, table

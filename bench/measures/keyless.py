@@ -8,7 +8,6 @@ do this: two of the loads are none of its own, and a plan counts the processor t
 """
 import json
 import re
-import statistics
 import subprocess
 import sys
 import tempfile

@@ -39,7 +39,7 @@ def server(name, link, folder):
     certificate = folder / NAME
     if name == "openssl":
         command = ["openssl", "s_server", "-www", "-quiet", "-accept", f"{SERVER}:{PORT}", "-cert", f"{certificate}.pem", "-cert_chain",
-                   f"{certificate}.pem", "-key", f"{certificate}.key"]
+                   folder / "intermediate.pem", "-key", f"{certificate}.key"]
         return Process(command, folder / "openssl.log", PORT, SERVER, ready, link.server)
     return Server(f"servers/probe.{TEMPLATES[name]}", folder / name, prefix=link.server, ready=ready, ADDRESS=SERVER, PORT=PORT, NAME=NAME,
                   CERTIFICATE=certificate, FILES=folder / "www")

@@ -59,10 +59,10 @@ def chunks(servers, arguments, name, minutes, attackers=None):
     """The minutes of one phase."""
     server, control = servers
     found, count = [], max(1, round(minutes * 60 / arguments.chunk))
-    for number in range(count):
+    for index in range(count):
         last = found[-1]["kept"].get("p99", math.nan) if found else math.nan
         standing = f", {standing_clients(attackers)} slow clients" if attackers else ""
-        show(f"{name}: {number + 1} of {count}, p99 {last:.2f} ms, {server.resident() >> 20} MiB{standing}")
+        show(f"{name}: {index + 1} of {count}, p99 {last:.2f} ms, {server.resident() >> 20} MiB{standing}")
         found.append(minute(server, control, arguments))
         if attackers and not attackers.running():
             sys.exit("\nsoak: the attackers ended by themselves")
