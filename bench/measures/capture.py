@@ -27,7 +27,7 @@ from shared.figures import page, renew, table
 from shared.link import SERVER, Link
 from shared.processes import Process
 from shared.programs import BRISK, LINK
-from shared.servers import Server
+from shared.servers import Server, named
 
 NEEDS, BUILDS = "test", "--package brisk-link"
 SECTIONS = {"milestones": milestones.section, "many": many_connections.section}
@@ -217,7 +217,7 @@ def written(rows, total, differences, speeds, options):
         [name, f"{seconds:.2f}", f"{size / 1e6 / seconds:.0f}", f"{seconds / times['brisk capture']:.1f}"] for name, seconds in times.items()))
     return page(
         "capture", links=len(LINKS), rounds=f"{options.rounds} round{'s' * (options.rounds > 1)}", packets=packets, found=found, speed=speed,
-        versions=[f"- {first(BRISK, '--version')}", f"- {first('tshark', '--version')}",
+        versions=[f"- {first(BRISK, '--version')}", f"- {named('TShark', 'tshark', '--version')}",
                   f"- {first('curl', '--version')}, {first('openssl', 'version')}, {chromium.version()}"],
         flags=", ".join(f"`{name}` {count:,}" for name, count in total["flags"].most_common()), others=len(unexplained),
         number=sum(row["packets"] for *_, row in rows), size=size / 1e6)
