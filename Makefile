@@ -4,7 +4,6 @@
 # make test            all tests                                                        TEST='h2': tests with h2 in their name
 # make flakes          behaviour tests again and again, beside busy loops               N=30 TEST=h2 PROGRAMS=plain       hours
 # make fuzz            every fuzz target for 20 seconds                                 FUZZ_SECONDS=600 TARGET=path
-# make live-fuzz       mutated input for every listener of a running brisk              LIVE_FUZZ='--seconds 600'        1 minute
 # make check           formatting, lints, documentation
 # make check-lanes     100,000 operations of each kind in lanes, compared with AWS-LC, also on portable lanes   2 minutes
 # make check-timing    search for a dependence on secrets in the time of RSA, X25519 and ECDSA in lanes         minutes, quiet
@@ -12,34 +11,37 @@
 # make httpwg          loona's test suite for HTTP/2 servers (crate httpwg-cli)         1 minute, and 2 for its installation
 # make sbom            bill of materials (CycloneDX)                                    SBOM=brisk.cdx.json FEATURES=brisk-cli/cuda
 #
-# Measurements; "quiet" means that the machine must have no other load:
+# Measurements; "quiet" means that the machine must have no other load. ARGS are the options of all of them and of `make peers`;
+# `bench/measure NAME --help` lists those of the measurement NAME. The page is written into docs/results.
 #
-# make peers           comparison of eleven servers with brisk bench                    PLAN=peers-http COMPARE='--html peers.html'
+# make peers           comparison of eleven servers with brisk bench                    PLAN=peers-http ARGS='--html peers.html'
 # make results         all plans, into docs/results                                     RESULTS='resumption ciphers'     1 hour, quiet
-# make agreement       comparison of brisk bench with other load generators             AGREEMENT='--rounds 15'
-# make flood           latency of requests during a flood of RSA handshakes             FLOOD='--rounds 15'              10 minutes, quiet
-# make keyless         cost of private keys on a key server or in a separate process    KEYLESS='--rounds 9'             3 minutes, quiet
-# make capture         brisk capture beside tshark, serve and bench; 10 GB              CAPTURE='--only milestones'      10 minutes, quiet
-# make probe           comparison of brisk probe --timing with curl -w, over a link     PROBE='--rounds 9'               2 minutes
-# make page            cost of HTTPS for a page in Chromium, and effect of each feature PAGE='--only records'            15 minutes
-# make priorities      urgent responses behind others, at three rates, for brisk, nginx, HAProxy and h2o  PRIORITIES='--rate 10'  15 minutes, quiet
+# make agreement       comparison of brisk bench with other load generators             ARGS='--rounds 15'
+# make audit           comparison of brisk probe --audit with testssl.sh                ARGS='--only HSTS'               30 minutes
 # make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
-# make vitals          Web Vitals of beacons beside the entries of three browsers       VITALS='--browser Firefox'      8 minutes
-# make visit-cost      processor time of measuring a visitor                            VISIT_COST='--rounds 31'         2 minutes, quiet
-# make visits          a million visits with a hidden effect; size of a store of 30 days of 100 hosts                    minutes
-# make compression     compressed text per CPU second, with nginx, Caddy and Envoy      COMPRESSION='--rounds 9'         4 minutes
-# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              STRANGERS='--attack resets'      11 minutes
-# make neighbours      responses of these four servers with broken upstreams            NEIGHBOURS='--case reset'        4 minutes
-# make soak            steady load beside 10,000 slow clients, resets and floods        SOAK='--minutes 5'               30 minutes, quiet
-# make soak-http3      memory beside HTTP/3 clients that connect, resume, migrate, cancel SOAK_HTTP3='--minutes 5'        1 hour
-# make offences        cost of the same offences over HTTP/2 and HTTP/3                 OFFENCES='--offence resets'      3 minutes, quiet
-# make pipelines       p99 of other clients beside pipelines to faulty upstreams       PIPELINES='--rounds 3'           4 minutes, quiet
-# make connections     latency and memory of 10,000 HTTP/2 connections on one core    CONNECTIONS='--minutes 2'        12 minutes, quiet
-# make worst           memory and a visitor's requests beside all attacks on memory     WORST='--addresses 1'            7 minutes, quiet
-# make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     MANY='--names 10000'             5 minutes, 1 GB of disk
-# make gitea           Gitea behind brisk: clone, push, pages. Builds Gitea                                             minutes, once
-# make clients         results of TLS clients with brisk                                CLIENTS='--only curl'            10 minutes
-# make audit           comparison of brisk probe --audit with testssl.sh                AUDIT='--only HSTS'              30 minutes
+# make capture         brisk capture beside tshark, serve and bench; 10 GB              ARGS='--only milestones'         10 minutes, quiet
+# make clients         results of TLS clients with brisk                                ARGS='--only curl'               10 minutes
+# make compression     compressed text per CPU second, with nginx, Caddy and Envoy      ARGS='--rounds 9'                4 minutes
+# make connections     latency and memory of 10,000 HTTP/2 connections on one core      ARGS='--minutes 2'               12 minutes, quiet
+# make flood           latency of requests during a flood of RSA handshakes             ARGS='--rounds 15'               10 minutes, quiet
+# make gpu             RSA handshakes of the gateway with and without a GPU             ARGS='--seconds 5'               minutes, quiet
+# make keyless         cost of private keys on a key server or in a separate process    ARGS='--rounds 9'                3 minutes, quiet
+# make live-fuzz       mutated input for every listener of a running brisk              ARGS='--seconds 600'             1 minute
+# make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     ARGS='--names 10000'             5 minutes, 1 GB
+# make neighbours      responses of four servers with broken upstreams                  ARGS='--case reset'              4 minutes
+# make offences        cost of the same offences over HTTP/2 and HTTP/3                 ARGS='--offence resets'          3 minutes, quiet
+# make page            cost of HTTPS for a page in Chromium, and effect of each feature ARGS='--only records'            15 minutes
+# make pipelines       p99 of other clients beside pipelines to faulty upstreams        ARGS='--rounds 3'                4 minutes, quiet
+# make priorities      urgent responses behind others at three rates, for four servers  ARGS='--rate 10'                 15 minutes, quiet
+# make probe           comparison of brisk probe --timing with curl -w, over a link     ARGS='--rounds 9'                2 minutes
+# make soak            steady load beside 10,000 slow clients, resets and floods        ARGS='--minutes 5'               30 minutes, quiet
+# make soak-http3      memory beside HTTP/3 clients that connect, resume, migrate       ARGS='--minutes 5'               1 hour
+# make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              ARGS='--attack resets'           11 minutes
+# make visit-cost      processor time of measuring a visitor                            ARGS='--rounds 31'               2 minutes, quiet
+# make visits          a million visits with a hidden effect; 30 days of 100 hosts                                       minutes
+# make vitals          Web Vitals of beacons beside the entries of three browsers       ARGS='--browser Firefox'         8 minutes
+# make worst           memory and a visitor's requests beside all attacks on memory     ARGS='--addresses 1'             7 minutes, quiet
+# make gitea           Gitea behind brisk: clone, push, pages. Builds Gitea                                              minutes, once
 #
 # Each target installs missing programs on Debian with tools/setup, from the list tools/programs.
 
@@ -47,38 +49,17 @@ CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
 
-# Options of bench/agreement, bench/flood, bench/strangers, bench/neighbours, bench/keyless, bench/soak, bench/soak-http3, bench/offences, bench/pipelines, bench/connections, bench/worst,
-# bench/page, bench/priorities, bench/beacons, bench/vitals, bench/visit-cost, bench/probe, bench/capture, bench/compression, bench/clients/run, bench/audit/run and bench/live-fuzz.
-AGREEMENT ?=
-FLOOD ?=
-STRANGERS ?=
-NEIGHBOURS ?=
-KEYLESS ?=
-PAGE ?=
-PRIORITIES ?=
-BEACONS ?=
-VITALS ?=
-VISIT_COST ?=
-PROBE ?=
-CAPTURE ?=
-COMPRESSION ?=
-SOAK_HTTP3 ?=
-OFFENCES ?=
-PIPELINES ?=
-CONNECTIONS ?=
-SOAK ?=
-WORST ?=
-CLIENTS ?=
-AUDIT ?=
-LIVE_FUZZ ?=
+# Options of brisk serve, of brisk bench compare, and of a measurement.
+ARGS ?=
+# A measurement is a file of this folder.
+MEASUREMENTS := $(notdir $(basename $(wildcard bench/measures/*.py)))
 
 # Output file of the bill of materials, and the features of the brisk that it describes.
 SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
 FEATURES ?=
 
-# A plan of bench/plans, and further options of brisk bench compare.
+# A plan of bench/plans.
 PLAN ?= peers
-COMPARE ?=
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
 # Programs of the packages in `clients`, and the command of Go, empty if it is older than 1.23.
@@ -96,7 +77,9 @@ PROGRAMS ?= plain debian browsers
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test flakes client-packages fuzz live-fuzz check peers results agreement flood page priorities beacons vitals visit-cost probe capture compression strangers neighbours keyless soak soak-http3 offences pipelines connections worst many-certificates clients gitea audit httpwg sbom kernels check-kernels check-lanes check-timing visits setup hook
+.PHONY: run build test flakes client-packages fuzz check peers results gitea httpwg sbom kernels check-kernels check-lanes check-timing \
+  visits setup hook $(MEASUREMENTS)
+
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
 	@CACHE=$(CACHE) tools/setup build
@@ -154,7 +137,7 @@ check:
 
 peers: build
 	@CACHE=$(CACHE) tools/setup peers
-	@$(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$(PLAN).toml $(COMPARE)
+	@$(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$(PLAN).toml $(ARGS)
 
 results: build
 	@CACHE=$(CACHE) tools/setup peers
@@ -164,134 +147,15 @@ results: build
 	    --html docs/results/$$plan.html --markdown docs/results/$$plan.md; \
 	done
 
-agreement: build
-	@CACHE=$(CACHE) tools/setup agreement
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/agreement --output docs/results/agreement.md $(AGREEMENT)
-
-flood: build
-	@CACHE=$(CACHE) tools/setup flood
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/flood --output docs/results/rsa-flood.md $(FLOOD)
-
-strangers: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/strangers --output docs/results/strangers.md $(STRANGERS)
-
-keyless: build
-	cargo build --locked --release --package brisk-keyless --example key_load
-	@CACHE=$(CACHE) tools/setup flood
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/keyless --output docs/results/keyless.md $(KEYLESS)
-
-probe: build
-	cargo build --locked --release --package brisk-link
-	@CACHE=$(CACHE) tools/setup test peers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
-	  bench/probe --output docs/results/probe.md $(PROBE)
-
-capture: build
-	cargo build --locked --release --package brisk-link
-	@CACHE=$(CACHE) tools/setup test
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
-	  bench/capture --output docs/results/capture.md $(CAPTURE)
-
-page: build
-	cargo build --locked --release --package brisk-link
-	@CACHE=$(CACHE) tools/setup page
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
-	  bench/page --output docs/results/page.md $(PAGE)
-
-priorities: build
-	cargo build --locked --release --package brisk-link
-	@CACHE=$(CACHE) tools/setup page
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
-	  bench/priorities --output docs/results/priorities.md $(PRIORITIES)
-
-visit-cost: build
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/visit-cost --output docs/results/visit-cost.md $(VISIT_COST)
-
-beacons: build
-	cargo build --locked --release --package brisk-link
-	@CACHE=$(CACHE) tools/setup page
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk LINK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk-link \
-	  bench/beacons --output docs/results/beacons.md $(BEACONS)
-
-vitals: build
-	@CACHE=$(CACHE) tools/setup vitals
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/vitals --output docs/results/beacons.md $(VITALS)
-
-compression: build
-	@CACHE=$(CACHE) tools/setup peers page
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/compression --output docs/results/compression.md $(COMPRESSION)
-
-neighbours: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/neighbours --output docs/results/neighbours.md $(NEIGHBOURS)
-
-many-certificates: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/many-certificates --output docs/results/many-certificates.md $(MANY)
-
-live-fuzz: build
-	@CACHE=$(CACHE) tools/setup strangers
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/live-fuzz $(LIVE_FUZZ)
-
-soak: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak --output docs/results/soak.md $(SOAK)
-
-soak-http3: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/soak-http3 --output docs/results/soak-http3.md $(SOAK_HTTP3)
-
-offences: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/offences --output docs/results/offences.md $(OFFENCES)
-
-pipelines: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/pipelines --output docs/results/pipelines.md $(PIPELINES)
-
-connections: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/connections --output docs/results/connections.md $(CONNECTIONS)
-
-worst: build
-	@CACHE=$(CACHE) tools/setup strangers
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/worst --output docs/results/worst.md $(WORST)
-
-clients: build
-	@CACHE=$(CACHE) tools/setup clients
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/clients/run --output docs/results/clients.md $(CLIENTS)
+# Every measurement of bench/measures by its name, which also names its programs.
+$(MEASUREMENTS): build
+	@CACHE=$(CACHE) bench/measure $@ --prepare
+	CACHE=$(CACHE) bench/measure $@ --results $(ARGS)
 
 gitea:
 	@CACHE=$(CACHE) tools/setup build gitea
 	cargo test --locked --package brisk-cli --tests --no-run
 	cargo test --locked --package brisk-behaviour --test browsers -- --ignored gitea
-
-audit: build
-	@CACHE=$(CACHE) tools/setup test
-	@mkdir -p docs/results
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk bench/audit/run --output docs/results/audit.md $(AUDIT)
 
 httpwg: build
 	@CACHE=$(CACHE) tools/setup strangers
@@ -302,6 +166,7 @@ sbom:
 	@mkdir -p $(dir $(SBOM))
 	@tools/sbom --features '$(FEATURES)' > $(SBOM)
 	@echo $(SBOM)
+
 kernels: check-kernels
 	@CACHE=$(CACHE) tools/setup kernels
 	@tools/kernels cycles $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
@@ -313,15 +178,12 @@ ifeq ($(shell uname -m),x86_64)
 	@tools/kernels check $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
 endif
 
-check-lanes:
-	cargo test --locked --release --package brisk-lanes --lib -- --ignored a_hundred_thousand
-
-# Two long tests: a million visits with a hidden effect, and 30 days of 100 hosts. They take minutes.
-visits:
-	cargo test --locked --release --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
-
-check-timing:
-	cargo test --locked --release --package brisk-keys --package brisk-lanes --lib -- --ignored timing_reveals --nocapture --test-threads 1
+# Ignored tests, which take minutes: a million visits with a hidden effect and 30 days of 100 hosts are those of `visits`.
+check-lanes: TESTS = --package brisk-lanes --lib -- --ignored a_hundred_thousand
+check-timing: TESTS = --package brisk-keys --package brisk-lanes --lib -- --ignored timing_reveals --nocapture --test-threads 1
+visits: TESTS = --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
+check-lanes check-timing visits:
+	cargo test --locked --release $(TESTS)
 
 setup: hook
 	@CACHE=$(CACHE) tools/setup build test
