@@ -1,4 +1,4 @@
-"""Attacks as coroutines: bench/strangers runs each of them once, bench/soak all of them together for a long time."""
+"""Attacks as coroutines: the measurement strangers runs each of them once, soak all of them together for a long time."""
 import asyncio
 import ssl
 import time

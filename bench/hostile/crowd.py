@@ -233,7 +233,7 @@ class Crowd:
 
 
 class Strangers(Crowd):
-    """The crowd of bench/soak."""
+    """The crowd of the measurement soak."""
 
     def __init__(self, port, readers, drippers):
         super().__init__(port, PACES)

@@ -1,7 +1,7 @@
 """Clients that make brisk hold memory: every kind of docs/security.md, from one address or from many.
 
 Each client is a `crowd.Slow`: it asks for much, keeps what it was given for half a minute, and comes again. So the process needs
-little processor time. bench/worst starts it.
+little processor time. The measurement worst starts it.
 """
 import asyncio
 import itertools

@@ -3,7 +3,7 @@
 
 use crate::escape;
 
-/// The style sheet of every page; pages under `docs/results` contain a copy.
+/// The style sheet of every page.
 pub const STYLE: &str = include_str!("page.css");
 
 /// The heading of a page, and a sentence about its content.
@@ -36,26 +36,7 @@ pub fn page(title: &str, body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
-
     use super::*;
-
-    /// A page with old measurements must look like one with new measurements.
-    #[test]
-    fn result_pages_in_the_documentation_have_this_style() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/results");
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let pages: Vec<_> =
-            entries.filter(|path| path.extension().is_some_and(|end| end == "html")).collect();
-        assert!(!pages.is_empty());
-        for page in pages {
-            let html = fs::read_to_string(&page).unwrap();
-            let style = html.split_once("<style>\n").and_then(|(_, rest)| rest.split_once("</style>"));
-            let style = style.map(|(style, _)| style);
-            assert_eq!(style, Some(STYLE), "copy report/src/page.css into {}", page.display());
-        }
-    }
 
     #[test]
     fn text_is_escaped_and_the_body_is_not() {

@@ -1,4 +1,4 @@
-//! Writes certificates for `bench/many-certificates`: for each of NAMES names a file NAME.pem with chain and key in
+//! Writes certificates for `make many-certificates`: for each of NAMES names a file NAME.pem with chain and key in
 //! FOLDER/names, and for the first CHANGED of them a second one in FOLDER/changed.
 //!
 //! usage: many-certificates FOLDER NAMES CHANGED

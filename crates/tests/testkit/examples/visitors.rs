@@ -1,4 +1,4 @@
-//! Visitors for `bench/visit-cost`: COUNT concurrent visits, each on a connection of its own: a page, its resources,
+//! Visitors for `make visit-cost`: COUNT concurrent visits, each on a connection of its own: a page, its resources,
 //! and its beacon if the response contains an ID. Prints the number of pages with an ID.
 //!
 //! Resources are requested sequentially (`http1`), pipelined (`pipelined`, as no browser does), or concurrently

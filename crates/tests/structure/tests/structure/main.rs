@@ -4,6 +4,7 @@ mod cycles;
 mod holders;
 mod layering;
 mod limits;
+mod measurements;
 mod paths;
 mod statics;
 mod tree;
