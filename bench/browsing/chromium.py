@@ -16,9 +16,9 @@ LIMIT = 60
 TIMING = """(() => { const [page] = performance.getEntriesByType('navigation');
   const paint = performance.getEntriesByName('first-contentful-paint')[0];
   const all = performance.getEntriesByType('resource');
-  return JSON.stringify({ load: page.loadEventStart, ready: page.domContentLoadedEventStart, paint: paint ? paint.startTime : null,
-    answer: page.responseStart, resources: all.length + 1, protocol: page.nextHopProtocol, title: document.title,
-    whole: all.filter(one => one.responseEnd > 0).length + 1 }); })()"""
+  return JSON.stringify({ load: page.loadEventStart, ready: page.domContentLoadedEventStart,
+    paint: paint ? paint.startTime : null, answer: page.responseStart, resources: all.length + 1,
+    protocol: page.nextHopProtocol, title: document.title, whole: all.filter(one => one.responseEnd > 0).length + 1 }); })()"""
 
 
 class Failed(Exception):
@@ -27,7 +27,8 @@ class Failed(Exception):
 
 def pin(certificate):
     """SHA-256 of the public key of a certificate, in base64: Chromium is told to trust it."""
-    key = subprocess.run(["openssl", "x509", "-in", str(certificate), "-noout", "-pubkey"], capture_output=True, check=True).stdout
+    key = subprocess.run(["openssl", "x509", "-in", str(certificate), "-noout", "-pubkey"], capture_output=True,
+                         check=True).stdout
     der = subprocess.run(["openssl", "pkey", "-pubin", "-outform", "der"], input=key, capture_output=True, check=True).stdout
     return base64.b64encode(hashlib.sha256(der).digest()).decode()
 
@@ -53,11 +54,14 @@ class Chromium:
             with open(f"{self.profile}/Default/Preferences", "w") as file:
                 json.dump({"net": {"network_prediction_options": 2}}, file)
         disabled = "HttpsUpgrades,HttpsFirstBalancedMode,LocalNetworkAccessChecks,OptimizationHints,MediaRouter"
-        self.command = [*prefix("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        self.command = [*prefix("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                                "--no-first-run",
                                 "--disable-background-networking", "--disable-component-update", "--disable-extensions",
-                                "--remote-debugging-pipe", *options, f"--user-data-dir={self.profile}", f"--disable-features={disabled}",
+                                "--remote-debugging-pipe", *options, f"--user-data-dir={self.profile}",
+                                f"--disable-features={disabled}",
                                 *([f"--enable-features={','.join(features)}"] if features else []),
-                                f"--host-resolver-rules={hosts}", f"--ignore-certificate-errors-spki-list={','.join(pins)}", "about:blank")]
+                                f"--host-resolver-rules={hosts}", f"--ignore-certificate-errors-spki-list={','.join(pins)}",
+                                "about:blank")]
         self.calls, self.buffer, self.events = 0, b"", []
 
     def __enter__(self):
@@ -66,7 +70,8 @@ class Chromium:
         def descriptors():
             os.dup2(their_input, 3)
             os.dup2(their_output, 4)
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL,
                                         preexec_fn=descriptors, pass_fds=(3, 4), env={**os.environ, "HOME": self.profile})
         os.close(their_input), os.close(their_output)
         targets = self.call("Target.getTargets")["targetInfos"]

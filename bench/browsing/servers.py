@@ -53,7 +53,8 @@ def has_http3(kind):
 
 def proxy(kind, folder, certificates, **settings):
     """A proxy of one kind, with its defaults beyond addresses and certificates."""
-    http3 = {"nginx": "listen $ADDRESS:$PORT quic; http3 on;", "HAProxy": "bind quic4@$ADDRESS:$PORT ssl crt $FOLDER/pair.pem alpn h3"}
+    http3 = {"nginx": "listen $ADDRESS:$PORT quic; http3 on;",
+             "HAProxy": "bind quic4@$ADDRESS:$PORT ssl crt $FOLDER/pair.pem alpn h3"}
     server = Server(f"servers/proxy.{PROXIES[kind][0]}", folder, program_of(kind), NAME=PAGE, CERTIFICATES=certificates,
                     HTTP3=http3.get(kind, "") if has_http3(kind) else "", **settings)
     (server.folder / "pair.pem").write_text("".join((certificates / f"{PAGE}.{part}").read_text() for part in ("pem", "key")))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Creates a page of 60 resources with constant bytes: HTML, two styles, a blocking script in the head, three other scripts, and 53
-pictures. A second version differs from the first in a few lines of each script and style.
+"""Creates a page of 60 resources with constant bytes: HTML, two styles, a blocking script in the head, three other scripts, and
+53 pictures. A second version differs from the first in a few lines of each script and style.
 
 usage: site.py FOLDER [--assets ORIGIN]
 """
@@ -53,7 +53,8 @@ def script(name, size, version):
         changed = version if at in (5, 40, 70) else 1
         one, two, three = (f"{words.word()}{words.number(90)}" for _ in range(3))
         text.append(f"function {one}_{at}({two}, {three}) {{\n  var state = {two} * {words.number(5000)} + {changed};\n"
-                    f"  if (state > {words.number(900)}) {{ return document.getElementById('{words.word()}-{words.number(40)}'); }}\n"
+                    f"  if (state > {words.number(900)}) "
+                    f"{{ return document.getElementById('{words.word()}-{words.number(40)}'); }}\n"
                     f"  return {{ {words.word()}: {three}, {words.word()}: '{words.sentence()}' }};\n}}\n")
         length += len(text[-1])
         at += 1
@@ -93,7 +94,8 @@ def page(assets, version):
             f'<script src="{url("js/head", "js")}"></script>',
             # These are asked for while the script above is still on its way.
             *(f'<link rel=preload as=image href="{assets}/img/{number}.png">' for number in range(PRELOADED)),
-            *(f'<script defer src="{url(name, "js")}"></script>' for name in TEXTS if name.startswith("js/") and name != "js/head")]
+            *(f'<script defer src="{url(name, "js")}"></script>'
+              for name in TEXTS if name.startswith("js/") and name != "js/head")]
     body, length = [], 0
     for number in range(PICTURES):
         body.append(f'<article class="{words.word()}-{number}"><h2>{words.sentence()}</h2>'

@@ -53,7 +53,8 @@ def main(address, port, name, ca, pictures, picture, style, share):
     plain = socket.create_connection((address, int(port)), 60)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream = tls.wrap_socket(plain, server_hostname=name)
-    start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"\x00\x02\x00\x00\x00\x00\x00\x04" + STREAM_WINDOW.to_bytes(4, "big"))
+    start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"\x00\x02\x00\x00\x00\x00\x00\x04"
+                                                        + STREAM_WINDOW.to_bytes(4, "big"))
     stream.sendall(start + frame(WINDOW_UPDATE, 0, 0, (WINDOW - 65_535).to_bytes(4, "big")))
     # Each picture depends on the one before it, and all of them on the style sheet once it is requested.
     numbers = [1 + 2 * number for number in range(pictures)]

@@ -1,4 +1,5 @@
-"""The same as urgent.py over HTTP/3, by aioquic: with the same arguments and the same output. Priorities are those of RFC 9218."""
+"""The same as urgent.py over HTTP/3, by aioquic: with the same arguments and the same output. Priorities are those of RFC
+9218."""
 import asyncio
 import json
 import os
@@ -24,7 +25,8 @@ class Load(QuicConnectionProtocol):
         self.h3, self.end = H3Connection(self._quic), asyncio.get_running_loop().create_future()
 
     def begin(self, name, pictures, picture, style, share):
-        self.name, self.share, self.pictures, self.style, self.missing, self.open = name, share, pictures * picture, style, {}, set()
+        self.name, self.share, self.pictures, self.style = name, share, pictures * picture, style
+        self.missing, self.open = {}, set()
         self.urgent = self.asked = self.done = None
         self.arrived = self.before = 0
         self.begun = time.monotonic()

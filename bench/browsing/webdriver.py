@@ -15,8 +15,10 @@ from shared.processes import end, free_port, listens
 
 from .chromium import LIMIT, Failed
 
-PREFERENCES = {"marionette.port": None, "browser.shell.checkDefaultBrowser": False, "datareporting.policy.dataSubmissionEnabled": False,
-               "network.captive-portal-service.enabled": False, "network.connectivity-service.enabled": False, "network.dns.disableIPv6": True}
+PREFERENCES = {"marionette.port": None, "browser.shell.checkDefaultBrowser": False,
+               "datareporting.policy.dataSubmissionEnabled": False,
+               "network.captive-portal-service.enabled": False, "network.connectivity-service.enabled": False,
+               "network.dns.disableIPv6": True}
 
 
 def click_at(x, y):
@@ -51,11 +53,14 @@ class Driven:
 class Firefox(Driven):
     def __enter__(self):
         self.profile, port, self.calls, self.buffer = tempfile.mkdtemp(prefix="brisk-firefox-"), free_port(), 0, b""
-        lines = [f"user_pref({json.dumps(name)}, {json.dumps(port if value is None else value)});" for name, value in PREFERENCES.items()]
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(port if value is None else value)});"
+                 for name, value in PREFERENCES.items()]
         with open(f"{self.profile}/user.js", "w") as file:
             file.write("\n".join(lines))
-        self.process = subprocess.Popen(["firefox-esr", "--headless", "--no-remote", "--marionette", "--profile", self.profile, "about:blank"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": self.profile})
+        self.process = subprocess.Popen(["firefox-esr", "--headless", "--no-remote", "--marionette", "--profile", self.profile,
+                                         "about:blank"],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        env={**os.environ, "HOME": self.profile})
         if not listens(self.process, port, LIMIT):
             raise Failed("Firefox does not start")
         self.socket = socket.create_connection(("127.0.0.1", port), LIMIT)
@@ -104,12 +109,14 @@ class WebKit(Driven):
         self.profile, self.port = tempfile.mkdtemp(prefix="brisk-webkit-"), free_port()
         words = ["xvfb-run", "--auto-servernum", "WebKitWebDriver", f"--port={self.port}"]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env={
-            **os.environ, "HOME": self.profile, "XDG_RUNTIME_DIR": self.profile, "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1", "LIBGL_ALWAYS_SOFTWARE": "1"})
+            **os.environ, "HOME": self.profile, "XDG_RUNTIME_DIR": self.profile, "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1",
+            "LIBGL_ALWAYS_SOFTWARE": "1"})
         if not listens(self.process, self.port, LIMIT):
             raise Failed("WebKitWebDriver does not start")
         self.session = None
         options = {"binary": self.browser(), "args": ["--automation"]}
-        session = self.call(None, "POST", None, {"capabilities": {"alwaysMatch": {"acceptInsecureCerts": True, "webkitgtk:browserOptions": options}}})
+        session = self.call(None, "POST", None, {"capabilities": {"alwaysMatch": {"acceptInsecureCerts": True,
+                                                                                  "webkitgtk:browserOptions": options}}})
         self.session = session["sessionId"]
         return self
 
@@ -125,7 +132,8 @@ class WebKit(Driven):
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def call(self, _command, method, path, parameters):
-        url = f"http://127.0.0.1:{self.port}/session" + (f"/{self.session}" if self.session else "") + (f"/{path}" if path else "")
+        url = f"http://127.0.0.1:{self.port}/session" + (f"/{self.session}" if self.session
+                                                         else "") + (f"/{path}" if path else "")
         body = None if parameters is None else json.dumps(parameters).encode()
         request = urllib.request.Request(url, body, {"content-type": "application/json"}, method=method)
         try:

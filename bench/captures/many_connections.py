@@ -33,7 +33,8 @@ def template(folder):
         subprocess.run(inside.at("ip", "link", "set", "lo", "mtu", 1500), check=True)
         curl = inside.at("curl", "--silent", "--insecure", "--output", "/dev/null", "--resolve", f"{NAME}:{PORT}:127.0.0.1",
                          f"https://{NAME}:{PORT}/page")
-        with Server("servers/capture.toml", folder, prefix=inside.at, ready=lambda: subprocess.run(curl).returncode == 0, PORT=PORT, NAME=NAME,
+        with Server("servers/capture.toml", folder, prefix=inside.at, ready=lambda: subprocess.run(curl).returncode == 0,
+                    PORT=PORT, NAME=NAME,
                     CERTIFICATE=folder / NAME, ACCESS="", ROUTE=f'[[host.route]]\npath = "/"\nstatic = "{folder}/www"'), \
                 recorder(inside.at, "lo", folder / "one.pcap", f"port {PORT}") as capture:
             subprocess.run(curl, check=True)
@@ -93,6 +94,7 @@ def section(folder):
                 sys.exit(f"{summary['connections']} connections are reported instead of {CONNECTIONS}")
             counts = [f"{summary['connections']:,}", f"{summary['evicted']:,}"]
         result.unlink()
-        rows.append([name, f"{size / 1e9:.1f} GB", *counts, f"{seconds:.0f}", f"{size / 1e6 / seconds:.0f}", f"{usage.ru_maxrss / 1024:.0f} MiB"])
+        rows.append([name, f"{size / 1e9:.1f} GB", *counts, f"{seconds:.0f}", f"{size / 1e6 / seconds:.0f}",
+                     f"{usage.ru_maxrss / 1024:.0f} MiB"])
     head = ["output", "capture", "connections", "reported early", "seconds", "MB/s", "peak memory"]
     return page("capture-many", packets=len(packets), connections=CONNECTIONS, open=OPEN, rows=table(head, rows))

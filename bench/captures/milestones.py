@@ -41,12 +41,13 @@ def record(folder):
     with Namespace() as inside:
         probe = ["curl", "--silent", "--insecure", "--output", "/dev/null", url]
         prefix = lambda *command: inside.at("env", f"SSLKEYLOGFILE={keys}", *PRIORITY, *pinned(0, *command), "--keylog")
-        with Server("servers/capture.toml", folder, prefix=prefix, ready=lambda: subprocess.run(inside.at(*probe)).returncode == 0, PORT=PORT,
+        with Server("servers/capture.toml", folder, prefix=prefix,
+                    ready=lambda: subprocess.run(inside.at(*probe)).returncode == 0, PORT=PORT,
                     NAME=NAME, CERTIFICATE=folder / NAME, ACCESS=ACCESS, ROUTE=""), \
                 recorder(lambda *words: inside.at(*PRIORITY, *words), "lo", folder / "loopback.pcap") as capture:
             for index, (_, options, number) in enumerate(RUNS):
-                words = [*PRIORITY, *pinned(os.cpu_count() - 1, BRISK, "bench", url, "--sni", NAME, "--insecure", "-r", 1, "--rate", RATE,
-                                            "-n", number, "--records", folder / f"bench-{index}", *options)]
+                words = [*PRIORITY, *pinned(os.cpu_count() - 1, BRISK, "bench", url, "--sni", NAME, "--insecure", "-r", 1,
+                                            "--rate", RATE, "-n", number, "--records", folder / f"bench-{index}", *options)]
                 subprocess.run(inside.at(*words), check=True, stdout=subprocess.DEVNULL)
             time.sleep(1)
     joined = [word for index in range(len(RUNS)) for word in ("--join", folder / f"bench-{index}")]
@@ -85,7 +86,8 @@ def section(folder):
     for (run, pair, name), values in sorted(found.items(), key=lambda item: (*item[0][:2], MILESTONES.index(item[0][2]))):
         cuts = statistics.quantiles(values, n=100) if len(values) > 1 else values * 99
         near = sum(abs(value) <= 1000 for value in values)
-        rows.append([RUNS[run][0], pair, name, len(values), *(f"{value:.0f}" for value in (statistics.median(values), cuts[0], cuts[-1])),
+        rows.append([RUNS[run][0], pair, name, len(values),
+                     *(f"{value:.0f}" for value in (statistics.median(values), cuts[0], cuts[-1])),
                      max(values, key=abs), f"{near / len(values):.1%}"])
     head = ["connections", "difference", "milestone", "number", "median", "1 %", "99 %", "largest", "within 1 ms"]
     return page("capture-milestones", total=total, rate=RATE, priority=", with real-time priority" if PRIORITY else "",

@@ -261,7 +261,8 @@ def chromium(visit):
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
         for _ in range(10 * LIMIT):
             # The page asks again when its connection is closed, and reports what it got.
-            report = re.search(re.escape(visit.page.partition("?")[2]) + r"&status=(\d+)", log.read_text() if log.exists() else "")
+            report = re.search(re.escape(visit.page.partition("?")[2]) + r"&status=(\d+)", log.read_text() if log.exists()
+                               else "")
             if report or browser.poll() is not None:
                 status = int(report.group(1)) if report else None
                 break
@@ -359,7 +360,8 @@ def every(cache, brisk, scratch):
                "it has no choice of versions, and keeps no session"),
         Client("h2load", "OpenSSL 3", "h2load", h2(["h2load", "-n1"]), {"1.3": ("full",)},
                "it has no choice of versions, and keeps no session"),
-        Client("Chromium", "BoringSSL", "chromium", chromium, {"1.2": ("full", "ticket"), "1.3": ("full", "ticket", "stored", "early")},
+        Client("Chromium", "BoringSSL", "chromium", chromium,
+               {"1.2": ("full", "ticket"), "1.3": ("full", "ticket", "stored", "early")},
                "it always asks for tickets in TLS 1.2"),
         python("curl_cffi", "boringssl.py", ("curl_cffi", "boringssl"), NO_IDS,
                "it always asks for tickets in TLS 1.2, and has no early data",

@@ -44,8 +44,8 @@ def client_rows(client, cells):
             continue
         seen = lambda what: ", ".join(dict.fromkeys(filter(None, (what(cell["agreed"]) for cell in ran)))) or "none"
         marks = [mark(own.get((version, kind, certificate))) for certificate in ("ecdsa", "rsa") for kind in COLUMNS]
-        yield [f"{client.name} {client.found}".strip(), client.stack, version, seen(suite), seen(lambda agreed: agreed.get("group")),
-               seen(lambda agreed: agreed.get("alpn")), *marks]
+        yield [f"{client.name} {client.found}".strip(), client.stack, version, seen(suite),
+               seen(lambda agreed: agreed.get("group")), seen(lambda agreed: agreed.get("alpn")), *marks]
 
 
 def table(header, lines):
@@ -78,7 +78,8 @@ def failures(results):
 
 
 def page(results, missing, scans, machine):
-    header = ["client", "library", "TLS", "suite", "group", "ALPN", *(f"{name} {kind}" for name in ("ECDSA:", "RSA:") for kind in COLUMNS)]
+    header = ["client", "library", "TLS", "suite", "group", "ALPN",
+              *(f"{name} {kind}" for name in ("ECDSA:", "RSA:") for kind in COLUMNS)]
     ran = sum(cell["state"] != "cannot" for _, cells in results for cell in cells.values())
     good = sum(cell["state"] == "pass" for _, cells in results for cell in cells.values())
     lines = [HEAD.format(machine=machine), f"{len(results)} clients, {ran} cells, {good} of them `ok`.", ""]
@@ -113,8 +114,8 @@ def testssl(server):
     lines = [f"With the ECDSA certificate and tickets: {found}."]
     severe = [finding for finding in findings if finding["severity"] in SEVERE]
     lines += [f"- {finding['severity']} `{finding['id']}`: {finding['finding']}" for finding in severe] or ["Nothing above LOW."]
-    wanted = (r"^(protocol_negotiated|cipher_negotiated|FS_ECDHE_curves|sessionresumption_(ticket|ID)|TLS_session_ticket|HSTS|ALPN|"
-              r"overall_grade)$")
+    wanted = (r"^(protocol_negotiated|cipher_negotiated|FS_ECDHE_curves|sessionresumption_(ticket|ID)|TLS_session_ticket|HSTS|"
+              r"ALPN|overall_grade)$")
     told = [finding for finding in findings if re.search(wanted, finding["id"])]
     rows = [[f"`{finding['id']}`", finding["severity"], finding["finding"].replace("|", "/")] for finding in told]
     return [*lines, "", *table(["finding", "severity", "says"], rows)]
@@ -136,7 +137,8 @@ def sslyze(server, cache):
     for name, scan in sorted((result["scan_result"] or {}).items()):
         says = short(name, scan["result"]) if scan["status"] == "COMPLETED" else scan.get("error_reason") or ""
         lines.append([f"`{name}`", scan["status"], says])
-    return [f"With the RSA certificate and tickets: the scan is {result['scan_status']}.", "", *table(["scan", "status", "says"], lines)]
+    return [f"With the RSA certificate and tickets: the scan is {result['scan_status']}.", "",
+            *table(["scan", "status", "says"], lines)]
 
 
 def short(name, result):

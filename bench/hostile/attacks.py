@@ -76,7 +76,8 @@ FLOODS = {
     "PING": (PING_FLOOD, b""),
     "SETTINGS": (frames.frame(frames.SETTINGS), b""),
     "SETTINGS ACK": (frames.frame(frames.SETTINGS, frames.ACK), b""),
-    "padding": (frames.frame(frames.DATA, PADDED, 1, bytes([64]) + bytes(64)), frames.head(1, NAME, "/hang/padding", "POST", end=False)),
+    "padding": (frames.frame(frames.DATA, PADDED, 1, bytes([64]) + bytes(64)),
+                frames.head(1, NAME, "/hang/padding", "POST", end=False)),
 }
 
 
@@ -218,7 +219,8 @@ async def reading_slowly(port, path, streams=STREAMS):
     client = await Http2.start(port, receive_buffer=4096, window=100, open_window=0x70000000)
     client.streams = min(streams, client.settings.get(frames.MAX_STREAMS, streams))
     fields = [("accept-encoding", "gzip")]
-    await client.send(b"".join(frames.head(2 * number + 1, NAME, f"{path}/{number}", headers=fields) for number in range(client.streams)))
+    await client.send(b"".join(frames.head(2 * number + 1, NAME, f"{path}/{number}", headers=fields)
+                               for number in range(client.streams)))
     return client
 
 

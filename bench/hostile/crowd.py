@@ -143,7 +143,8 @@ class Drippers(Slow):
             member = await Http2.start(self.crowd.port, 4096)
             numbers = range(1, 2 * STREAMS, 2)
             fields = [("content-length", "100000")]
-            await member.send(b"".join(frames.head(number, NAME, "/upload/slow", "POST", fields, end=False) for number in numbers))
+            await member.send(b"".join(frames.head(number, NAME, "/upload/slow", "POST", fields, end=False)
+                                       for number in numbers))
             drip = b"".join(frames.frame(frames.DATA, 0, number, b"x") for number in numbers)
         else:
             member = await Client.connect(self.crowd.port, receive_buffer=4096)
@@ -239,7 +240,8 @@ class Strangers(Crowd):
         super().__init__(port, PACES)
         self.kinds = {
             "readers h1": Readers(self, readers // 2, "http/1.1"), "readers h2": Readers(self, readers // 2 // STREAMS, "h2"),
-            "drippers h1": Drippers(self, drippers // 2, "http/1.1"), "drippers h2": Drippers(self, drippers // 2 // STREAMS, "h2")}
+            "drippers h1": Drippers(self, drippers // 2, "http/1.1"),
+            "drippers h2": Drippers(self, drippers // 2 // STREAMS, "h2")}
         self.floods |= {"streams reset": 0, "pings sent": 0, "cut": 0}
         self.hello = attacks.hello()
 

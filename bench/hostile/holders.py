@@ -148,7 +148,8 @@ class Heads(Holder):
 
     async def ask(self):
         headers = [(f"x{line}", LONG) for line in range(LINES)]
-        return await self.on_streams(self.streams, lambda stream, number: frames.head(stream, NAME, "/hang/heads", headers=headers))
+        return await self.on_streams(self.streams, lambda stream,
+                                     number: frames.head(stream, NAME, "/hang/heads", headers=headers))
 
 
 class Bombs(Holder):

@@ -63,7 +63,8 @@ class Multiplexed(asyncio.Protocol):
         if self.resets == RESETS:
             self.counts["ended"] += 1
             last = max(self.tasks).to_bytes(4, "big")
-            self.transport.write(frames.frame(frames.GOAWAY, 0, 0, last + frames.ERRORS.index("ENHANCE_YOUR_CALM").to_bytes(4, "big")))
+            self.transport.write(frames.frame(frames.GOAWAY, 0, 0, last
+                                              + frames.ERRORS.index("ENHANCE_YOUR_CALM").to_bytes(4, "big")))
             self.transport.close()
 
     async def respond(self, stream):
@@ -73,7 +74,8 @@ class Multiplexed(asyncio.Protocol):
             while min(self.window, self.windows[stream]) < PIECE:
                 await asyncio.sleep(PAUSE)
             self.window, self.windows[stream] = self.window - PIECE, self.windows[stream] - PIECE
-            self.transport.write(frames.frame(frames.DATA, frames.END_STREAM if number == PIECES - 1 else 0, stream, b"x" * PIECE))
+            self.transport.write(frames.frame(frames.DATA, frames.END_STREAM if number == PIECES - 1 else 0, stream,
+                                              b"x" * PIECE))
 
 
 async def serve(port):

@@ -1,9 +1,11 @@
 """Mutations of valid exchanges, drawn from a seeded generator."""
 
-TOKENS = [b"\r\n", b"\n", b"\0", b"\r\n\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"\r\nContent-Length: 18446744073709551616\r\n",
-          b"\r\nContent-Length: 5\r\n", b"\r\nTransfer-Encoding: chunked\r\n", b"\r\nUpgrade: websocket\r\nConnection: upgrade\r\n",
-          b"\r\nExpect: 100-continue\r\n", b"\r\nRange: bytes=0-0,1-1,-1\r\n", b"\r\nAccept-Encoding: zstd;q=1, br;q=0.5, gzip\r\n",
-          b"%00%2f..%2f", b"\xff" * 16, b"&wait=1e308", b"=" * 100]
+TOKENS = [b"\r\n", b"\n", b"\0", b"\r\n\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n",
+          b"\r\nContent-Length: 18446744073709551616\r\n",
+          b"\r\nContent-Length: 5\r\n", b"\r\nTransfer-Encoding: chunked\r\n",
+          b"\r\nUpgrade: websocket\r\nConnection: upgrade\r\n",
+          b"\r\nExpect: 100-continue\r\n", b"\r\nRange: bytes=0-0,1-1,-1\r\n",
+          b"\r\nAccept-Encoding: zstd;q=1, br;q=0.5, gzip\r\n", b"%00%2f..%2f", b"\xff" * 16, b"&wait=1e308", b"=" * 100]
 
 
 def mutate(choice, data, seeds, framed=None):

@@ -42,8 +42,8 @@ class Hardened(Server):
 
 
 class Helper:
-    """A module of this folder as a process on `cores`, which ends with its standard input. `gives_way`: it runs only while no other
-    process wants its core."""
+    """A module of this folder as a process on `cores`, which ends with its standard input. `gives_way`: it runs only while no
+    other process wants its core."""
 
     def __init__(self, module, *words, cores=None, gives_way=False, output=None):
         command = [sys.executable, "-m", f"hostile.{module}", *map(str, words), *(["gives-way"] if gives_way else [])]

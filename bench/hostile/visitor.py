@@ -146,7 +146,8 @@ class Beacon(Kept):
 
 def kinds(port):
     """Requests by kind."""
-    reports = ("POST /.brisk/beacon HTTP/1.1\r\nHost: %s\r\nContent-Type: application/reports+json\r\nSec-Fetch-Site: same-origin\r\n"
+    reports = ("POST /.brisk/beacon HTTP/1.1\r\nHost: %s\r\nContent-Type: application/reports+json\r\nSec-Fetch-Site: "
+               "same-origin\r\n"
                "Content-Length: %d\r\n\r\n" % (NAME, len(BEACON))).encode() + BEACON
     upload = attacks.post("/upload/buffered/visit", len(UPLOAD)) + UPLOAD
     gzip = "Accept-Encoding: gzip"

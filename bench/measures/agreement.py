@@ -199,11 +199,13 @@ def rows(samples):
     for cell, found in samples.items():
         ours = found.get("brisk", [])
         for index, (program, rounds) in enumerate(found.items()):
-            figures = [number(statistics.median(r[m] for r in rounds), 1000) if rounds and rounds[0].get(m) else "" for m, _ in MEASURES]
+            figures = [number(statistics.median(r[m] for r in rounds), 1000) if rounds and rounds[0].get(m) else ""
+                       for m, _ in MEASURES]
             ratios = [""] * 3
             if program != "brisk" and ours and rounds:
                 latency = "p50" if "p50" in rounds[0] else "mean"
-                ratios = [ratio([r[m] for r in ours], [r[m] for r in rounds], spread="quartiles") for m in ("rate", latency, "cpu")]
+                ratios = [ratio([r[m] for r in ours], [r[m] for r in rounds], spread="quartiles")
+                          for m in ("rate", latency, "cpu")]
             yield [cell if index == 0 else "", program, *figures, *ratios]
 
 

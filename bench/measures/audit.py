@@ -43,8 +43,10 @@ CASES = [
     ("chain in the wrong order", "chain-order", ["certs_list_ordering_problem"], ""),
     ("a stray certificate", "chain-stray", ["certs_list_ordering_problem"], ""),
     ("certificate signed with SHA-1", "certificate-sha1", ["cert_signatureAlgorithm"], ""),
-    ("staple that is stale", "staple-wrong", ["OCSP_stapling"], "testssl.sh 3.0.8 reports that there is a staple, and does not verify it"),
-    ("Diffie-Hellman of 1024 bits", "dh-small", ["DH_groups", "LOGJAM", "LOGJAM-common_primes", "DHE_groups", "PFS_DHE_groups"], ""),
+    ("staple that is stale", "staple-wrong", ["OCSP_stapling"],
+     "testssl.sh 3.0.8 reports that there is a staple, and does not verify it"),
+    ("Diffie-Hellman of 1024 bits", "dh-small", ["DH_groups", "LOGJAM", "LOGJAM-common_primes", "DHE_groups", "PFS_DHE_groups"],
+     ""),
     ("renegotiation by clients", "renegotiation-by-client", ["secure_client_renego"], ""),
     ("early data, replayable", "early-data-replayed", [], "testssl.sh 3.0.8 sends no early data"),
     ("ticket key that stays", "ticket-keys-fixed", [], "testssl.sh 3.0.8 does not watch tickets"),
@@ -79,8 +81,8 @@ class Authority:
         index.write_text(f"V\t350101000000Z\t\t{serial}\tunknown\t/CN=localhost\n")
         issuer = "intermediate.pem"
         run_openssl(self.folder, "ocsp", "-issuer", issuer, "-cert", f"{name}.pem", "-reqout", "request")
-        run_openssl(self.folder, "ocsp", "-index", index, "-rsigner", issuer, "-rkey", "intermediate.key", "-CA", issuer, "-reqin", "request",
-                    "-respout", "response", "-nmin", "1")
+        run_openssl(self.folder, "ocsp", "-index", index, "-rsigner", issuer, "-rkey", "intermediate.key", "-CA", issuer,
+                    "-reqin", "request", "-respout", "response", "-nmin", "1")
         time.sleep(62)
         return self.path("response")
 
@@ -91,8 +93,8 @@ def nginx(ca, chain, key, **changes):
 
 def openssl(ca, chain, key, *options):
     port = free_port()
-    words = ["openssl", "s_server", "-www", "-accept", f"127.0.0.1:{port}", "-cert", chain, "-cert_chain", ca.path("intermediate.pem"),
-             "-key", key, *options]
+    words = ["openssl", "s_server", "-www", "-accept", f"127.0.0.1:{port}", "-cert", chain, "-cert_chain",
+             ca.path("intermediate.pem"), "-key", key, *options]
     return Process(words, ca.path("log"), port)
 
 
@@ -188,7 +190,8 @@ def examine(fault, own, theirs, why, ca):
     said = "; ".join(sorted({f"{one['id'].split(' ')[0]}: {one['finding']}" for one in same}))[:120] or "-"
     row = [fault, own or "nothing", "yes" if brisk_found else "NO", said, "yes" if agree else f"no: {why}" if why else "NO"]
     others = sorted({one["id"].split(" ")[0] for one in bad if one not in same})
-    return row, [fault, ", ".join(one for one in above if one != own) or "-", ", ".join(others) or "-"], [brisk_time, testssl_time]
+    return row, [fault, ", ".join(one for one in above if one != own) or "-", ", ".join(others)
+                 or "-"], [brisk_time, testssl_time]
 
 
 def run(arguments):

@@ -1,7 +1,7 @@
 """Compares the waiting times that pages measure with the gateway's own data.
 
-Pages with `visits = true` are loaded in Chromium over a link (crates/base/link) with a round trip of 50 ms. For each visit, the wait
-for the response in its beacon is compared with the gateway's time for the response plus the kernel's round-trip time. The
+Pages with `visits = true` are loaded in Chromium over a link (crates/base/link) with a round trip of 50 ms. For each visit, the
+wait for the response in its beacon is compared with the gateway's time for the response plus the kernel's round-trip time. The
 difference should be at most 5 ms. Each visit has its own connection. Needs a quiet machine; takes four minutes.
 """
 import re
@@ -24,8 +24,8 @@ NEEDS, BUILDS = "page", "--package brisk-link"
 OPTIONS = [("--visits", 10, "number of visits of each row")]
 NAME, ROUND_TRIP, RATE, BOUND = "www.page.test", 50, 20_000_000, 5.0
 BOTH, ONE = '"h2", "http/1.1"', '"http/1.1"'
-# Each row: name, ALPN protocols, the session of the measured visit, and whether Chromium opens connections by its predictor, which
-# begins before it makes the request.
+# Each row: name, ALPN protocols, the session of the measured visit, and whether Chromium opens connections by its predictor,
+# which begins before it makes the request.
 ROWS = {
     "HTTP/2, full handshake": (BOTH, "full-new-visitor", False),
     "HTTP/1.1, full handshake": (ONE, "full-new-visitor", False),
@@ -83,9 +83,9 @@ def measured(row, arguments, scratch):
     keys = certificates.make(folder / "certificates", [NAME])
     early, pins, samples, failures = "safe" if session == "resumed-0-rtt" else "no", [chromium.pin(keys / f"{NAME}.pem")], [], 0
     with Link(ROUND_TRIP, RATE) as link, Brisk(
-            route("/", f'respond = {{ body = "{DOCUMENT}", content_type = "text/html" }}'), folder, prefix=link.server, address=SERVER,
-            port=443, certificates=keys, pairs=(NAME,), name=NAME, sections=SETTINGS, host=HOST, protocols=protocols, early=early,
-            access='format = "text"', words=["--log", "info,brisk_beacon=debug"]) as server:
+            route("/", f'respond = {{ body = "{DOCUMENT}", content_type = "text/html" }}'), folder, prefix=link.server,
+            address=SERVER, port=443, certificates=keys, pairs=(NAME,), name=NAME, sections=SETTINGS, host=HOST,
+            protocols=protocols, early=early, access='format = "text"', words=["--log", "info,brisk_beacon=debug"]) as server:
         while len(samples) < arguments.visits:
             try:
                 samples.append(visit(link, session, connects_ahead, pins, server))
@@ -101,7 +101,8 @@ def cells(row, samples):
     apart = [wait - own - rtt for wait, own, rtt in samples]
     within = sum(abs(value) <= BOUND for value in apart)
     median = lambda values: f"{statistics.median(values):.1f}"
-    return [row, *map(median, zip(*samples)), f"{median(apart)} ({min(apart):.1f} to {max(apart):.1f})", f"{within} of {len(samples)}"]
+    return [row, *map(median, zip(*samples)), f"{median(apart)} ({min(apart):.1f} to {max(apart):.1f})",
+            f"{within} of {len(samples)}"]
 
 
 def run(arguments):

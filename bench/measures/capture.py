@@ -1,10 +1,10 @@
 """Compares `brisk capture` with tshark, packet by packet, over recordings of real programs.
 
-curl, openssl s_client and Chromium request files from nginx, brisk and openssl s_server over links with delay, loss, reordering and
-short queues (crates/base/link). tcpdump records at both ends. For every packet both programs report the number of the connection, the
-expert information of TCP (tcp.analysis.*), the acknowledged packet, its round trip time and the bytes in flight. Then both
-programs analyse one large recording for speed, and `brisk capture --join` compares the milestones of `brisk serve` and `brisk bench`
-with the packets of 1,000 connections; a capture of 10 GB shows the memory.
+curl, openssl s_client and Chromium request files from nginx, brisk and openssl s_server over links with delay, loss, reordering
+and short queues (crates/base/link). tcpdump records at both ends. For every packet both programs report the number of the
+connection, the expert information of TCP (tcp.analysis.*), the acknowledged packet, its round trip time and the bytes in flight.
+Then both programs analyse one large recording for speed, and `brisk capture --join` compares the milestones of `brisk serve` and
+`brisk bench` with the packets of 1,000 connections; a capture of 10 GB shows the memory.
 """
 import collections
 import json
@@ -34,8 +34,9 @@ SECTIONS = {"milestones": milestones.section, "many": many_connections.section}
 OPTIONS = [("--rounds", 3, "number of rounds on each link"), ("--keep", None, "folder for the recordings", {"type": Path}),
            ("--only", None, "renew only this section of the page", {"choices": SECTIONS})]
 PORTS = {"nginx": 8443, "brisk": 8444, "openssl": 8445}
-FLAGS = """reused_ports zero_window_probe zero_window zero_window_probe_ack lost_segment ack_lost_segment keep_alive keep_alive_ack
-    window_update window_full duplicate_ack spurious_retransmission fast_retransmission out_of_order retransmission""".split()
+FLAGS = """reused_ports zero_window_probe zero_window zero_window_probe_ack lost_segment ack_lost_segment keep_alive
+    keep_alive_ack window_update window_full duplicate_ack spurious_retransmission fast_retransmission out_of_order
+    retransmission""".split()
 # tshark calls these retransmissions too.
 SPECIAL = {"fast_retransmission", "spurious_retransmission"}
 FIELDS = ["connection", "expert information", "acknowledged packet", "round trip", "bytes in flight"]
@@ -68,16 +69,17 @@ def servers(link, folder):
         return lambda: curl(link, folder, PORTS[name], "--insecure", path="small")
     common = {"prefix": link.server, "ADDRESS": SERVER, "NAME": NAME, "CERTIFICATE": folder / NAME, "FILES": folder / "www"}
     static = f'[[host.route]]\npath = "/"\nstatic = "{folder}/www"'
-    command = ["openssl", "s_server", "-WWW", "-quiet", "-accept", f"{SERVER}:{PORTS['openssl']}", "-cert", folder / f"{NAME}.pem",
-               "-key", folder / f"{NAME}.key"]
+    command = ["openssl", "s_server", "-WWW", "-quiet", "-accept", f"{SERVER}:{PORTS['openssl']}", "-cert",
+               folder / f"{NAME}.pem", "-key", folder / f"{NAME}.key"]
     return [Server("servers/capture.conf", folder / "nginx", ready=ready("nginx"), PORT=PORTS["nginx"], **common),
-            Server("servers/capture.toml", folder / "brisk", ready=ready("brisk"), PORT=PORTS["brisk"], ACCESS="", ROUTE=static, **common),
+            Server("servers/capture.toml", folder / "brisk", ready=ready("brisk"), PORT=PORTS["brisk"], ACCESS="", ROUTE=static,
+                   **common),
             Process(command, folder / "openssl.log", PORTS["openssl"], SERVER, ready("openssl"), link.server, cwd=folder / "www")]
 
 
 def curl(link, folder, port, *options, path="large"):
-    words = ["curl", "--silent", "--noproxy", "*", "--max-time", 40, "--cacert", folder / "root.pem", "--connect-to", f"::{SERVER}:",
-             "--output", "/dev/null", *options, f"https://{NAME}:{port}/{path}"]
+    words = ["curl", "--silent", "--noproxy", "*", "--max-time", 40, "--cacert", folder / "root.pem", "--connect-to",
+             f"::{SERVER}:", "--output", "/dev/null", *options, f"https://{NAME}:{port}/{path}"]
     return subprocess.run(link.client(*words), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, "SSLKEYLOGFILE": str(folder / "keys")}).returncode == 0
 
@@ -92,8 +94,8 @@ def clients(link, folder, pin):
     curl(link, folder, PORTS["nginx"], "--http1.1", "--limit-rate", "150k")
     curl(link, folder, 9999)
     words = ["openssl", "s_client", "-quiet", "-connect", f"{SERVER}:{PORTS['openssl']}"]
-    subprocess.run(link.client(*words), input=b"GET /large HTTP/1.0\r\n\r\n", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   timeout=60)
+    subprocess.run(link.client(*words), input=b"GET /large HTTP/1.0\r\n\r\n", stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, timeout=60)
     hosts = f"MAP {NAME} {SERVER}"
     for name in ("nginx", "brisk"):
         with Chromium(link.client, hosts, [pin]) as browser:
@@ -112,9 +114,11 @@ def of_brisk(file):
 
 
 def of_tshark(file):
-    names = ["frame.number", "tcp.stream"] + [f"tcp.analysis.{name}" for name in [*FLAGS, "acks_frame", "ack_rtt", "bytes_in_flight"]]
+    names = ["frame.number", "tcp.stream"] + [f"tcp.analysis.{name}"
+                                              for name in [*FLAGS, "acks_frame", "ack_rtt", "bytes_in_flight"]]
     names += ["tcp.flags.reset", "tcp.flags.ack"]
-    words = ["tshark", "-r", file, "-Y", "tcp", "-T", "fields", "-E", "separator=|", *(word for name in names for word in ("-e", name))]
+    words = ["tshark", "-r", file, "-Y", "tcp", "-T", "fields", "-E", "separator=|",
+             *(word for name in names for word in ("-e", name))]
     lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
     packets, reset, late = {}, set(), set()
     for cells in (line.split("|") for line in lines):
@@ -203,21 +207,24 @@ def written(rows, total, differences, speeds, options):
     unexplained = [difference for difference in differences if not difference[-1]]
     found = []
     if len(unexplained) < len(differences):
-        found += [f"{len(differences) - len(unexplained)} of the differences follow a RST without ACK in their connection: Wireshark takes the",
-                  "acknowledgement number of such a segment, 0, as an acknowledgement. brisk does not, since the number is valid with ACK only",
-                  "(RFC 9293 section 3.1).", ""]
+        explained = len(differences) - len(unexplained)
+        found += [f"{explained} of the differences follow a RST without ACK in their connection: Wireshark takes the",
+                  "acknowledgement number of such a segment, 0, as an acknowledgement. brisk does not, since the number is valid",
+                  "with ACK only (RFC 9293 section 3.1).", ""]
     if unexplained:
         text = lambda value: ", ".join(value) if isinstance(value, tuple) else value
         found += [*table(["recording", "packet", "field", "brisk", "tshark"], (
             [place, number, field, text(one), text(two)] for place, number, field, one, two, _ in unexplained[:40]), left=5), ""]
     head = ["link (round trip)", "recorded at", "connections", "packets", "with expert information", *FIELDS]
-    packets = table(head, ([text, end, row["connections"], f"{row['packets']:,}", f"{row['results']:,}", *(row[field] for field in FIELDS)]
+    packets = table(head, ([text, end, row["connections"], f"{row['packets']:,}", f"{row['results']:,}",
+                            *(row[field] for field in FIELDS)]
                            for text, end, row in rows), left=2)
     speed = table(["program", "seconds", "MB/s", "ratio"], (
-        [name, f"{seconds:.2f}", f"{size / 1e6 / seconds:.0f}", f"{seconds / times['brisk capture']:.1f}"] for name, seconds in times.items()))
+        [name, f"{seconds:.2f}", f"{size / 1e6 / seconds:.0f}", f"{seconds / times['brisk capture']:.1f}"]
+        for name, seconds in times.items()))
     return page(
-        "capture", links=len(LINKS), rounds=f"{options.rounds} round{'s' * (options.rounds > 1)}", packets=packets, found=found, speed=speed,
-        versions=[f"- {first(BRISK, '--version')}", f"- {named('TShark', 'tshark', '--version')}",
+        "capture", links=len(LINKS), rounds=f"{options.rounds} round{'s' * (options.rounds > 1)}", packets=packets, found=found,
+        speed=speed, versions=[f"- {first(BRISK, '--version')}", f"- {named('TShark', 'tshark', '--version')}",
                   f"- {first('curl', '--version')}, {first('openssl', 'version')}, {chromium.version()}"],
         flags=", ".join(f"`{name}` {count:,}" for name, count in total["flags"].most_common()), others=len(unexplained),
         number=sum(row["packets"] for *_, row in rows), size=size / 1e6)

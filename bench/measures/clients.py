@@ -1,9 +1,9 @@
 """Tests TLS clients with brisk and lists the negotiated parameters.
 
-Runs every installed client (clients/clients.py) with TLS 1.2 and 1.3, with an ECDSA and an RSA certificate, and with every kind of
-resumption that it supports. A cell passes if the client reports status 200 and, if it can, resumption, and if brisk's access
-log contains the same request with the intended version, certificate and kind of resumption. Then sslyze and testssl.sh
-examine brisk.
+Runs every installed client (clients/clients.py) with TLS 1.2 and 1.3, with an ECDSA and an RSA certificate, and with every kind
+of resumption that it supports. A cell passes if the client reports status 200 and, if it can, resumption, and if brisk's access
+log contains the same request with the intended version, certificate and kind of resumption. Then sslyze and testssl.sh examine
+brisk.
 """
 import json
 import platform
@@ -21,7 +21,8 @@ from shared.processes import wait
 from shared.programs import BRISK, CACHE, kernel
 
 NEEDS = "clients"
-OPTIONS = [("--only", "", "restriction to clients with this word in their name"), ("--no-scanners", False, "skip sslyze and testssl.sh")]
+OPTIONS = [("--only", "", "restriction to clients with this word in their name"),
+           ("--no-scanners", False, "skip sslyze and testssl.sh")]
 CERTIFICATES = ["ecdsa", "rsa"]
 VERSIONS = ["1.2", "1.3"]
 KINDS = ["full", "ticket", "stored", "early"]
@@ -52,8 +53,8 @@ setTimeout(() => fetch('/' + location.search, {cache: 'no-store'})
 def make_certificates(folder):
     """A root of its own, and a certificate of each kind for localhost."""
     sign(folder, "root", "brisk clients root", None, AUTHORITY, days=120)
-    extensions = ["subjectAltName=DNS:localhost,IP:127.0.0.1", "extendedKeyUsage=serverAuth", "basicConstraints=critical,CA:FALSE",
-                  "keyUsage=critical,digitalSignature,keyEncipherment"]
+    extensions = ["subjectAltName=DNS:localhost,IP:127.0.0.1", "extendedKeyUsage=serverAuth",
+                  "basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature,keyEncipherment"]
     for kind in CERTIFICATES:
         sign(folder, kind, "localhost", "root", extensions, 2048 if kind == "rsa" else None, days=90)
 
@@ -64,10 +65,12 @@ class Server(Brisk):
     def __init__(self, certificate, mode, scratch):
         tls, early = MODES[mode]
         self.ca = scratch / "root.pem"
-        super().__init__(ROUTES, scratch / f"{certificate}-{mode}", None, name="localhost", certificates=scratch, pairs=(certificate,),
-                         access='format = "json"\nfile = "$folder/access.log"', server=SERVER, tls=tls, early=early, body=clients.BODY,
-                         host='hsts = { max_age = "365d" }', idle="1m" if mode == "scanned" else "500ms", page=json.dumps(PAGE_AGAIN),
-                         second=', "[::1]:$port"')
+        super().__init__(ROUTES, scratch / f"{certificate}-{mode}", None, name="localhost", certificates=scratch,
+                         pairs=(certificate,),
+                         access='format = "json"\nfile = "$folder/access.log"', server=SERVER, tls=tls, early=early,
+                         body=clients.BODY,
+                         host='hsts = { max_age = "365d" }', idle="1m" if mode == "scanned" else "500ms",
+                         page=json.dumps(PAGE_AGAIN), second=', "[::1]:$port"')
 
     def lines(self, query):
         """The lines of the access log of requests with this query."""

@@ -44,7 +44,8 @@ COMPRESSOR = """          - name: envoy.filters.http.compressor
               compressor_library:
                 name: codec
                 typed_config:
-                  {{ "@type": type.googleapis.com/envoy.extensions.compression.{library}.compressor.v3.{kind}, {options}, chunk_size: 65536 }}"""
+                  {{ "@type": type.googleapis.com/envoy.extensions.compression.{library}.compressor.v3.{kind}, {options},
+                     chunk_size: 65536 }}"""
 
 
 def compression(name, coding, level):
@@ -73,8 +74,10 @@ def texts(folder):
 def measure(server, coding, arguments, scratch):
     """Requests of one cell: processor time of the server and bytes of the responses, for each."""
     found = report(bench(server.port, arguments.client_core, "/", arguments.seconds, "--urls", scratch / "files/urls",
-                         "-H", f"accept-encoding: {coding or 'identity'}", "--tls", "1.3", "--suite", "TLS_AES_128_GCM_SHA256", "-c", CONNECTIONS,
-                         "--server-pid", server.process.pid, warmup="400ms", name=NAME, ca=scratch / "certificates/root.pem"), strict=True)
+                         "-H", f"accept-encoding: {coding or 'identity'}", "--tls", "1.3", "--suite", "TLS_AES_128_GCM_SHA256",
+                         "-c", CONNECTIONS,
+                         "--server-pid", server.process.pid, warmup="400ms", name=NAME, ca=scratch / "certificates/root.pem"),
+                   strict=True)
     if found["responses"]["2xx"] != found["operations"]:
         sys.exit(f"compression: {server.kind}: {found['responses']}")
     return {"cpu": found["server"]["cpu_per_request_us"], "bytes": found["responses"]["body_bytes"] / found["operations"],
@@ -132,8 +135,8 @@ def rows_of_levels(figures):
         for coding, level in cells if figures.has(name) else []:
             of = lambda what: statistics.median(figures.values(key(name, coding, level), what))
             alone = middle(figures.alone(name, coding, level), three) if coding else ""
-            yield [TITLES[name], f"{coding} {level}" if coding else "none", f"{of('bytes') / figures.size * 100:.1f}", f"{of('rate'):,.0f}",
-                   f"{of('cpu'):,.0f}", middle(figures.whole(name, coding, level), three), alone]
+            yield [TITLES[name], f"{coding} {level}" if coding else "none", f"{of('bytes') / figures.size * 100:.1f}",
+                   f"{of('rate'):,.0f}", f"{of('cpu'):,.0f}", middle(figures.whole(name, coding, level), three), alone]
 
 
 def run(arguments):
@@ -148,11 +151,15 @@ def run(arguments):
             for turn, (name, coding, level) in alternating(arguments.rounds, cells):
                 show(f"round {turn + 1} of {arguments.rounds}: {name} {coding or 'none'} {level}")
                 with Server(f"servers/compress.{TEMPLATES[name]}", scratch / "server", cores=arguments.server_core, NAME=NAME,
-                            CERTIFICATE=issued / NAME, UPSTREAM=upstream.port, COMPRESSION=compression(name, coding, level)) as server:
+                            CERTIFICATE=issued / NAME, UPSTREAM=upstream.port,
+                            COMPRESSION=compression(name, coding, level)) as server:
                     figures.add(key(name, coding, level), measure(server, coding, arguments, scratch))
     show()
-    others = ["coding", "server, level", "output, % of the input", "GB/s", "brisk, level", "output", "GB/s", "ratio", "ratio, compression alone"]
-    levels = ["server", "coding, level", "output, % of the input", "requests /s", "us of processor for a request", "GB/s", "GB/s, compression alone"]
+    others = ["coding", "server, level", "output, % of the input", "GB/s", "brisk, level", "output", "GB/s", "ratio",
+              "ratio, compression alone"]
+    levels = ["server", "coding, level", "output, % of the input", "requests /s", "us of processor for a request", "GB/s",
+              "GB/s, compression alone"]
     return page("compression", arguments=arguments, number=len(names), size=size / 1e3, connections=CONNECTIONS,
-                rounds=len(figures.samples[key("brisk", None, 0)]), versions=[f"- {programs.version(name)}" for name in CELLS if figures.has(name)],
+                rounds=len(figures.samples[key("brisk", None, 0)]),
+                versions=[f"- {programs.version(name)}" for name in CELLS if figures.has(name)],
                 others=table(others, rows_of_others(figures), left=2), levels=table(levels, rows_of_levels(figures), left=2))

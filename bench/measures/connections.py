@@ -22,7 +22,8 @@ ROUTES = {"local": ("/local", [], "answers"),
           "page": ("/1k", ["-H", "Accept-Encoding: gzip"], "forwards, and compresses the responses of,")}
 OPTIONS = [("--connections", 10000, "number of connections"),
            ("--load", 70.0, "share of its core's capacity that brisk uses, in percent"),
-           ("--minutes", 10.0, "duration in minutes"), ("--route", "page", "what brisk does for each request", {"choices": ROUTES}),
+           ("--minutes", 10.0, "duration in minutes"), ("--route", "page", "what brisk does for each request",
+                                                        {"choices": ROUTES}),
            ("--server-cores", "0", "core of brisk"), ("--client-cores", "1", "core of the client")]
 NEEDS = "strangers"
 # Longest time that a request may wait, in milliseconds.
@@ -62,7 +63,8 @@ def written(found, minutes, rate, arguments):
     rows = ([number, f"{busy:.0%}", mebibytes(memory), f"{connections:,.0f}"]
             for number, (busy, memory, connections) in enumerate(minutes, 1))
     return page("connections", arguments=arguments, does=ROUTES[arguments.route][2], rate=rate, found=found, longest=LONGEST,
-                nginx="" if arguments.route == "local" else ", with nginx", busy=statistics.median(busy for busy, _, _ in minutes),
+                nginx="" if arguments.route == "local" else ", with nginx",
+                busy=statistics.median(busy for busy, _, _ in minutes),
                 errors="".join(f" {count} {error}." for error, count in found["errors"].items()),
                 minutes=table(["minute", "core busy", "resident MiB", "connections open"], rows, left=0))
 

@@ -40,8 +40,8 @@ CASES = [
 
 def brisk(case, arguments, scratch):
     """brisk as this case has it."""
-    return Brisk(route("/", 'respond = { body = "$body" }'), tempfile.mkdtemp(dir=scratch), arguments.server_cores, sections=case[1],
-                 pairs=("ecdsa", "rsa"), body="x" * 1024)
+    return Brisk(route("/", 'respond = { body = "$body" }'), tempfile.mkdtemp(dir=scratch), arguments.server_cores,
+                 sections=case[1], pairs=("ecdsa", "rsa"), body="x" * 1024)
 
 
 def engine(server):
@@ -62,8 +62,8 @@ def measure(server, rate, arguments):
     flood = None
     if rate:
         # The probe shares its core with the flood and precedes it, so that it waits for the server only.
-        flood = bench(server.port, arguments.client_cores, "/", LEAD + arguments.seconds + SLACK, *RSA, "--rate", rate, "-c", FLOODING,
-                      warmup="0", nice=5)
+        flood = bench(server.port, arguments.client_cores, "/", LEAD + arguments.seconds + SLACK, *RSA, "--rate", rate, "-c",
+                      FLOODING, warmup="0", nice=5)
         time.sleep(LEAD)
     requests = report(bench(server.port, arguments.client_cores, "/", arguments.seconds, "-c", KEPT, "--rate", arguments.rate,
                             "--tls", "1.3", "--server-pid", server.process.pid))
@@ -131,7 +131,8 @@ def plot(samples, seconds, caption):
     y = lambda value: height - bottom - math.log(max(value, low) / low) / math.log(high / low) * (height - top - bottom)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
              "<title>Latency of requests during a flood of RSA handshakes</title>", f"<style>{STYLE}</style>",
-             f'<text class="title" x="{left}" y="24">Latency of requests on kept connections, second by second: p99, and thin p50</text>',
+             f'<text class="title" x="{left}" y="24">Latency of requests on kept connections, second by second: p99, and thin '
+             f'p50</text>',
              f'<text x="{left}" y="44">{caption}</text>']
     at = left
     for name, _, _, style in CASES:
@@ -183,6 +184,7 @@ def run(arguments):
         file = arguments.output.with_suffix(".svg")
         file.write_text(plot(samples, arguments.seconds, caption))
         picture = ["", f"![Latency by second]({file.name})"]
-    head = ["", "handshakes /s", "server busy, % of a core", "p50 ms", "p99 ms", "p99.9 ms", "longest ms", "p99 above no flood, ms"]
+    head = ["", "handshakes /s", "server busy, % of a core", "p50 ms", "p99 ms", "p99.9 ms", "longest ms",
+            "p99 above no flood, ms"]
     return page("rsa-flood", arguments=arguments, kept=KEPT, facts=[*engines, *failed_in(samples), *picture],
                 rows=table(head, rows(samples, rates)))

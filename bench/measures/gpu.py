@@ -2,7 +2,8 @@
 
 brisk with four workers and four key threads runs on the first half of the cores, the clients on the second half. First the
 clients keep a number of handshakes in progress, then they begin handshakes at a fixed rate. Processor alone and processor with
-GPU alternate: A, B, B, A. brisk needs the feature `cuda`; the machine needs an NVIDIA driver, NVRTC, openssl and at least four cores.
+GPU alternate: A, B, B, A. brisk needs the feature `cuda`; the machine needs an NVIDIA driver, NVRTC, openssl and at least four
+cores.
 """
 import os
 import re
@@ -58,15 +59,15 @@ def measure(folder, bits, cuda, loads, seconds):
     half = os.cpu_count() // 2
     sign(folder, "ca", "bench CA", None, AUTHORITY)
     sign(folder, "leaf", NAME, "ca", extensions(NAME), bits)
-    with Brisk(route("/", 'respond = { body = "x" }'), folder, f"0-{half - 1}", pairs=("leaf",), certificates=folder, workers=4, sections=KEYS,
-               cuda=str(cuda).lower()) as server:
+    with Brisk(route("/", 'respond = { body = "x" }'), folder, f"0-{half - 1}", pairs=("leaf",), certificates=folder, workers=4,
+               sections=KEYS, cuda=str(cuda).lower()) as server:
         if "keys.cuda:" in server.log():
             sys.exit(f"gpu: {server.log()}")
         for option, load in loads:
             options = ["-c", load] if option == "-c" else ["-c", 2048, option, load]
             before, used, began = operations(server), server.cpu(), time.monotonic()
-            result = report(bench(server.port, f"{half}-{2 * half - 1}", "/", seconds, "--handshake-only", "--tls", "1.3", "--group", "X25519",
-                                  "-t", half, *options, ca=folder / "ca.pem"))
+            result = report(bench(server.port, f"{half}-{2 * half - 1}", "/", seconds, "--handshake-only", "--tls", "1.3",
+                                  "--group", "X25519", "-t", half, *options, ca=folder / "ca.pem"))
             used = (server.cpu() - used) / (time.monotonic() - began)
             yield (option, load), figures(result, before, operations(server), used)
 
@@ -76,7 +77,8 @@ def row(bits, load, cuda, rounds):
     each = lambda key, form: " / ".join(format(found[key], form) for found in rounds)
     kind, number = load
     return [f"RSA-{bits}", f"{number:,} {'in progress' if kind == '-c' else '/s begun'}", "GPU" if cuda else "processor",
-            each("rate", ",.0f"), each("p50", ",.1f"), each("p99", ",.1f"), each("unstarted", ","), each("cores", ".1f"), each("gpu", ".0%")]
+            each("rate", ",.0f"), each("p50", ",.1f"), each("p99", ",.1f"), each("unstarted", ","), each("cores", ".1f"),
+            each("gpu", ".0%")]
 
 
 def run(arguments):

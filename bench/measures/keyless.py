@@ -1,10 +1,10 @@
 """Measures the cost of private keys on a key server or in a separate process.
 
-Three measurements alternate in each round. First, signatures per second through the protocol, with the key server on one core
-and the load on the other, in comparison with `brisk speed` (AWS-LC, one by one) on that core. Second, the time of a single
-operation on an idle system, in comparison with a key in the same process. Third, full handshakes per second of a gateway on
-one core with its keys on a key server on the other core, in a key process, and in the gateway itself. `brisk bench compare` cannot
-do this: two of the loads are none of its own, and a plan counts the processor time of one server.
+Three measurements alternate in each round. First, signatures per second through the protocol, with the key server on one core and
+the load on the other, in comparison with `brisk speed` (AWS-LC, one by one) on that core. Second, the time of a single operation
+on an idle system, in comparison with a key in the same process. Third, full handshakes per second of a gateway on one core with
+its keys on a key server on the other core, in a key process, and in the gateway itself. `brisk bench compare` cannot do this: two
+of the loads are none of its own, and a plan counts the processor time of one server.
 """
 import json
 import re
@@ -26,7 +26,8 @@ from shared.programs import BRISK, KEY_LOAD
 NEEDS, BUILDS = "flood", "--package brisk-keyless --example key_load"
 OPTIONS = [("--rounds", 5, "number of rounds"), ("--seconds", 3.0, "duration of each measurement in each round, in seconds"),
            ("--server-core", 0, "core of the key server"), ("--load-core", 1, "core of the load"),
-           ("--only", None, "restriction to one measurement, whose samples are printed", {"choices": ["protocol", "idle", "handshakes"]})]
+           ("--only", None, "restriction to one measurement, whose samples are printed",
+            {"choices": ["protocol", "idle", "handshakes"]})]
 # Operations under way: enough for full batches at any moment, as those of a few gateways under load are.
 TOGETHER = {"rsa": 64, "ecdsa": 256}
 ALGORITHM = {"rsa": "RSA-2048", "ecdsa": "P-256"}
@@ -71,7 +72,8 @@ class Machine:
 
     def remote(self, kind, mode, keys):
         """A load of the key server."""
-        return self.load(kind, mode, f"127.0.0.1:{keys.port}", keys.folder / "ca.pem", f"{keys.gateway}.pem", f"{keys.gateway}.key")
+        return self.load(kind, mode, f"127.0.0.1:{keys.port}", keys.folder / "ca.pem", f"{keys.gateway}.pem",
+                         f"{keys.gateway}.key")
 
     def lone(self, kind):
         """Signatures a second of the server's core, one by one with AWS-LC."""
@@ -104,11 +106,13 @@ def measure_handshakes(machine, samples):
             time.sleep(0.5)
             for kind in ALGORITHM:
                 before = gateway.cpu(), keys.cpu()
-                found = report(bench(gateway.port, arguments.load_core, "/", arguments.seconds, *HANDSHAKES, "--cert", kind, "-c", 64))
+                found = report(bench(gateway.port, arguments.load_core, "/", arguments.seconds, *HANDSHAKES, "--cert", kind,
+                                     "-c", 64))
                 spent = gateway.cpu() - before[0], keys.cpu() - before[1]
                 # With the warm-up, as the processor times are.
                 count = found["rate_per_s"] * (arguments.seconds + 1)
-                samples[f"{kind} {place}"].append([found["rate_per_s"], *(seconds / count * 1e6 for seconds in spent), failures(found)])
+                samples[f"{kind} {place}"].append([found["rate_per_s"], *(seconds / count * 1e6 for seconds in spent),
+                                                   failures(found)])
 
 
 def rows_of_handshakes(samples):
@@ -117,7 +121,8 @@ def rows_of_handshakes(samples):
         for place in PLACES:
             rates, gateway, keys, failed = map(list, zip(*samples[f"{kind} {place}"]))
             note = f" ({sum(failed)} failed)" if sum(failed) else ""
-            yield [name, f"in the {place}{note}", middle(rates), ratio(rates, local), middle(gateway), middle(keys) if place == "key server" else ""]
+            yield [name, f"in the {place}{note}", middle(rates), ratio(rates, local), middle(gateway), middle(keys)
+                   if place == "key server" else ""]
 
 
 def written(samples, arguments):
@@ -129,7 +134,8 @@ def written(samples, arguments):
              for kind, name in ALGORITHM.items())
     return page(
         "keyless", arguments=arguments, says=samples["says"], gokeyless=GOKEYLESS, published=PUBLISHED,
-        signatures=table(["", "operations under way", "signatures /s", "AWS-LC alone on that core, one by one", "ratio"], signatures),
+        signatures=table(["", "operations under way", "signatures /s", "AWS-LC alone on that core, one by one", "ratio"],
+                         signatures),
         alone=table(["", "key in the process, us", "on the key server, us", "more, us"], alone),
         handshakes=table(["certificate", "keys", "handshakes /s", "beside keys in the gateway", "gateway, us of processor",
                           "key server, us of processor"], rows_of_handshakes(samples), left=2))

@@ -26,7 +26,8 @@ from shared.processes import free_port
 from shared.programs import BRISK, ROOT
 
 NEEDS, PAGE = "strangers", None
-OPTIONS = [("--seed", 1, "seed of all mutations"), ("--seconds", 60.0, "duration"), ("--listener", [], "restriction to this listener"),
+OPTIONS = [("--seed", 1, "seed of all mutations"), ("--seconds", 60.0, "duration"),
+           ("--listener", [], "restriction to this listener"),
            ("--first", 0, "number of the first input of each listener"), ("--memory", 512, "most MiB of memory of a process"),
            ("--descriptors", 1000, "most descriptors of a process"),
            ("--failures", "live-fuzz-failures", "folder for failing inputs", {"type": Path})]
@@ -157,7 +158,8 @@ def exchanges():
     """Valid requests over HTTP/2, after the preface."""
     upload = frames.head(3, NAME, "/upload", "POST", end=False) + frames.frame(frames.DATA, frames.END_STREAM, 3, b"data")
     opened = frames.frame(frames.SETTINGS, frames.ACK) + frames.frame(frames.PING, 0, 0, b"8 bytes.")
-    return [opened + frames.head(1, NAME, "/") + upload + frames.head(5, NAME, "/up/big") + frames.window(1 << 20) + frames.reset(5),
+    return [opened + frames.head(1, NAME, "/") + upload + frames.head(5, NAME, "/up/big") + frames.window(1 << 20)
+            + frames.reset(5),
             frames.head(1, NAME, "/file/", headers=[("range", "bytes=0-9"), ("cookie", "a=b"), ("priority", "u=1, i")]) +
             frames.frame(frames.PRIORITY, 0, 7, b"\0\0\0\1\x10") + frames.frame(frames.GOAWAY, 0, 0, b"\0" * 8)]
 
@@ -206,8 +208,10 @@ def listeners(ports, server):
     admin = requests("/metrics", "/healthz", "/readyz", "/certificates", "/connections", "/tickets", "/profile?seconds=0")
     dashboard = requests("/", "/api/history", "/api/connections", "/api/visitors", "/api/certificates", "/login") + heads
     own = b"id=0123456789abcdef0123456789abcdef" + (SEEDS / "beacon/own").read_bytes()[1:]
-    posted = [lines("POST /.brisk/beacon HTTP/1.1", f"Host: {NAME}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "", "") +
-              body for body in [own, *corpus("beacon")] for kind in ("application/x-www-form-urlencoded", "application/reports+json")]
+    posted = [lines("POST /.brisk/beacon HTTP/1.1", f"Host: {NAME}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "",
+                    "") +
+              body for body in [own, *corpus("beacon")]
+              for kind in ("application/x-www-form-urlencoded", "application/reports+json")]
     page, health = requests("/")[0], lines("GET /healthz HTTP/1.1", "Host: localhost", "", "")
     served = has_status(200)
     found = {
@@ -293,8 +297,10 @@ def run(arguments):
     ports = {name: free_port() for name in ("http", "dashboard")}
     with tempfile.TemporaryDirectory() as folder, Counting() as app:
         keys = KeyServer(Path(folder) / "keys", certificates(), ["ecdsa"])
-        gateway = Brisk(ROUTES, Path(folder) / "gateway", None, access='format = "json"\nfile = "$folder/access.log"', server=SERVER,
-                        sections=DASHBOARD, host="visits = true", workers=2, name=f'{NAME}", "localhost', upstream=app.port, **ports)
+        gateway = Brisk(ROUTES, Path(folder) / "gateway", None, access='format = "json"\nfile = "$folder/access.log"',
+                        server=SERVER,
+                        sections=DASHBOARD, host="visits = true", workers=2, name=f'{NAME}", "localhost', upstream=app.port,
+                        **ports)
         found = listeners({**ports, "https": gateway.port, "admin": gateway.admin}, keys)
         for name in arguments.listener:
             if name not in found:
@@ -304,6 +310,7 @@ def run(arguments):
             counts = attack(arguments, found, watched)
     text = [f"seed {arguments.seed}, {arguments.seconds} s, {sum(counts.values()):,} inputs, no fault",
             *(f"  {name}: {count:,}" for name, count in counts.items())]
-    text += [f"  {one.name}: {one.memory / 2**20:.0f} MiB before, at most {one.most / 2**20:.0f} MiB and {one.most_open} descriptors"
+    text += [f"  {one.name}: {one.memory / 2**20:.0f} MiB before, at most {one.most / 2**20:.0f} MiB and {one.most_open} "
+             f"descriptors"
              for one in watched]
     return "\n".join(text) + "\n"

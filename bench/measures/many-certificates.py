@@ -211,13 +211,16 @@ def run(options):
                 rows.append({"server": kind, "error": str(error)})
             print(rows[-1], file=sys.stderr)
     served = [row for row in rows if "error" not in row]
-    head = ["server", "start, s", "memory after the start, MiB", "for each name, KiB", "p50, ms", "p99, ms", "failed", "memory then, MiB"]
+    head = ["server", "start, s", "memory after the start, MiB", "for each name, KiB", "p50, ms", "p99, ms", "failed",
+            "memory then, MiB"]
     lines = table(head, (
-        [row["server"], f"{row['start']:.2f}", mib(row["before"]), f"{(row['before'] - row['alone']) / options.names / 1024:.2f}", ms(row["p50"]),
+        [row["server"], f"{row['start']:.2f}", mib(row["before"]),
+         f"{(row['before'] - row['alone']) / options.names / 1024:.2f}", ms(row["p50"]),
          ms(row["p99"]), f"{row['failed']} of {row['failed'] + row['count']:,}", mib(row["after"])] for row in served))
     lines += [f"\n{row['server']} does not serve them: {row['error']}" for row in rows if "error" in row]
     exchanged = table(["server", "all new after, s", "failed handshakes", "p99 meanwhile, ms"], (
         [row["server"], f"{row['exchange']:.1f}" if row["exchange"] else "not within 120",
-         f"{row['exchange_failed']} of {row['exchange_failed'] + row['exchange_count']:,}", ms(row["exchange_p99"])] for row in served))
+         f"{row['exchange_failed']} of {row['exchange_failed'] + row['exchange_count']:,}", ms(row["exchange_p99"])]
+        for row in served))
     versions = "; ".join(programs.version(kind) for kind in TEMPLATES)
     return page("many-certificates", options=options, rows=lines, exchanged=exchanged, versions=versions)

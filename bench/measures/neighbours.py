@@ -305,7 +305,8 @@ async def measured(names, wanted):
     limits = {"UPSTREAM_TIMEOUT": misbehaviour.TIMEOUT, "CLIENT_TIMEOUT": 10, "STREAM_TIMEOUT": misbehaviour.TIMEOUT}
     async with upstream:
         with ExitStack() as stack:
-            started = [await asyncio.to_thread(stack.enter_context, servers.Hardened(name, UPSTREAM=port, **limits)) for name in wanted]
+            started = [await asyncio.to_thread(stack.enter_context, servers.Hardened(name, UPSTREAM=port, **limits))
+                       for name in wanted]
             return dict(zip(wanted, await asyncio.gather(*(visit(server, names) for server in started))))
 
 
@@ -324,6 +325,7 @@ def run(arguments):
     wanted, names = programs.chosen(arguments.server, servers.FILES), arguments.case or list(CASES)
     found = asyncio.run(measured(names, wanted))
     counts = {name: sum(bool(faults) for _, _, faults in cells.values()) for name, cells in found.items()}
-    return page("neighbours", limit=misbehaviour.TIMEOUT, servers=[f"- {TITLES[name]}: {programs.version(name)}" for name in found],
+    return page("neighbours", limit=misbehaviour.TIMEOUT,
+                servers=[f"- {TITLES[name]}: {programs.version(name)}" for name in found],
                 counts=", ".join(f"{TITLES[name]} {count} of {len(found[name])}" for name, count in counts.items()),
                 http1=matrix(found, names, "http/1.1"), http2=matrix(found, names, "h2"))

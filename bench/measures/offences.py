@@ -335,7 +335,8 @@ def measure(name, protocol, run, seconds):
             during, grown = others.p99(), server.resident("VmHWM") - memory
     # Below 0 if connections cost more than the offences: too few offences before a cut.
     each = (spent - connections * connecting - serving) / max(1, offences) * 1e6
-    return [OFFENCES[name][0], f"HTTP/{protocol[1]}", f"{offences:,}", f"{connections:,}", f"{each:.1f}", mebibytes(grown), idle, during]
+    return [OFFENCES[name][0], f"HTTP/{protocol[1]}", f"{offences:,}", f"{connections:,}", f"{each:.1f}", mebibytes(grown), idle,
+            during]
 
 
 OPTIONS = [("--offence", [], "restriction to this offence", {"choices": OFFENCES}), ("--seconds", 5, "duration of each offence")]

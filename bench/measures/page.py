@@ -1,9 +1,9 @@
 """Measures the cost of HTTPS for a page, and the effect of each feature that reduces it.
 
-A page of 60 resources is loaded in Chromium over a link with a delay and a rate (crates/base/link): without TLS, with TLS, and with
-one feature after another. HTTP/2 and HTTP/3 are compared over a link that loses packets. Then the size of TLS records is varied:
-the time until the first bytes of a script can be used over a slow link, and the cost of growing records for a download. Takes a
-quarter of an hour.
+A page of 60 resources is loaded in Chromium over a link with a delay and a rate (crates/base/link): without TLS, with TLS, and
+with one feature after another. HTTP/2 and HTTP/3 are compared over a link that loses packets. Then the size of TLS records is
+varied: the time until the first bytes of a script can be used over a slow link, and the cost of growing records for a download.
+Takes a quarter of an hour.
 """
 import json
 import statistics
@@ -63,7 +63,8 @@ def visit(row, link, machine):
     options = [f"--origin-to-force-quic-on={NAME}:443"] if "HTTP3" in values else []
     with (machine.site(PORT=443, **values) if settings is not None else
           Server("servers/page.conf", machine.folder(), PORT=80, **values)) as server, \
-            Chromium(link.client, f"MAP *.page.test {SERVER}, MAP * ~NOTFOUND", machine.pins, features, options=options) as browser:
+            Chromium(link.client, f"MAP *.page.test {SERVER}, MAP * ~NOTFOUND", machine.pins, features,
+                     options=options) as browser:
         if before == "session":
             browser.open(f"https://{NAME}/_session")
         browser.open(f"{scheme}://{START}/{'preconnect' if before == 'preconnect' else 'plain'}")
@@ -162,8 +163,10 @@ def measure_loss(machine, arguments, samples, turn):
 def measure_records(machine, arguments, samples, turn):
     for records, growing in RECORDS.items():
         show(f"round {turn + 1}: {records} records")
-        with Link(SLOW_ROUND_TRIP, SLOW_RATE) as link, machine.site(prefix=link.server, ADDRESS=SERVER, PORT=443, GROWING=growing):
-            words = [sys.executable, BENCH / "browsing/first_bytes.py", SERVER, 443, NAME, SCRIPT, machine.certificates / "root.pem"]
+        with Link(SLOW_ROUND_TRIP, SLOW_RATE) as link, machine.site(prefix=link.server, ADDRESS=SERVER, PORT=443,
+                                                                    GROWING=growing):
+            words = [sys.executable, BENCH / "browsing/first_bytes.py", SERVER, 443, NAME, SCRIPT,
+                     machine.certificates / "root.pem"]
             done = subprocess.run(link.client(*words), capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"page: {done.stderr}")
@@ -176,7 +179,8 @@ def measure_bulk(machine, arguments, samples, turn):
         for records, growing in list(RECORDS.items())[:: 1 if turn % 2 == 0 else -1]:
             show(f"round {turn + 1}: {kind}, {records} records")
             with machine.site(cores=0, PORT=free_port(), GROWING=growing, LOG="off") as server:
-                found = report(bench(server.port, 1, "/1m", arguments.seconds, "--tls", "1.3", "-c", 8, "--server-pid", server.process.pid,
+                found = report(bench(server.port, 1, "/1m", arguments.seconds, "--tls", "1.3", "-c", 8, "--server-pid",
+                                     server.process.pid,
                                      *options, warmup="300ms", name=NAME, ca=machine.certificates / "root.pem"), strict=True)
             samples.add(f"{kind}, {records}", {"rate": found["rate_per_s"], "cpu": found["server"]["cpu_per_request_us"]})
 
@@ -228,15 +232,17 @@ def written(samples, arguments):
     trips = [cell for round_trip in ROUND_TRIPS for cell in (f"{round_trip} ms", "change")]
     records = ([kind, *(shown(samples.values(f"{kind} records", key)) for key in ("first", "all"))] for kind in RECORDS)
     return page(
-        "page", seconds=arguments.seconds, resources=site.RESOURCES, pictures=site.PICTURES, chromium=chromium.version(), rate=RATE / 1e6,
+        "page", seconds=arguments.seconds, resources=site.RESOURCES, pictures=site.PICTURES, chromium=chromium.version(),
+        rate=RATE / 1e6,
         trips=" or ".join(map(str, ROUND_TRIPS)), visits=len(samples.values(f"http {ROUND_TRIPS[0]}", "load")), loss=LOSS,
-        loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(samples.values(f"lossy-h2 {RATE}", "load")), script=site.TEXTS["js/head"] // 1000,
-        slow=SLOW_RATE / 1e6, slow_trip=SLOW_ROUND_TRIP,
+        loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(samples.values(f"lossy-h2 {RATE}", "load")),
+        script=site.TEXTS["js/head"] // 1000, slow=SLOW_RATE / 1e6, slow_trip=SLOW_ROUND_TRIP,
         page=table(["", *trips, "connections", "KB", "the account"], rows_of_page(samples)),
         paints=table(["", *(f"{round_trip} ms" for round_trip in ROUND_TRIPS)], rows_of_paints(samples)),
         losses=table(["Mbit/s", "", "load event, ms", "ratio", "first paint, ms", "ratio"], rows_of_loss(samples), left=2),
         records=table(["records", "first bytes of the script, ms", "all of it, ms"], records),
-        bulk=table(["", "requests /s, growing", "full", "ratio", "server, us of processor, growing", "full", "ratio"], rows_of_bulk(samples)))
+        bulk=table(["", "requests /s, growing", "full", "ratio", "server, us of processor, growing", "full", "ratio"],
+                   rows_of_bulk(samples)))
 
 
 MEASURES = {"page": measure_page, "loss": measure_loss, "records": measure_records, "bulk": measure_bulk}

@@ -30,7 +30,8 @@ FAULTY, OTHERS = 400, 2000
 
 def once(server, arguments):
     """Results of the requests to the faulty upstream, and of the others."""
-    loads = [bench(server.port, arguments.client_cores, path, arguments.seconds, "--tls", "1.3", "-c", count, "--h2", 8, "--rate", rate)
+    loads = [bench(server.port, arguments.client_cores, path, arguments.seconds, "--tls", "1.3", "-c", count, "--h2", 8,
+                   "--rate", rate)
              for path, count, rate in (("/faulty", 4, FAULTY), ("/static", 16, OTHERS))]
     return [result(load) for load in loads]
 

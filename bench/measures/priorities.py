@@ -82,7 +82,8 @@ def cases(kinds, rates, versions):
 
 
 def section(samples, kinds, http, rate):
-    head = ["", *(f"{what}, {when}" for when in SHARES for what in ("style sheet", "all")), "pictures before a later style sheet, KB"]
+    head = ["", *(f"{what}, {when}" for when in SHARES for what in ("style sheet", "all")),
+            "pictures before a later style sheet, KB"]
     form = lambda value: number(value, 10)
     rows = [["possible", *map(form, least(rate)), *map(form, least(rate)), "0"]]
     for kind in kinds:

@@ -1,7 +1,7 @@
 """Compares `brisk probe` with `curl -w` (times) and with `openssl s_client -msg` (messages).
 
-Six servers run at the far end of a link with a round trip of 20 ms (crates/base/link). curl and brisk probe alternately connect to
-each of them and request a page again on the same connection. Medians agree if they differ by at most 5 % or 1 ms. Then both
+Six servers run at the far end of a link with a round trip of 20 ms (crates/base/link). curl and brisk probe alternately connect
+to each of them and request a page again on the same connection. Medians agree if they differ by at most 5 % or 1 ms. Then both
 programs list the handshake messages of the server with their bytes, for TLS 1.2 and 1.3. Servers that are not installed are
 skipped. Takes two minutes.
 """
@@ -38,11 +38,11 @@ def server(name, link, folder):
             return False
     certificate = folder / NAME
     if name == "openssl":
-        command = ["openssl", "s_server", "-www", "-quiet", "-accept", f"{SERVER}:{PORT}", "-cert", f"{certificate}.pem", "-cert_chain",
-                   folder / "intermediate.pem", "-key", f"{certificate}.key"]
+        command = ["openssl", "s_server", "-www", "-quiet", "-accept", f"{SERVER}:{PORT}", "-cert", f"{certificate}.pem",
+                   "-cert_chain", folder / "intermediate.pem", "-key", f"{certificate}.key"]
         return Process(command, folder / "openssl.log", PORT, SERVER, ready, link.server)
-    return Server(f"servers/probe.{TEMPLATES[name]}", folder / name, prefix=link.server, ready=ready, ADDRESS=SERVER, PORT=PORT, NAME=NAME,
-                  CERTIFICATE=certificate, FILES=folder / "www")
+    return Server(f"servers/probe.{TEMPLATES[name]}", folder / name, prefix=link.server, ready=ready, ADDRESS=SERVER, PORT=PORT,
+                  NAME=NAME, CERTIFICATE=certificate, FILES=folder / "www")
 
 
 def curl(link, folder):
@@ -50,8 +50,8 @@ def curl(link, folder):
     for a process, as brisk probe does before it begins."""
     form = " ".join("%{time_" + name + "}" for name in NAMES) + "\\n"
     url = f"https://{NAME}:{PORT}/"
-    each = ["--silent", "--show-error", "--noproxy", "*", "--http1.1", "--tlsv1.3", "--no-sessionid", "--cacert", folder / "root.pem",
-            "--connect-to", f"::{SERVER}:", "--write-out", form, "--output", "/dev/null", url]
+    each = ["--silent", "--show-error", "--noproxy", "*", "--http1.1", "--tlsv1.3", "--no-sessionid", "--cacert",
+            folder / "root.pem", "--connect-to", f"::{SERVER}:", "--write-out", form, "--output", "/dev/null", url]
     words = ["curl", *each, "--header", "Connection: close", "--next", *each, "--next", *each]
     lines = subprocess.run(link.client(*words), check=True, capture_output=True, text=True).stdout.splitlines()
     return [[float(word) * 1000 for word in line.split()] for line in lines[1:]]
@@ -69,13 +69,15 @@ def messages(link, folder, version):
     """The messages of a handshake as `brisk probe` and as `openssl s_client` list them: name and bytes. Left out is what OpenSSL
     before 3.5 has no word for: the share of ML-KEM, and tickets of TLS 1.3, for which s_client does not wait. OpenSSL
     before 3.2 takes no compressed certificates."""
-    words = [BRISK, "probe", f"https://{NAME}:{PORT}/", "--connect", SERVER, "--ca", folder / "root.pem", "--tls", version, "--json"]
+    words = [BRISK, "probe", f"https://{NAME}:{PORT}/", "--connect", SERVER, "--ca", folder / "root.pem", "--tls", version,
+             "--json"]
     done = subprocess.run(link.client(*words), check=True, capture_output=True, text=True)
     report = json.loads(done.stdout)
     tls, other = report["tls"], ("application_data", "change_cipher_spec")
     ours = [(step["name"], step["bytes"]) for step in report["steps"]
             if step["from"] == "server" and step["name"] not in other and not step["name"].startswith("alert")]
-    words = ["openssl", "s_client", "-msg", "-tls" + version.replace(".", "_"), "-alpn", "h2,http/1.1", "-status", "-groups", "X25519:P-256",
+    words = ["openssl", "s_client", "-msg", "-tls" + version.replace(".", "_"), "-alpn", "h2,http/1.1", "-status", "-groups",
+             "X25519:P-256",
              *(["-ciphersuites", tls["suite"]] if version == "1.3" else []), "-servername", NAME, "-connect", f"{SERVER}:{PORT}"]
     done = subprocess.run(link.client(*words), capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     theirs = [(name, int(length, 16)) for length, name in
@@ -88,7 +90,8 @@ def messages(link, folder, version):
 
 
 def same(ours, theirs):
-    """Whether both are the same. The length of a certificate that either side got compressed is not compared: they take other algorithms."""
+    """Whether both are the same. The length of a certificate that either side got compressed is not compared: they take other
+    algorithms."""
     kinds = ("Certificate", "CompressedCertificate")
     if any(name == kinds[1] for name, _ in ours + theirs):
         ours, theirs = ([(kinds[0], 0) if message[0] in kinds else message for message in side] for side in (ours, theirs))
@@ -137,7 +140,8 @@ def run(options):
             for server, version, ours, theirs in lists]
     first = lambda *words: programs.output(*words).split(" (")[0].strip()
     text = page("probe", options=options, relative=RELATIVE, absolute=ABSOLUTE, ciphertext=CIPHERTEXT,
-                brisk=first(BRISK, "--version") + (", not optimized" if "/debug/" in BRISK else ""), curl=first("curl", "--version"),
+                brisk=first(BRISK, "--version") + (", not optimized" if "/debug/" in BRISK else ""),
+                curl=first("curl", "--version"),
                 openssl=first("openssl", "version"), sent=table(["server", "TLS", "messages", "agrees"], sent, left=4),
                 times=table(["server", "connection", "time", "curl", "brisk probe", "difference", "agrees"], times, left=3))
     right = all(agree(ours, theirs) for *_, theirs, ours in rows) and all(same(ours, theirs) for *_, ours, theirs in lists)

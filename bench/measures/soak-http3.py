@@ -47,6 +47,7 @@ def run(arguments):
     rows = ([f"{number * arguments.minutes / len(samples):.1f}", f"{samples[number]:.1f}"]
             for number in range(0, len(samples), max(1, len(samples) // 20)))
     text = [*table(["minute", "MiB"], rows, left=0), "",
-            f"{metrics['brisk_handshakes_total']:.0f} handshakes, {metrics['brisk_requests_total']:.0f} requests; medians of the second"
+            f"{metrics['brisk_handshakes_total']:.0f} handshakes, {metrics['brisk_requests_total']:.0f} requests; medians of the "
+            f"second"
             f" and the last third: {before:.1f} and {after:.1f} MiB."]
     return "\n".join(text) + "\n", "memory grew by more than a tenth" if after > before * 1.1 else None

@@ -24,10 +24,11 @@ from shared.programs import BRISK
 
 NEEDS = "strangers"
 OPTIONS = [("--minutes", 20.0, "duration of the attack in minutes"),
-           ("--quiet", None, "minutes without attack before, and again after it, by default a fifth of --minutes", {"type": float}),
+           ("--quiet", None, "minutes without attack before, and again after it, by default a fifth of --minutes",
+            {"type": float}),
            ("--readers", 5000, "number of slowly read downloads"), ("--drippers", 5000, "number of slow uploads"),
-           ("--rate", 400, "requests per second on kept connections"), ("--new-rate", 20, "requests per second on new connections"),
-           ("--chunk", 60, "interval of a percentile in seconds"),
+           ("--rate", 400, "requests per second on kept connections"),
+           ("--new-rate", 20, "requests per second on new connections"), ("--chunk", 60, "interval of a percentile in seconds"),
            ("--server-cores", "0", "cores of the server"), ("--client-cores", "1", "cores of the clients"),
            ("--greedy", False, "give attackers and upstream the priority of the load generator, for a busy machine on which they "
             "would otherwise never run")]
@@ -131,7 +132,8 @@ def verdicts(phases, memory):
                  f"connections is {median_p99(phases, attacked, 'kept') / control:.2f} of that of this server.")
     bad = sum(one[kind]["failed"] + one[kind].get("other", 0) + one[kind]["unstarted"]
               for found in phases.values() for one in found for kind in TITLES)
-    lines.append(f"- **{number(bad)} of the steady load's requests failed.**" if bad else "- None of the steady load's requests failed.")
+    lines.append(f"- **{number(bad)} of the steady load's requests failed.**" if bad
+                 else "- None of the steady load's requests failed.")
     errors = Counter()
     for one in (one[kind] for found in phases.values() for one in found for kind in TITLES):
         errors.update(one["errors"])
@@ -165,7 +167,8 @@ def written(found, arguments):
     return page(
         "soak", arguments=arguments, kept=KEPT, streams=STREAMS, reads=tuple(size / TURN for size in READS), turn=TURN,
         paces=PACES, hellos=1 / PACES["hellos"], vanished=1 / PACES["vanished"], hold=HOLD, floods=floods, upstream=stats,
-        reached=stats["paths"].get("/hang/reset", {}).get("requests", 0), verdicts=verdicts(found["phases"], about_memory(found["during"])),
+        reached=stats["paths"].get("/hang/reset", {}).get("requests", 0),
+        verdicts=verdicts(found["phases"], about_memory(found["during"])),
         load=load_table(found["phases"]), connections=middle(sample[2] for sample in found["during"]),
         held=middle(sample[3] and sample[3] / MIB for sample in found["during"]),
         attackers=table(["", "wanted", "at the end", "came", "saw that brisk cut them", "came again by themselves"], attackers),

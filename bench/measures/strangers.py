@@ -102,7 +102,8 @@ async def unread(server, upstream):
     most_one = await grown(server, before, 2)
     clients += [await attacks.reading_nothing(server.port, "/big/unread") for _ in range(SILENT - 1)]
     most = await grown(server, before, 3)
-    row = [number(clients[0].streams), mebibytes(most_one), mebibytes(most / SILENT), mebibytes((server.on_disk() - disk) / SILENT)]
+    row = [number(clients[0].streams), mebibytes(most_one), mebibytes(most / SILENT),
+           mebibytes((server.on_disk() - disk) / SILENT)]
     for wait in (0, 7, 10):
         await asyncio.sleep(wait)
         held = max(0, upstream.stats()["open_connections"] - upstream_before)
@@ -228,9 +229,11 @@ async def shared(server, upstream):
     got = await asyncio.gather(*downloads)
     listening.close()
     whole = sum(end == "complete" and size == DOWNLOAD for size, end in got)
-    broken = "" if whole == OTHERS else f": {', '.join(sorted({end for size, end in got if size != DOWNLOAD or end != 'complete'}))}"
+    ends = {end for size, end in got if size != DOWNLOAD or end != "complete"}
+    broken = "" if whole == OTHERS else f": {', '.join(sorted(ends))}"
     return [number(sum(streams for streams, _ in found)), number(sum(bool(end) for _, end in found)), number(counts["requests"]),
-            number(counts["resets"]), f"{number(counts['connections'])} / {number(counts['ended'])}", f"{whole} of {OTHERS}{broken}"]
+            number(counts["resets"]), f"{number(counts['connections'])} / {number(counts['ended'])}",
+            f"{whole} of {OTHERS}{broken}"]
 
 
 async def interim(server, upstream):
@@ -277,11 +280,13 @@ ATTACKS = {
                  ["HTTP/1.1: upstream held", "the client got", "HTTP/2: upstream held", "the client got"]),
     "trickling": (trickling, "Buffered uploads that come slowly",
                   f"{TRICKLING} uploads of 1 MB over HTTP/1.1 to a path where the server buffers requests, if it can (brisk: "
-                  f"`buffer_request`). {FIRST // 1000} kB of each come at once, and then 1 kB a second for {DRIPPING} s. In the meantime "
+                  f"`buffer_request`). {FIRST // 1000} kB of each come at once, and then 1 kB a second for {DRIPPING} s. In the "
+                  f"meantime "
                   "another client sends an upload without a pause.",
                   ["MiB more", "MiB on disk", "uploads at the upstream", "upload of the other client", "the slow clients got"]),
     "compressed": (compressed, "Slow readers of compressed responses",
-                   f"HTTP/2 clients ask for 1 MiB of text, compressed with gzip, on {attacks.STREAMS} streams, or as many as the server "
+                   f"HTTP/2 clients ask for 1 MiB of text, compressed with gzip, on {attacks.STREAMS} streams, or as many as the "
+                   f"server "
                    f"allows. They permit 100 bytes of each response, and 200 more each second: one client, and then {SILENT}. "
                    "In the meantime another client asks for such a text.",
                    ["streams", "MiB for the first client", f"MiB for each of {SILENT}", "the other client's response",
@@ -289,14 +294,16 @@ ATTACKS = {
     "shared": (shared, "Resets that reach an upstream connection of others",
                f"An upstream over HTTP/2 ends a connection with {multiplexed.RESETS} resets. {OFTEN} clients open {ROUNDS} times "
                f"{attacks.BURST} streams each and reset them when their responses have begun. {OTHERS} others have a download of "
-               f"{multiplexed.PIECES * multiplexed.PAUSE:.0f} s from this upstream. nginx has HTTP/2 towards upstreams for gRPC only "
+               f"{multiplexed.PIECES * multiplexed.PAUSE:.0f} s from this upstream. nginx has HTTP/2 towards upstreams for gRPC "
+               f"only "
                "(`grpc_pass`).",
-               ["streams opened", "attackers cut", "requests at the upstream", "resets there", "upstream connections made / ended by the upstream",
-                "downloads of others that were whole"]),
+               ["streams opened", "attackers cut", "requests at the upstream", "resets there",
+                "upstream connections made / ended by the upstream", "downloads of others that were whole"]),
     "interim": (interim, "Interim responses without end",
                 f"The upstream responds to one request over HTTP/1.1 and one over HTTP/2 with 103 a thousand times a second, and "
                 f"never finally. Clients leave after {INTERIM} s.",
-                ["HTTP/1.1: the client got", "HTTP/2: the client got", "requests at the upstream after 0.5 s", "MiB more", "others are served"]),
+                ["HTTP/1.1: the client got", "HTTP/2: the client got", "requests at the upstream after 0.5 s", "MiB more",
+                 "others are served"]),
 }
 
 

@@ -57,8 +57,10 @@ def watch(port, ends):
 
 class Gateway(Brisk):
     def __init__(self, folder, keys, files, visitors, measured):
-        self.visitors, self.root, self.measured, self.dashboard, self.ends = visitors, keys / "root.pem", measured, free_port(), threading.Event()
-        super().__init__(ROUTES, folder, SERVER, pairs=(NAME,), name=NAME, certificates=keys, files=files, asset="x" * 1024, server=TRUSTED,
+        self.visitors, self.root, self.measured = visitors, keys / "root.pem", measured
+        self.dashboard, self.ends = free_port(), threading.Event()
+        super().__init__(ROUTES, folder, SERVER, pairs=(NAME,), name=NAME, certificates=keys, files=files, asset="x" * 1024,
+                         server=TRUSTED,
                          sections=VISITS if measured else "", host="visits = true" if measured else "", dashboard=self.dashboard)
 
     def __enter__(self):
@@ -90,7 +92,8 @@ def compared(row, arguments, gateways):
     before, after = statistics.median(off), statistics.median(on)
     # The beacon is a request as well.
     rate = (resources + 2) / (resources + 1) / statistics.median(b / a for a, b in zip(off, on))
-    return [row, f"{before:.0f}", f"{after:.0f}", f"{after - before:.0f}", ratio(on, off, 3, "quartiles"), f"{rate:.3f}" if resources else ""]
+    return [row, f"{before:.0f}", f"{after:.0f}", f"{after - before:.0f}", ratio(on, off, 3, "quartiles"), f"{rate:.3f}"
+            if resources else ""]
 
 
 def run(arguments):
@@ -102,7 +105,8 @@ def run(arguments):
         keys, files = certificates.make(scratch / "keys", [NAME]), scratch / "files"
         files.mkdir()
         (files / "page.html").write_text(DOCUMENT)
-        with Gateway(scratch / "off", keys, files, visitors, False) as off, Gateway(scratch / "on", keys, files, visitors, True) as on:
+        with Gateway(scratch / "off", keys, files, visitors, False) as off, Gateway(scratch / "on", keys, files, visitors,
+                                                                                    True) as on:
             rows = [compared(row, arguments, (off, on)) for row in ROWS]
     return page("visit-cost", arguments=arguments,
                 rows=table(["visit", "off", "on", "more", "ratio", "requests per CPU second, ratio"], rows))

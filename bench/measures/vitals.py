@@ -29,7 +29,8 @@ OPTIONS = [("--visits", 200, "number of visits of all browsers"),
            ("--browser", [], "restriction to this browser", {"choices": ["Chromium", "Firefox", "WebKit"]})]
 NAME, BOUND, LIMIT = "localhost", 5.0, 30
 TITLE = "## Web Vitals, beside the browser's own entries"
-METRICS = {"ttfb": "TTFB", "fcp": "FCP", "lcp": "LCP", "inp": "INP", "load": "load", "cls": "CLS", "frame": "next frame after a return"}
+METRICS = {"ttfb": "TTFB", "fcp": "FCP", "lcp": "LCP", "inp": "INP", "load": "load", "cls": "CLS",
+           "frame": "next frame after a return"}
 FILES = {"/page.js": ("text/javascript", (BENCH / "browsing/vitals.js").read_text()), "/away": ("text/plain", "away")}
 DOCUMENT = ("text/html", (BENCH / "browsing/vitals.html").read_text())
 
@@ -227,7 +228,8 @@ def run(arguments):
                 views = ", ".join(f"{count} of kind `{kind}`" for kind, count in sorted(kinds.items()))
                 says.append(f"{version()}: {share} visits, {views}.")
                 says += [f"Only one side has a metric: {text}." for text in sorted(set(missing))]
-                of_browser = (value for metric, values in differences.items() if metric not in ("cls", "frame") for value in values)
+                of_browser = (value for metric, values in differences.items() if metric not in ("cls", "frame")
+                              for value in values)
                 worst = max([worst, *of_browser])
     head = ["browser", "metric", "views", "difference, median", "greatest", f"within {BOUND:.0f} ms"]
     text = page("vitals", title=TITLE, visits=arguments.visits, kernel=programs.kernel(), says=" ".join(says), worst=worst,

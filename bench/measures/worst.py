@@ -103,8 +103,8 @@ def visits(server, arguments, seconds):
 
 def attackers(server, arguments, count, kinds, folder):
     """Attackers of these kinds from `count` addresses."""
-    settings = {"port": server.port, "addresses": addresses(count), "streams": arguments.streams, "times": 1 if count == 1 else TIMES,
-                "names": kinds}
+    settings = {"port": server.port, "addresses": addresses(count), "streams": arguments.streams, "times": 1 if count == 1
+                else TIMES, "names": kinds}
     return Attackers("holders", [json.dumps(settings)], arguments.client_cores, folder, not arguments.greedy)
 
 
@@ -229,15 +229,16 @@ def section(found, count):
     grown, connections = found["peak"] - found["base"], most(found, "brisk_connections_open")
     limit, beyond = total + connections * SHARE, beyond_budgets(found)
     failed = [fault for _, _, fault in found["attacked"] if fault]
-    counts = [[name, *(f"{kind[key]:,}" for key in ("wanted", "now", "opened", "cut", "failed"))] for name, kind in found["counts"].items()]
+    counts = [[name, *(f"{kind[key]:,}" for key in ("wanted", "now", "opened", "cut", "failed"))]
+              for name, kind in found["counts"].items()]
     filled = (f"- **Budgets that the attack did not fill**: {', '.join(empty)}." if empty else
               f"- The attack filled {FILLED:.0%} of its share of every budget.")
     return page(
         "worst-addresses", addresses=f"{count} address{'es' if count > 1 else ''}", base=mebibytes(found["base"]),
-        peak=mebibytes(found["peak"]), grown=mebibytes(grown), total=mebibytes(total), part=of_limit(grown, total), connections=connections,
-        with_shares=mebibytes(limit), part_with_shares=of_limit(grown, limit), beyond=mebibytes(beyond),
-        each=beyond / max(1, connections) / 1024, left=mebibytes(found["left"]), ratio=ratio, excess="" if ratio <= 3 else ", **more than 3**",
-        requests=f"**{len(failed)} failed**" if failed else "all succeeded", busy=found["busy"],
+        peak=mebibytes(found["peak"]), grown=mebibytes(grown), total=mebibytes(total), part=of_limit(grown, total),
+        connections=connections, with_shares=mebibytes(limit), part_with_shares=of_limit(grown, limit), beyond=mebibytes(beyond),
+        each=beyond / max(1, connections) / 1024, left=mebibytes(found["left"]), ratio=ratio, excess="" if ratio <= 3
+        else ", **more than 3**", requests=f"**{len(failed)} failed**" if failed else "all succeeded", busy=found["busy"],
         filled=[*(f"  - {fault}" for fault in list(dict.fromkeys(failed))[:5]), filled],
         budgets=table(["limit", "MiB", "share of the attackers, MiB", "held at most, MiB", "refusals"], held),
         visits=table(["request", "before", "p50 ms", "p99 ms", "beside the attack", "p50 ms", "p99 ms", "p99, ratio"], rows),
@@ -257,4 +258,5 @@ def run(arguments):
     if rows:
         sections += ["", "## Each kind alone", "", f"From one address, the most memory in {ALONE} s.", "",
                      *table(["attackers", "connections", "MiB more", "KiB for each", "reserved from budgets, MiB"], rows)]
-    return page("worst", arguments=arguments, limits=", ".join(f"`{name}` {size} MiB" for name, size in LIMITS.items()), sections=sections)
+    return page("worst", arguments=arguments, limits=", ".join(f"`{name}` {size} MiB" for name, size in LIMITS.items()),
+                sections=sections)

@@ -11,8 +11,8 @@ def openssl(folder, *command):
 
 def make_key(folder, name, bits=None):
     """NAME.key: P-256, or RSA with this size."""
-    kind = ["genrsa", "-out", f"{name}.key", bits] if bits else ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{name}.key"]
-    openssl(folder, *kind)
+    kind = ["rsa", "-pkeyopt", f"rsa_keygen_bits:{bits}"] if bits else ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    openssl(folder, "genpkey", "-algorithm", *kind, "-out", f"{name}.key")
     (Path(folder) / f"{name}.key").chmod(0o600)
 
 
@@ -22,7 +22,8 @@ def sign(folder, name, subject, issuer, extensions, bits=None, days=300, digest=
     openssl(folder, "req", "-new", "-key", f"{name}.key", "-subj", f"/CN={subject}", "-out", f"{name}.csr")
     (folder / "extensions").write_text("\n".join(extensions))
     by = ["-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", "-CAcreateserial"] if issuer else ["-signkey", f"{name}.key"]
-    openssl(folder, "x509", "-req", "-in", f"{name}.csr", *by, "-days", days, f"-{digest}", "-extfile", "extensions", "-out", f"{name}.pem")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", *by, "-days", days, f"-{digest}", "-extfile", "extensions", "-out",
+            f"{name}.pem")
 
 
 def server(name, *more):

@@ -96,4 +96,5 @@ def renew(page, title, section):
 def page(name, **values):
     """The text of bench/pages/NAME.md with these values; a list is one of lines."""
     text = (BENCH / f"pages/{name}.md").read_text()
-    return text.format(machine=machine(), **{key: "\n".join(value) if isinstance(value, list) else value for key, value in values.items()})
+    return text.format(machine=machine(), **{key: "\n".join(value) if isinstance(value, list) else value
+                                             for key, value in values.items()})

@@ -49,9 +49,10 @@ def upstream(name, *servers, more=""):
 
 
 class Brisk(Process):
-    """brisk with this configuration, on `cores`, which is pinned unless `prefix` starts it elsewhere. With `first` it precedes all
-    others on its cores, if the system permits it. A thread samples memory and metrics each `interval` seconds. `pairs` are the
-    certificates, and `key` is the place of their keys. Further values replace variables of the configuration, `server`, `sections` and `host` among them."""
+    """brisk with this configuration, on `cores`, which is pinned unless `prefix` starts it elsewhere. With `first` it precedes
+    all others on its cores, if the system permits it. A thread samples memory and metrics each `interval` seconds. `pairs` are
+    the certificates, and `key` is the place of their keys. Further values replace variables of the configuration, `server`,
+    `sections` and `host` among them."""
 
     def __init__(self, routes, folder, cores="0", first=False, interval=None, pairs=("ecdsa",), key="$certificates/$kind.key",
                  words=(), prefix=None, port=None, **values):
@@ -59,8 +60,9 @@ class Brisk(Process):
         port = port or free_port()
         self.folder.mkdir(exist_ok=True, parents=True)
         made = values.pop("certificates", None) or certificates()
-        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "workers": 1, "second": "",
-                  "name": NAME, "files": made.parent / "www", **values, "port": port, "admin": self.admin, "folder": folder, "certificates": made}
+        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "second": "",
+                  "workers": 1, "name": NAME, "files": made.parent / "www", **values, "port": port, "admin": self.admin,
+                  "folder": folder, "certificates": made}
         values["pairs"] = ", ".join(PAIR.replace("$key", key).replace("$kind", kind) for kind in pairs)
         # Parts of the configuration contain variables too.
         text = CONFIGURATION + routes
@@ -69,8 +71,8 @@ class Brisk(Process):
         (self.folder / "brisk.toml").write_text(text)
         command = [BRISK, "serve", "--config", self.folder / "brisk.toml", *words]
         precedence = ["nice", "-n", "-15"] if first and os.geteuid() == 0 else []
-        super().__init__(command if prefix else [*precedence, *pinned(cores, *command)], self.folder / "log", port, values["address"],
-                         prefix=prefix)
+        super().__init__(command if prefix else [*precedence, *pinned(cores, *command)], self.folder / "log", port,
+                         values["address"], prefix=prefix)
         self.samples, self.stopped = [], threading.Event()
 
     def __enter__(self):

@@ -70,13 +70,14 @@ def field(pid, file, name):
 
 
 class Process:
-    """A server from `with` to the end of it. Its output goes to the file `log`. It has started when it listens at `port` of `address`,
-    or when `ready()` is true. `prefix` makes the command that runs another in the place of the server. It ends by `ending`, or after
-    `grace` seconds."""
+    """A server from `with` to the end of it. Its output goes to the file `log`. It has started when it listens at `port` of
+    `address`, or when `ready()` is true. `prefix` makes the command that runs another in the place of the server. It ends by
+    `ending`, or after `grace` seconds."""
 
     def __init__(self, command, log, port, address="127.0.0.1", ready=None, prefix=None, ending=signal.SIGTERM, grace=2, limit=30,
                  **options):
-        self.command, self.file, self.port, self.address, self.ready, self.prefix = command, Path(log), port, address, ready, prefix
+        self.command, self.file, self.port, self.address = command, Path(log), port, address
+        self.ready, self.prefix = ready, prefix
         self.ending, self.grace, self.limit, self.options = ending, grace, limit, options
 
     def __enter__(self):

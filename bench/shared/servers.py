@@ -20,7 +20,8 @@ def command(kind, program, file, port):
         "nginx": [program, "-p", file.parent, "-e", "stderr", "-c", file],
         "haproxy": [program, "-db", "-f", file],
         # Servers with one base id would share memory.
-        "envoy": [program, "-c", file, "--concurrency", "1", "-l", "error", "--base-id", port, "--file-flush-interval-msec", "50"],
+        "envoy": [program, "-c", file, "--concurrency", "1", "-l", "error", "--base-id", port, "--file-flush-interval-msec",
+                  "50"],
         "caddy": [program, "run", "--adapter", "caddyfile", "--config", file],
         "h2o": [program, "-c", file],
         "brisk": [BRISK, "serve", "--config", file],
@@ -28,8 +29,8 @@ def command(kind, program, file, port):
 
 
 class Server(Process):
-    """A server from `with` to the end of it. The ending of the template says which; uppercase values replace its variables. It listens
-    at `PORT` of `ADDRESS`. `prefix` starts it elsewhere, on `cores` of this network otherwise."""
+    """A server from `with` to the end of it. The ending of the template says which; uppercase values replace its variables. It
+    listens at `PORT` of `ADDRESS`. `prefix` starts it elsewhere, on `cores` of this network otherwise."""
 
     def __init__(self, template, folder, program=None, cores=None, prefix=None, ready=None, **values):
         template = BENCH / template

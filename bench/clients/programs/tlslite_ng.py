@@ -1,4 +1,5 @@
-"""tlslite-ng, TLS in Python: tlslite_ng.py URL CA VERSION KIND. Prints a line of JSON for each visit. It does not verify chains."""
+"""tlslite-ng, TLS in Python: tlslite_ng.py URL CA VERSION KIND. Prints a line of JSON for each visit. It does not verify
+chains."""
 import json
 import socket
 import sys
