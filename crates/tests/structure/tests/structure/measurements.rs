@@ -5,14 +5,10 @@ use std::path::{Path, PathBuf};
 
 use brisk_testkit::process::{TIMEOUT, command, run};
 
-use crate::tree::read;
+use crate::tree::{read, root};
 
 /// Characters of a line at most.
 const WIDTH: usize = 130;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
 
 /// The names that `bench/measure --check` prints after it has imported every measurement.
 fn measurements() -> Vec<String> {
@@ -38,7 +34,10 @@ fn every_measurement_is_imported_and_listed_in_the_makefile() {
     let names = measurements();
     assert!(names.len() > 20, "{names:?}");
     for name in names {
-        assert!(makefile.contains(&format!("# make {name} ")), "the head of the Makefile does not list {name}");
+        assert!(
+            makefile.contains(&format!("# make {name} ")),
+            "the head of the Makefile does not list {name}"
+        );
     }
 }
 
