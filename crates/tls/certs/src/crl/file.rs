@@ -80,6 +80,8 @@ mod tests {
     use std::time::Duration;
 
     use brisk_testkit::ca::TestCa;
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject;
 
     use super::*;
 
@@ -132,7 +134,7 @@ mod tests {
 
     impl CertificateFile {
         fn der(pem: &str) -> Vec<u8> {
-            rustls_pki_types::CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+            CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
         }
     }
 }
