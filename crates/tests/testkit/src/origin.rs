@@ -30,6 +30,12 @@ impl Origin {
         Self::start(move |stream, _| handler(stream))
     }
 
+    /// Gives the receiver of a connection a small buffer: the kernels of some machines keep up to 32 MiB, so that the sender
+    /// never notices that nothing is read.
+    pub fn receive_little(stream: &TcpStream) {
+        rustix::net::sockopt::set_socket_recv_buffer_size(stream, 64 << 10).expect("a socket");
+    }
+
     /// Reads requests with their bodies, records them, and lets `handler` write the responses. A connection ends when
     /// the client closes it or `handler` returns an error.
     pub fn answering(

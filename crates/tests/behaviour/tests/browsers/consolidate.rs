@@ -336,7 +336,6 @@ fn what_is_no_recording_is_said_with_what_would_be_right() {
         ("a", "{", "is no HAR file"),
         ("b", "{\"log\":{}}", "missing field `entries`"),
         ("c", "{\"log\":{\"entries\":[]}}", "it has no request"),
-        ("d", &RECORDING.replace("2026-01-01T00:00:00.300Z", "yesterday"), "\"yesterday\" is not a time"),
         ("e", &RECORDING.replace("\"status\":200", "\"status\":0"), "no request has an answer"),
         ("f", &"[".repeat(100_000), "is no HAR file"),
     ] {
@@ -345,6 +344,11 @@ fn what_is_no_recording_is_said_with_what_would_be_right() {
         assert_eq!(output.status.code(), Some(1), "{}", output.text());
         assert!(output.stderr.contains(message), "{name}: {}", output.stderr);
     }
+    // One entry that cannot be read does not hide the others.
+    let damaged = RECORDING.replace("2026-01-01T00:00:00.300Z", "yesterday");
+    fs::write(folder.folder().join("d"), damaged).expect("a file");
+    let report = folder.run("check", &["--har", "d"]).success();
+    assert!(report.contains("log.entries[1]: \"yesterday\" is not a time"), "{report}");
     let missing = folder.run("check", &["--har", "none.har"]);
     assert!(missing.stderr.contains("none.har: cannot be read: No such file"), "{}", missing.stderr);
 }

@@ -313,6 +313,7 @@ fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
     const BODY: usize = 16 << 20;
     // Reads nothing: kernel and gateway hold the bytes of clients.
     let silent = Origin::raw(|stream| {
+        Origin::receive_little(&stream);
         std::thread::sleep(LIMIT);
         drop(stream);
         Ok(())

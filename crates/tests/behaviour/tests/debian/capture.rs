@@ -143,7 +143,9 @@ fn of_brisk(file: &Path) -> BTreeMap<u64, Facts> {
             let flags = line["flags"].as_array().into_iter().flatten();
             let mut flags: Vec<_> = flags.map(|flag| flag.as_str().expect("a name").to_owned()).collect();
             flags.sort();
+            // tshark does not print a round trip time of zero.
             let micros = line["acked_ms"].as_f64().map(|ms| (ms * 1e3).round() as i64);
+            let micros = micros.filter(|micros| *micros != 0);
             let facts = (
                 line["connection"].as_u64().expect("a number"),
                 flags,

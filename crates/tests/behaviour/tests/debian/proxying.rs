@@ -56,7 +56,7 @@ fn a_trusted_proxys_headers_are_extended() {
     let seen = echoed(&site.curl(&options, "/headers").success());
     assert_eq!(seen["x-forwarded-for"], "203.0.113.9, 127.0.0.1");
     assert_eq!(seen["x-forwarded-proto"], "http");
-    assert!(seen["forwarded"].starts_with("for=203.0.113.9, for=127.0.0.1;"), "{seen:?}");
+    assert!(seen["forwarded"].starts_with("for=203.0.113.9;proto=http, for=127.0.0.1;"), "{seen:?}");
 }
 
 #[test]

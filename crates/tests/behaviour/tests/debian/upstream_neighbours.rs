@@ -288,7 +288,9 @@ fn interim_responses_without_end_over_http2_are_a_502_of_their_request_alone() {
         Ok(())
     });
     let site = single(&proxy_to(&[&h2c(&origin)]));
-    assert_eq!(site.get("/endless").status(), 502);
+    // The client gets the first interim responses, and then the error.
+    let status = ["--output", "/dev/null", "--write-out", "%{http_code}"];
+    assert_eq!(site.curl(&status, "/endless").success(), "502");
     let line = logged(&site, "/endless");
     assert_eq!((&line["error"], &line["error_side"]), (&"interim-responses".into(), &"upstream".into()));
     assert_eq!(site.get("/").text(), "ok");

@@ -122,6 +122,7 @@ fn an_http_1_download_below_the_minimum_rate_is_closed() {
         let keys = format!("server.timeouts.write = \"3s\"\nserver.limits.read_rate = {rate}\n");
         let site = Site::custom(&keys, &proxy_to(&[&origin.url()]), |setup| setup);
         let mut connection = site.connect();
+        Origin::receive_little(connection.tcp());
         write!(connection, "GET /big HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server that reads");
         let mut piece = vec![0; 64 << 10];
         let is_cut = (0..160).any(|_| {

@@ -128,8 +128,13 @@ impl Replies {
     fn end_line(&mut self, kind: u8) -> Counted {
         self.kind = None;
         match kind {
-            // Null in RESP2.
-            _ if self.is_negative => {}
+            // Null in RESP2. The parser waits for the end of other negative lengths.
+            _ if self.is_negative => {
+                let is_null = matches!(kind, b'$' | b'*') && self.number == 1;
+                if !is_null {
+                    return Err(TooLong);
+                }
+            }
             b'$' | b'=' | b'!' => {
                 self.left = self.number + 2;
                 return if self.left > LONGEST { Err(TooLong) } else { Ok(()) };
