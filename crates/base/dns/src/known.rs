@@ -62,7 +62,8 @@ impl Renewal<'_> {
         let (earlier, ttl) = match found {
             Ok(records) => {
                 self.is_renewed = true;
-                let ips = records.data.iter().filter_map(|data| data.ip_addr()).collect();
+                let ips =
+                    records.data.iter().filter_map(hickory_resolver::proto::rr::RData::ip_addr).collect();
                 (Earlier { ips, renewed: self.now }, records.ttl)
             }
             Err(error) => {

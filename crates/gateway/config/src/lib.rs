@@ -212,7 +212,7 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
 /// A route for all paths of a host to an upstream.
 fn whole_host(upstream: String) -> RouteKeys {
     let mut route = RouteKeys::default();
-    route.paths.path = "/".to_owned();
+    "/".clone_into(&mut route.paths.path);
     route.action.upstream = Some(upstream);
     route
 }

@@ -51,6 +51,7 @@ pub struct Explanation {
 /// # Errors
 ///
 /// [`ServiceError`] for settings from which no [`Service`](crate::Service) can be built.
+#[expect(clippy::too_many_lines, reason = "one step of a request after the other")]
 pub fn explain(
     settings: &ServiceSettings,
     groups: &[GroupSettings],

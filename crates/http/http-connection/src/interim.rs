@@ -50,9 +50,9 @@ impl InterimReceivers<'_> {
     pub fn receive(&self, status: StatusCode, headers: HeaderMap, is_answered: bool) {
         match (status, self.hints, self.forwarded) {
             // The gateway itself has sent 100 if the client expects it; 101 switches protocols.
-            (StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS, ..) => {}
             (StatusCode::EARLY_HINTS, Some(hints), _) if !is_answered => hints.hint(headers.get_all(LINK)),
-            (StatusCode::EARLY_HINTS, ..) | (_, _, None) => {}
+            (StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS | StatusCode::EARLY_HINTS, ..)
+            | (_, _, None) => {}
             (_, _, Some(forwarded)) => forwarded.send(status, headers),
         }
     }

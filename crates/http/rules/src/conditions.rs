@@ -89,7 +89,7 @@ impl Conditions {
 
     fn failing_value(&self, request: &Examined<'_>) -> Result<Option<Failing<'_>>, Excess> {
         for (name, test) in &self.headers {
-            let values = request.headers.get_all(name).iter().map(|value| value.as_bytes());
+            let values = request.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
             if !test.passes(values).map_err(|TooLong| Excess::Headers)? {
                 return Ok(Some(Failing::Value("header", name.as_str(), test)));
             }

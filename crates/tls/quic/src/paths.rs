@@ -4,7 +4,7 @@
 //! it. quinn-proto spends all that it may send to the new address immediately, in datagrams of full size. If these are lost,
 //! it has nothing to send until it returns to the old address, which no longer exists.
 //!
-//! So small copies of a PATH_CHALLENGE, of about 36 bytes, are sent first, and again with growing intervals, also after
+//! So small copies of a `PATH_CHALLENGE`, of about 36 bytes, are sent first, and again with growing intervals, also after
 //! quinn-proto has returned to the old address. The response of the client has 1,200 bytes: it begins the validation again,
 //! with enough bytes to complete it. Until then, the address gets at most three times the bytes that came from it.
 
@@ -47,10 +47,10 @@ struct NewPath {
     source: Option<IpAddr>,
     /// Whether the challenge is still to be taken from quinn-proto.
     is_fresh: bool,
-    /// PATH_CHALLENGE frames that were sent, and PATH_RESPONSE frames that were received, until now.
+    /// `PATH_CHALLENGE` frames that were sent, and `PATH_RESPONSE` frames that were received, until now.
     challenges: u64,
     responses: u64,
-    /// PATH_RESPONSE frames that had been received at the change of the address.
+    /// `PATH_RESPONSE` frames that had been received at the change of the address.
     responses_before: u64,
     /// Time and interval of the next copy of the challenge.
     next: Option<Instant>,

@@ -225,6 +225,7 @@ impl Half {
     }
 
     /// Finds acknowledgements of bytes that were not captured.
+    #[expect(clippy::unused_self, reason = "stands beside the other checks of a direction")]
     fn check_ack(&self, segment: &Segment<'_>, reverse: &mut Self) -> Flags {
         let Some(expected) = reverse.expected.filter(|expected| is_before(*expected, segment.ack)) else {
             return Flags::default();

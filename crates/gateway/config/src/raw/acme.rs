@@ -44,6 +44,7 @@ pub(crate) struct Dns {
     pub hook: Option<PathBuf>,
     pub cleanup_hook: Option<PathBuf>,
     pub hook_timeout: Option<Period>,
+    #[expect(clippy::struct_field_names, reason = "the name of the provider")]
     pub acme_dns: Option<PathBuf>,
     pub wait: Option<Period>,
 }

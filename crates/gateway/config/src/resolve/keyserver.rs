@@ -257,7 +257,7 @@ fn chosen(keys: &[String], named: &Named, path: &KeyPath, context: &mut Context<
         match named.get(name) {
             Some(key) => drop(chosen.insert(*key)),
             None => {
-                context.shared.findings.unknown(&path.index(index), name, named.keys().cloned().collect())
+                context.shared.findings.unknown(&path.index(index), name, named.keys().cloned().collect());
             }
         }
     }

@@ -215,7 +215,7 @@ fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
     for (address, path) in all.filter(|(address, _)| address.port() != 0) {
         match taken.get(&address) {
             Some(first) => {
-                context.shared.findings.wrong(&path, format!("{address} is taken by {first} already"))
+                context.shared.findings.wrong(&path, format!("{address} is taken by {first} already"));
             }
             None => drop(taken.insert(address, path)),
         }

@@ -260,7 +260,7 @@ pub(super) fn identity(
             context.shared.warn_of_access(&identity.key);
         }
         Err(error) => {
-            context.shared.findings.wrong(&path.key(blamed(&error, &identity.key)), error.to_string())
+            context.shared.findings.wrong(&path.key(blamed(&error, &identity.key)), error.to_string());
         }
     }
     Some(identity)

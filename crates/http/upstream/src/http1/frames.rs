@@ -14,6 +14,7 @@ const JOINED: usize = 16 << 10;
 /// The frames of a response's body that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
+    #[expect(clippy::struct_field_names, reason = "frames, beside pieces that are no frame yet")]
     frames: VecDeque<Frame<Bytes>>,
     /// Short pieces behind `frames`, joined.
     short: BytesMut,

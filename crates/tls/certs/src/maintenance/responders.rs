@@ -127,6 +127,7 @@ impl Round<'_> {
     }
 
     /// Logs the responders that failed before another one gave the staple.
+    #[expect(clippy::unused_self, reason = "stands beside the other outcomes")]
     fn success(&self, responder: &str, staple: Staple, failures: &[RoundFailure]) -> Staple {
         for failure in failures {
             tracing::info!("{failure}; {responder} has given one");

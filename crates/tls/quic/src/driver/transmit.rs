@@ -189,10 +189,8 @@ impl<S: Service> Driver<S> {
                     break;
                 }
                 let mut poll = || connection.poll_transmit(now, most, &mut self.out);
-                let (transmit, bare) = match entry.paths.expect_challenge() {
-                    true => quic::bare_challenge(poll),
-                    false => (poll(), None),
-                };
+                let (transmit, bare) =
+                    if entry.paths.expect_challenge() { quic::bare_challenge(poll) } else { (poll(), None) };
                 let Some(mut transmit) = transmit else { break };
                 transmit.size = bare.unwrap_or(transmit.size);
                 entry.paths.sent(&transmit, &self.out[..transmit.size], bare.is_some(), connection);

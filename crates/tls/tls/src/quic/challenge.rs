@@ -1,4 +1,4 @@
-//! Packets that consist of a PATH_CHALLENGE frame, without the padding that quinn-proto adds.
+//! Packets that consist of a `PATH_CHALLENGE` frame, without the padding that quinn-proto adds.
 //!
 //! quinn-proto expands these packets to 1,200 bytes. An address that is not validated gets at most three times its bytes, and
 //! an acknowledgement has about 35 of them: a challenge of this size must not be expanded then (RFC 9000 section 8.2.1).
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use bytes::BytesMut;
 use quinn_proto::crypto::{CryptoError, KeyPair, Keys, PacketKey};
 
-/// Type and length of a PATH_CHALLENGE frame (RFC 9000 section 19.17).
+/// Type and length of a `PATH_CHALLENGE` frame (RFC 9000 section 19.17).
 const TYPE: u8 = 0x1a;
 const LENGTH: usize = 9;
 
@@ -24,7 +24,7 @@ enum Sealing {
     Done(usize),
 }
 
-/// Lets quinn-proto build one datagram in `send`. If it is a packet that consists of a PATH_CHALLENGE frame and padding, it
+/// Lets quinn-proto build one datagram in `send`. If it is a packet that consists of a `PATH_CHALLENGE` frame and padding, it
 /// is sealed without the padding: then the second value is its length, and the bytes behind it are not to be sent.
 pub fn bare_challenge<T>(send: impl FnOnce() -> T) -> (T, Option<usize>) {
     SEALING.set(Sealing::Bare);
@@ -78,7 +78,7 @@ impl PacketKey for TrimmingKey {
     }
 }
 
-/// The end of the PATH_CHALLENGE frame in a packet that has no other frame than padding, and is to be sealed without it.
+/// The end of the `PATH_CHALLENGE` frame in a packet that has no other frame than padding, and is to be sealed without it.
 fn bare_end(packet: &[u8], header_len: usize) -> Option<usize> {
     if packet.get(header_len) != Some(&TYPE) || !matches!(SEALING.get(), Sealing::Bare) {
         return None;

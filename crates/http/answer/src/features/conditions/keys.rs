@@ -19,7 +19,7 @@ pub struct ConditionKeys {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct When {
-    /// Methods in capitals. `"GET"` includes HEAD, and WebSockets over HTTP/2 and HTTP/3.
+    /// Methods in capitals. `"GET"` includes HEAD, and `WebSocket` over HTTP/2 and HTTP/3.
     pub methods: Vec<String>,
     /// Request headers by name. Not `Host`: the names of hosts decide about it.
     pub headers: BTreeMap<String, Test>,

@@ -12,6 +12,7 @@ use crate::features::early_data::EarlyData;
 use crate::features::{Context, HostScope, RouteKeys, RouteScope};
 
 /// The conditions of a route.
+#[expect(clippy::unnecessary_wraps, reason = "the settings of a route without the key are `None`")]
 pub(super) fn of_route(
     when: &When,
     route: &RouteScope<'_>,

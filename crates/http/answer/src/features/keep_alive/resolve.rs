@@ -17,6 +17,7 @@ const IDLE: RangeInclusive<Period> = Period(Duration::from_secs(1))..=Period(Dur
 const PRECONNECTED: Duration = Duration::from_mins(2);
 
 /// The endpoint of a host for connections that are opened before they are needed.
+#[expect(clippy::unnecessary_wraps, reason = "the settings of a host without the key are `None`")]
 pub(super) fn preconnect(
     written: &keys::Preconnect,
     host: &HostScope<'_>,
