@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn if_range_needs_a_strong_validator() {
-        let day = Duration::from_secs(86_400);
+        let day = Duration::from_hours(24);
         let permits = |lines: &[&str], now| {
             let validators = Validators { tag: Some(b"\"a\""), modified: Some(then()) };
             let lines: Vec<_> = lines.iter().map(|line| ("if-range", *line)).collect();

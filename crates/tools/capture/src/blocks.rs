@@ -280,7 +280,7 @@ mod tests {
     fn times_have_any_resolution_and_offset_in_both_byte_orders() {
         for is_big_endian in [false, true] {
             for (resolution, per_second) in
-                [(6, 1e6), (9, 1e9), (3, 1e3), (0x80 | 20, f64::from(1 << 20)), (0xa0, 2_f64.powi(32))]
+                [(6, 1e6), (9, 1e9), (3, 1e3), (0x94, f64::from(1 << 20)), (0xa0, 2_f64.powi(32))]
             {
                 let mut file = File::new(is_big_endian);
                 let offset = if is_big_endian { 100_i64.to_be_bytes() } else { 100_i64.to_le_bytes() };

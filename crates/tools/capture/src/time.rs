@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(Nanos::from_units(3, 0x81, 1), Nanos(2_500_000_000));
         assert_eq!(Nanos::from_units(1, 0, -5), Nanos(0));
         assert_eq!(Nanos::from_units(u64::MAX, 0, i64::MAX), Nanos(u64::MAX));
-        assert_eq!(Nanos::from_units(5 << 20, 0x80 | 20, 0), Nanos(5_000_000_000));
+        assert_eq!(Nanos::from_units(5 << 20, 0x94, 0), Nanos(5_000_000_000));
         assert_eq!(Nanos::from_units(u64::MAX, 0x80 | 63, 0), Nanos(1_999_999_999));
         assert_eq!(Nanos::from_units(u64::MAX, 19, 0), Nanos(1_844_674_407));
         assert_eq!(Nanos::from_units(u64::MAX, 20, 0), Nanos(184_467_440));

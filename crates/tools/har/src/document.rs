@@ -131,7 +131,7 @@ struct Timings {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Initiator {
-    /// Of WebPageTest.
+    /// Of `WebPageTest`.
     Url(String),
     /// Of Chromium.
     Cause {

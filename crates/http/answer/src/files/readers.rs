@@ -62,6 +62,7 @@ mod tests {
 
     type Waiting<'r> = Pin<Box<dyn Future<Output = Option<Reader<'r>>> + 'r>>;
 
+    #[expect(clippy::unnecessary_wraps, reason = "the address of a client may be unknown")]
     fn client(number: u8) -> Option<IpAddr> {
         Some(IpAddr::from([192, 0, 2, number]))
     }

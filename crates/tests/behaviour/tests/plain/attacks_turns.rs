@@ -111,6 +111,7 @@ fn an_upload_in_short_chunks_reaches_the_upstream_in_few() {
         }
         let lines = input.windows(2).filter(|end| *end == b"\r\n").count();
         own.store(lines / 2, Ordering::SeqCst);
+        #[expect(clippy::naive_bytecount, reason = "the crate for it is no dependency")]
         let bytes = input.iter().filter(|byte| **byte == b'z').count();
         write_response(&mut stream, bytes.to_string().as_bytes())
     });
@@ -127,6 +128,7 @@ fn an_upload_in_short_chunks_reaches_the_upstream_in_few() {
 
 #[test]
 fn a_query_with_too_many_parameters_is_refused_where_conditions_examine_it() {
+    #[expect(clippy::format_collect, reason = "twenty short texts")]
     let routes: String = (0..20)
         .map(|number| {
             format!(

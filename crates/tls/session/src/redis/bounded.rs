@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn complete_replies_of_all_kinds_are_not_added_up() {
-        let string = [b"$600000\r\n".as_slice(), &[b'*'; 600_000], b"\r\n"].concat();
+        let string = [b"$600000\r\n".as_slice(), vec![b'*'; 600_000].as_slice(), b"\r\n"].concat();
         let replies: [&[u8]; 11] = [
             b"+OK\r\n",
             b"-ERR *9 $9\r\n",
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn longer_replies_end_before_they_are_complete() {
-        let half = [b"$600000\r\n".as_slice(), &[b'x'; 600_000], b"\r\n"].concat();
+        let half = [b"$600000\r\n".as_slice(), vec![b'x'; 600_000].as_slice(), b"\r\n"].concat();
         let lines = [b"*300000\r\n".as_slice(), &b"+abc\r\n".repeat(300_000)].concat();
         let replies: [&[u8]; 10] = [
             b"$2000000000\r\n",
@@ -212,7 +212,7 @@ mod tests {
             b"$12\n",
             &[b"*2\r\n".as_slice(), &half, &half].concat(),
             &lines,
-            &[b"+".as_slice(), &[b'x'; LONGEST]].concat(),
+            &[b"+".as_slice(), vec![b'x'; LONGEST].as_slice()].concat(),
             &b":1\n".repeat(LONGEST),
         ];
         for reply in replies {
