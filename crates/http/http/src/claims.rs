@@ -384,7 +384,7 @@ mod tests {
         assert!(CLAIMS.is_sorted() && PREFIXES.is_sorted() && FRAMING.is_sorted());
         assert!(CLAIMS.iter().chain(PREFIXES).all(|name| name.len() < LONGEST && is_claim(name)));
         let is_free = |name: &&str| !PREFIXES.iter().any(|prefix| prefix != name && name.starts_with(prefix));
-        assert!(CLAIMS.iter().chain(PREFIXES).all(|name| is_free(&name)), "a prefix includes another name");
+        assert!(CLAIMS.iter().chain(PREFIXES).all(is_free), "a prefix includes another name");
     }
 
     #[test]

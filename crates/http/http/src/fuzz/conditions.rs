@@ -1,4 +1,12 @@
 //! Conditions and ranges of requests for a file, compared with a model.
+#![expect(
+    clippy::match_bool,
+    clippy::naive_bytecount,
+    clippy::manual_ignore_case_cmp,
+    clippy::option_option,
+    clippy::nonminimal_bool,
+    reason = "a model as plain as the RFC, beside the code that it judges"
+)]
 
 use std::time::{Duration, SystemTime};
 
