@@ -155,8 +155,8 @@ impl Resolver {
         Ok(Self { servers, uses_ipv6: settings.uses_ipv6, max_addresses: settings.max_addresses })
     }
 
-    /// Asks for addresses. `known` contains the addresses of earlier answers to the same question, which replace those of a part
-    /// that fails.
+    /// Resolves addresses. `known` contains the addresses of earlier answers to the same question. If a part of the answer fails, the
+    /// known addresses of this part replace it.
     ///
     /// # Errors
     ///

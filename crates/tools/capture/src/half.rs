@@ -100,7 +100,7 @@ impl Half {
         if segment.control.has(Control::ACK) && self.ack != Some(segment.ack) {
             (self.duplicates, self.is_ack_lost) = (0, false);
         }
-        verdict.flags.add(self.check_ack(segment, reverse));
+        verdict.flags.add(Self::check_ack(segment, reverse));
         if segment.len > 0 || segment.control.has(Control::SYN | Control::FIN) {
             let found = self.retransmission(segment, time, reverse, round_trip, verdict.flags);
             verdict.flags.add(found);
@@ -225,8 +225,7 @@ impl Half {
     }
 
     /// Finds acknowledgements of bytes that were not captured.
-    #[expect(clippy::unused_self, reason = "stands beside the other checks of a direction")]
-    fn check_ack(&self, segment: &Segment<'_>, reverse: &mut Self) -> Flags {
+    fn check_ack(segment: &Segment<'_>, reverse: &mut Self) -> Flags {
         let Some(expected) = reverse.expected.filter(|expected| is_before(*expected, segment.ack)) else {
             return Flags::default();
         };

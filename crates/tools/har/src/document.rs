@@ -376,7 +376,6 @@ fn is_cached(entry: &Entry) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "whole milliseconds are exact")]
 mod tests {
     use serde_json::json;
 

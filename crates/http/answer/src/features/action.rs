@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 
-pub use keys::{ActionKeys, Redirect as RedirectKeys};
+pub use keys::ActionKeys;
 pub(super) use resolve::routes;
 
 /// Production of a response.

@@ -24,6 +24,6 @@ impl RouteFeature for ConditionsFeature {
         route: &RouteScope<'_>,
         context: &mut Context<'_>,
     ) -> Option<Arc<Conditions>> {
-        resolve::of_route(keys.when.as_ref()?, route, context)
+        Some(Arc::new(resolve::of_route(keys.when.as_ref()?, route, context)))
     }
 }

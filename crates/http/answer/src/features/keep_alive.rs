@@ -52,6 +52,6 @@ impl HostFeature for PreconnectFeature {
     type Settings = Option<Preconnect>;
 
     fn resolve(keys: &PreconnectKeys, host: &HostScope<'_>, context: &mut Context<'_>) -> Option<Preconnect> {
-        resolve::preconnect(keys.preconnect.as_ref()?, host, context)
+        Some(resolve::preconnect(keys.preconnect.as_ref()?, host, context))
     }
 }

@@ -80,8 +80,8 @@ impl Round<'_> {
         self.shared.permits.acquire(&self.responders[0]).await
     }
 
-    /// The first good response. A responder that sends a response without a staple is asked by POST at once; one that cannot be
-    /// reached only after the others.
+    /// The first good response. After a response without a staple, the same responder gets a POST request at once; a responder
+    /// that cannot be reached gets one only after all other responders.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Round<'_> {
             }
             drop(permit);
             match outcome {
-                Ok(staple) => return Ok(self.success(responder, staple, &failures)),
+                Ok(staple) => return Ok(Self::success(responder, staple, &failures)),
                 Err(failure) if failure.is_revocation() => return Err(vec![failure]),
                 Err(failure) => failures.push(failure),
             }
@@ -118,7 +118,7 @@ impl Round<'_> {
         for responder in unreachable {
             let _permit = self.shared.permits.acquire(responder).await;
             match self.ask_one(responder, Form::Post, &request).await {
-                Ok(staple) => return Ok(self.success(responder, staple, &failures)),
+                Ok(staple) => return Ok(Self::success(responder, staple, &failures)),
                 Err(failure) if failure.is_revocation() => return Err(vec![failure]),
                 Err(_) => {}
             }
@@ -127,8 +127,7 @@ impl Round<'_> {
     }
 
     /// Logs the responders that failed before another one gave the staple.
-    #[expect(clippy::unused_self, reason = "stands beside the other outcomes")]
-    fn success(&self, responder: &str, staple: Staple, failures: &[RoundFailure]) -> Staple {
+    fn success(responder: &str, staple: Staple, failures: &[RoundFailure]) -> Staple {
         for failure in failures {
             tracing::info!("{failure}; {responder} has given one");
         }

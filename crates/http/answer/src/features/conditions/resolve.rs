@@ -1,7 +1,6 @@
 //! `when` of routes: conditions on more than the path.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
 use brisk_rules::{Conditions, Pattern, ValueTest};
@@ -12,26 +11,21 @@ use crate::features::early_data::EarlyData;
 use crate::features::{Context, HostScope, RouteKeys, RouteScope};
 
 /// The conditions of a route.
-#[expect(clippy::unnecessary_wraps, reason = "the settings of a route without the key are `None`")]
-pub(super) fn of_route(
-    when: &When,
-    route: &RouteScope<'_>,
-    context: &mut Context<'_>,
-) -> Option<Arc<Conditions>> {
+pub(super) fn of_route(when: &When, route: &RouteScope<'_>, context: &mut Context<'_>) -> Conditions {
     let is_early = !matches!(&route.keys.early_data.early_data, None | Some(EarlyData::No));
     if is_early && !when.networks.is_empty() {
         let message = "not with `when.networks`: the address of a client is not verified before the end of a handshake over QUIC";
         context.findings.wrong(&route.key("early_data"), message);
     }
     let path = route.key("when");
-    Some(Arc::new(Conditions {
+    Conditions {
         methods: methods(&when.methods, &path.key("methods"), context),
         networks: when.networks.iter().map(|network| network.0).collect(),
         headers: headers(&when.headers, &path.key("headers"), context),
         cookies: tests(&when.cookies, &path.key("cookies"), context),
         query: tests(&when.query, &path.key("query"), context),
         path: when.path_regex.as_ref().and_then(|text| pattern(text, &path.key("path_regex"), context)),
-    }))
+    }
 }
 
 /// Whether the route has no early data, in spite of the default of its host.

@@ -17,12 +17,11 @@ const IDLE: RangeInclusive<Period> = Period(Duration::from_secs(1))..=Period(Dur
 const PRECONNECTED: Duration = Duration::from_mins(2);
 
 /// The endpoint of a host for connections that are opened before they are needed.
-#[expect(clippy::unnecessary_wraps, reason = "the settings of a host without the key are `None`")]
 pub(super) fn preconnect(
     written: &keys::Preconnect,
     host: &HostScope<'_>,
     context: &mut Context<'_>,
-) -> Option<Preconnect> {
+) -> Preconnect {
     let path = host.key("preconnect");
     let table = path.key("path");
     let place = if context.findings.written(&table) { &table } else { &path };
@@ -33,10 +32,10 @@ pub(super) fn preconnect(
     }
     let usual = host.settings.keep_alive.and_then(|keep_alive| keep_alive.idle).unwrap_or(PRECONNECTED);
     let idle = context.findings.within(&path.key("idle"), written.idle, Period(usual), &IDLE).0;
-    Some(Preconnect {
+    Preconnect {
         path: text.clone(),
         keep_alive: KeepAlive { idle: Some(idle), requests: None, closes: false },
-    })
+    }
 }
 
 /// The timeouts that are written at `path`.
