@@ -1,8 +1,8 @@
 //! Features of hosts and routes. A feature is one folder: its keys in the configuration, their resolution into settings, and its
 //! stage or rule.
 //!
-//! The lists [`route_features!`] and [`host_features!`] form the tables `[[host.route]]` and `[[host]]` and their settings. The
-//! order of the stages is in [`stages`](crate::stages), and the order of the lists has no effect.
+//! The lists `route_features!` and `host_features!` form the tables `[[host.route]]` and `[[host]]` and their settings. The
+//! order of the stages is in `crate::stages`, and the order of the lists has no effect.
 
 pub mod access;
 pub mod action;
