@@ -88,7 +88,7 @@ run:
 
 build:
 	@CACHE=$(CACHE) tools/setup build
-	cargo build --locked --release --package brisk-cli
+	cargo build --locked --release --package brisk-cli --features tools
 
 # Every test program runs under tools/timed, and the twenty slowest tests are listed at the end.
 test:
@@ -96,7 +96,7 @@ test:
 	@$(MAKE) --no-print-directory client-packages
 	@mkdir -p $(CARGO_TARGET_DIR) && : > $(TEST_TIMES)
 	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib TEST_TIMES=$(TEST_TIMES) \
-	  cargo test --locked --workspace --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST)
+	  cargo test --locked --workspace --features brisk-cli/tools --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST)
 	@echo "the slowest tests, in seconds:"
 	@sed -nE 's/^test (.*) \.\.\. .* <([0-9.]+)s>$$/\2 \1/p' $(TEST_TIMES) | sort -rn | head -20
 ifeq ($(TEST),)
@@ -123,7 +123,7 @@ else
 endif
 
 fuzz:
-	BRISK_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked --workspace --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
+	BRISK_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked --workspace --features brisk-cli/tools --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
 
 check:
 	@CACHE=$(CACHE) tools/setup build

@@ -1,16 +1,11 @@
 //! Definition of the command line.
 #![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
-mod audit;
-mod bench;
-mod capture;
 mod cert;
 mod check;
 mod compress;
 mod key_process;
 mod keyserver;
-mod probe;
-mod speed;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,16 +15,13 @@ use brisk_upstream::settings::ServerUrl;
 use brisk_visits::MarkName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use audit::{AuditArgs, Format};
-pub(crate) use bench::{Bench, BenchCommand, Compare, Load};
-pub(crate) use capture::Capture;
+use crate::tools::Tool;
+
 pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 pub(crate) use check::Check;
 pub(crate) use compress::CompressArgs;
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
-pub(crate) use probe::Probe;
-pub(crate) use speed::{Engine, Speed};
 
 /// The fastest HTTPS for the least CPU.
 #[derive(Debug, Parser)]
@@ -57,14 +49,8 @@ pub(crate) enum Command {
     /// Hold the keys of a gateway (internal: started by `brisk serve`)
     #[command(hide = true)]
     KeyProcess(KeyProcess),
-    /// Generate load on a server and measure latency and throughput
-    Bench(Box<Bench>),
-    /// Examine an HTTPS connection: duration of each step, and improvements
-    Probe(Box<Probe>),
-    /// Analyse a packet capture: causes of the time of each connection
-    Capture(Capture),
-    /// Measure TLS algorithms on one core and forecast handshakes per second
-    Speed(Speed),
+    #[command(flatten)]
+    Tool(Tool),
 }
 
 /// Arguments of `brisk mark`.

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::args::Check;
 use crate::http3;
 use crate::key_servers::connect;
-use crate::summary;
+use crate::{summary, tools};
 
 /// Timeout of a question to the holders of a key.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -30,9 +30,7 @@ const CONCURRENT: usize = 32;
 /// errors of the file.
 pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     if let Some(recording) = &arguments.har {
-        let findings = brisk_har::analyse(recording, arguments.rtt)?;
-        let text = if arguments.json { brisk_report::json::document(&findings) } else { findings.text() };
-        print!("{text}");
+        print!("{}", tools::page_report(recording, arguments.rtt, arguments.json)?);
         return Ok(());
     }
     let Some(file) = &arguments.file else { anyhow::bail!("name a configuration file") };

@@ -1,8 +1,5 @@
 //! An NVIDIA GPU beside the processor. `no_gpu.rs` has the same items for a program built without the feature `cuda`.
 
-mod options;
-mod speed;
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,9 +7,6 @@ use brisk_config::GpuSettings;
 use brisk_keys::{BatchEngine, Keystore, PrivateKeyEngine};
 use brisk_keys_cuda::{CudaEngine, CudaSettings, CudaStatistics, Tiered};
 use brisk_telemetry::metrics::{Collector, Encoder};
-
-pub(crate) use options::Options;
-pub(crate) use speed::run as speed;
 
 fn cuda_settings(settings: &GpuSettings) -> CudaSettings {
     let usual = CudaSettings::default();

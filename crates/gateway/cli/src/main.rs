@@ -2,9 +2,6 @@
 
 mod acme;
 mod args;
-mod bench;
-mod bench_compare;
-mod capture;
 mod cert;
 mod check;
 mod compress;
@@ -23,12 +20,15 @@ mod limits;
 mod log;
 mod mark;
 mod memory;
-mod probe;
 mod serve;
 mod source;
-mod speed;
 mod summary;
 mod tokens;
+#[cfg(feature = "tools")]
+mod tools;
+#[cfg(not(feature = "tools"))]
+#[path = "no_tools.rs"]
+mod tools;
 mod tune;
 mod visits;
 
@@ -55,10 +55,7 @@ fn main() -> ExitCode {
             memory::small_pages();
             isolated::run(arguments)
         }
-        Command::Bench(arguments) => return bench::run(*arguments),
-        Command::Capture(arguments) => return capture::run(&arguments),
-        Command::Probe(arguments) => return probe::run(&arguments),
-        Command::Speed(arguments) => return speed::run(arguments),
+        Command::Tool(tool) => return tools::run(tool),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

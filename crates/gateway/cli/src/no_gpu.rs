@@ -1,29 +1,11 @@
 //! Substitute for `gpu.rs` in a program built without the feature `cuda`: the same items, without a GPU.
-#![expect(clippy::needless_pass_by_value, reason = "the items take what those of `gpu.rs` need")]
 
 use std::fmt;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use brisk_config::GpuSettings;
 use brisk_keys::{BatchEngine, Keystore, PrivateKeyEngine};
 use brisk_telemetry::metrics::{Collector, Encoder};
-use clap::Args;
-
-use crate::args::Speed;
-
-/// GPU options of `brisk speed`: none.
-#[derive(Args, Debug)]
-pub(crate) struct Options {}
-
-/// Prints an error with the command that builds brisk with a GPU. Exit code: 2.
-pub(crate) fn speed(arguments: Speed) -> ExitCode {
-    let Options {} = arguments.cuda;
-    eprintln!(
-        "--engine cuda: this brisk was built without it: build it with `cargo build --release -p brisk-cli --features cuda`"
-    );
-    ExitCode::from(2)
-}
 
 /// A GPU; uninhabited in this build.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ use brisk_report::terminal::StatusLine;
 use brisk_wire::server_flight::FlightError;
 use serde::Serialize;
 
-use crate::args::{Format, Probe};
+use super::args::Probe;
+use super::audit_args::Format;
 
 /// Exit code if the grade is worse than `--fail-below`.
 const BELOW: u8 = 10;

@@ -1,5 +1,7 @@
 //! `brisk capture`: analyses a packet capture.
 
+mod args;
+
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use brisk_capture::{
 };
 use brisk_experiment::Interrupt;
 
-use crate::args::Capture;
+pub(super) use args::Capture;
 
 /// Runs the analysis. Exit code: 1 if the capture cannot be read to its end.
 pub(crate) fn run(arguments: &Capture) -> ExitCode {

@@ -16,8 +16,8 @@ use brisk_probe::terminal::Paint;
 use brisk_report::figures::{duration, shortened};
 use brisk_report::terminal::{self, StatusLine, WIDTH};
 
-use crate::args::Compare;
-use crate::bench;
+use super::args::Compare;
+use crate::tools::PROGRAM;
 
 /// Runs the comparison and writes its reports. Exit code: 1 if no cell could be measured, otherwise 0.
 pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     if comparison.ended == Ended::Interrupted && !comparison.has_figures() {
         return Err(ServerError::Interrupted.into());
     }
-    let report = Report::new(&plan, &comparison, &testbed, concat!("brisk ", env!("CARGO_PKG_VERSION")));
+    let report = Report::new(&plan, &comparison, &testbed, PROGRAM);
     write(arguments.html.as_deref(), || report.html())?;
     write(arguments.markdown.as_deref(), || report.markdown())?;
     let paint = Paint::of_stdout();
@@ -79,7 +79,7 @@ fn settings(plan: &Plan, testbed: &Testbed, target: usize, mode: usize) -> anyho
     let context = || format!("target {:?}, mode {:?}", place.0, place.1);
     let words =
         plan.options(target, mode, &server.variables).map_err(anyhow::Error::msg).with_context(context)?;
-    let mut options = bench::options(&words).with_context(context)?;
+    let mut options = super::options(&words).with_context(context)?;
     options.server = server.pid.or(options.server);
     options.settings().with_context(context)
 }

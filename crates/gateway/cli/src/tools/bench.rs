@@ -1,5 +1,8 @@
 //! `brisk bench`: applies one load and prints the result.
 
+mod args;
+mod compare;
+
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -14,10 +17,12 @@ use brisk_probe::terminal::Paint;
 use brisk_report::Machine;
 use clap::Parser;
 
-use crate::args::{Bench, BenchCommand, Load};
-use crate::{bench_compare, limits};
+use args::{BenchCommand, Load};
 
-pub(crate) const PROGRAM: &str = concat!("brisk ", env!("CARGO_PKG_VERSION"));
+use super::PROGRAM;
+use crate::limits;
+
+pub(super) use args::Bench;
 
 /// Runs the load or the comparison. Exit code: 0 after a measurement without failed operations, 2 for wrong arguments, files
 /// or plans, 1 otherwise.
@@ -25,7 +30,7 @@ pub(crate) fn run(arguments: Bench) -> ExitCode {
     // A refusal is no error here: a run that lacks descriptors fails, and reports the lack.
     limits::raise_open_files();
     let done = match &arguments.command {
-        Some(BenchCommand::Compare(compare)) => bench_compare::run(compare),
+        Some(BenchCommand::Compare(compare)) => compare::run(compare),
         None => measure(arguments),
     };
     done.unwrap_or_else(|error| {

@@ -324,11 +324,12 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::tools::Tool;
 
     fn options(line: &str) -> Options {
         let line = format!("brisk bench {line}");
         let parsed = Cli::try_parse_from(line.split(' ')).expect(&line);
-        let Command::Bench(bench) = parsed.command else { panic!("not bench: {line}") };
+        let Command::Tool(Tool::Bench(bench)) = parsed.command else { panic!("not bench: {line}") };
         bench.load.options()
     }
 
@@ -412,7 +413,9 @@ mod tests {
     #[test]
     fn compare_needs_no_url() {
         let parsed = Cli::try_parse_from(["brisk", "bench", "compare", "plan.toml", "--rounds", "3"]);
-        let Command::Bench(bench) = parsed.expect("a right line").command else { panic!("not bench") };
+        let Command::Tool(Tool::Bench(bench)) = parsed.expect("a right line").command else {
+            panic!("not bench")
+        };
         let Some(BenchCommand::Compare(compare)) = bench.command else { panic!("not compare") };
         assert_eq!((compare.plan, compare.rounds), ("plan.toml".into(), Some(3)));
     }

@@ -1,5 +1,7 @@
 //! `brisk speed --engine cuda`: measures RSA on a GPU and on the processor.
 
+mod options;
+
 use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,8 +11,10 @@ use brisk_keys_cuda::measure::{self, CudaResult, MeasureStep, html, json, markdo
 use brisk_report::Machine;
 use brisk_speed::{LiveLine, Observer, Step as Shown};
 
-use crate::args::Speed;
-use crate::bench::PROGRAM;
+use super::args::Speed;
+use crate::tools::PROGRAM;
+
+pub(super) use options::Options;
 
 /// Runs the measurement. Exit code: 2 for wrong arguments, 1 if the measurement failed or a result was wrong.
 pub(crate) fn run(arguments: Speed) -> ExitCode {

@@ -12,7 +12,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
-use super::AuditArgs;
+use super::audit_args::AuditArgs;
 
 /// Arguments of `brisk probe`.
 #[derive(Args, Debug)]
@@ -227,10 +227,11 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::tools::Tool;
 
     fn parse(line: &str) -> Result<Box<Probe>, clap::Error> {
         let parsed = Cli::try_parse_from(format!("brisk probe {line}").split_whitespace())?;
-        let Command::Probe(probe) = parsed.command else { panic!("not probe: {line}") };
+        let Command::Tool(Tool::Probe(probe)) = parsed.command else { panic!("not probe: {line}") };
         Ok(probe)
     }
 

@@ -1,5 +1,12 @@
 //! `brisk speed`: measures algorithms on one core, and forecasts handshakes per second.
 
+mod args;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "speed/no_cuda.rs"]
+mod cuda;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -7,14 +14,16 @@ use anyhow::Context;
 use brisk_report::Machine;
 use brisk_speed::{LiveLine, SpeedError, json, tables};
 
-use crate::args::{Engine, Speed};
-use crate::bench::PROGRAM;
-use crate::gpu;
+use args::Engine;
+
+use super::PROGRAM;
+
+pub(super) use args::Speed;
 
 /// Runs the measurement. Exit code: 2 for wrong arguments, 1 if the measurement failed.
 pub(crate) fn run(arguments: Speed) -> ExitCode {
     if arguments.engine == Some(Engine::Cuda) {
-        return gpu::speed(arguments);
+        return cuda::run(arguments);
     }
     let Err(error) = measure(arguments) else { return ExitCode::SUCCESS };
     eprintln!("{error:#}");

@@ -1,6 +1,8 @@
 //! `brisk probe`: examines an HTTPS connection, and runs audits, timings and comparisons.
 
+mod args;
 mod audit;
+mod audit_args;
 mod inside;
 
 use std::fs::{self, OpenOptions};
@@ -19,8 +21,11 @@ use brisk_report::json;
 use brisk_report::terminal::StatusLine;
 use serde::Serialize;
 
-use crate::args::{AuditArgs, Probe};
-use crate::bench::PROGRAM;
+use audit_args::AuditArgs;
+
+use super::PROGRAM;
+
+pub(super) use args::Probe;
 
 /// Exit code if the first byte of the response came later than `--max-ttfb`.
 const TOO_LATE: u8 = 8;

@@ -89,11 +89,13 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Command, Speed};
+    use crate::args::{Cli, Command};
+    use crate::tools::Tool;
+    use crate::tools::speed::Speed;
 
     fn try_parse(line: &str) -> Result<Speed, clap::Error> {
         let parsed = Cli::try_parse_from(format!("brisk speed {line}").split_whitespace())?;
-        let Command::Speed(speed) = parsed.command else { panic!("not speed: {line}") };
+        let Command::Tool(Tool::Speed(speed)) = parsed.command else { panic!("not speed: {line}") };
         Ok(speed)
     }
 

@@ -102,10 +102,11 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::tools::Tool;
 
     fn parse(line: &str) -> Result<Capture, clap::Error> {
         let parsed = Cli::try_parse_from(format!("brisk capture {line}").split_whitespace())?;
-        let Command::Capture(capture) = parsed.command else { panic!("not capture: {line}") };
+        let Command::Tool(Tool::Capture(capture)) = parsed.command else { panic!("not capture: {line}") };
         Ok(capture)
     }
 

@@ -6,7 +6,7 @@ use brisk_speed::{Settings, Subject};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use crate::gpu;
+use super::cuda;
 
 /// Arguments of `brisk speed`.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Speed {
     #[arg(long, value_name = "ENGINE", conflicts_with = "core")]
     pub(crate) engine: Option<Engine>,
     #[command(flatten)]
-    pub(crate) cuda: gpu::Options,
+    pub(crate) cuda: cuda::Options,
 }
 
 /// Engines for key operations.
@@ -79,10 +79,11 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::tools::Tool;
 
     fn parse(line: &str) -> Result<Speed, clap::Error> {
         let parsed = Cli::try_parse_from(format!("brisk speed {line}").split_whitespace())?;
-        let Command::Speed(speed) = parsed.command else { panic!("not speed: {line}") };
+        let Command::Tool(Tool::Speed(speed)) = parsed.command else { panic!("not speed: {line}") };
         Ok(speed)
     }
 
