@@ -22,6 +22,7 @@ pub mod keep_alive;
 pub mod limits;
 pub mod maintenance;
 pub mod mirror;
+pub mod real_ip;
 pub mod split;
 pub mod sticky;
 pub mod trace;
@@ -247,6 +248,8 @@ route_features! {
     limits: limits::LimitsFeature,
     /// Trace context for upstreams and the access log. Default: none, headers of clients are passed on.
     trace: trace::TraceFeature,
+    /// `X-Real-IP` for upstreams.
+    real_ip: real_ip::RealIpFeature,
     /// Timeouts of requests to an upstream. Default: those of the upstream.
     timeouts: limits::TimeoutsFeature,
     /// Pace of each response. Default: no limit.
@@ -276,6 +279,8 @@ host_features! {
     visits: visits::VisitsFeature,
     /// Trace context of routes without a setting of their own. Default: none.
     trace: trace::TraceFeature,
+    /// `X-Real-IP` for the upstreams of routes without a setting of their own.
+    real_ip: real_ip::RealIpFeature,
     /// Other origins served below paths of this host. Default: none.
     consolidation: consolidation::ConsolidationFeature,
     /// Networks of clients that may send requests, for routes without networks of their own, and for all other paths.
@@ -311,6 +316,7 @@ fn inheriting(route: RouteSettings, host: &HostSettings, context: &Context<'_>) 
         error_pages: host.error_pages.clone(),
         limits: Arc::clone(&host.limits),
         trace: host.trace,
+        real_ip: host.real_ip,
         ..route
     }
 }

@@ -5,6 +5,7 @@ use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
 
 use crate::features::client_certificates::{ClientCert, NAMES};
+use crate::features::real_ip::REAL_IP;
 use crate::settings::{HostSettings, RouteSettings};
 
 /// The names for requests of a route to its upstream, for their copies and for their trailers.
@@ -22,13 +23,14 @@ pub(crate) fn of_question(host: &HostSettings, route: &RouteSettings) -> OwnName
     of_identities(host, route).chain(of_rules(route).filter(is_own)).collect()
 }
 
-/// The names by which the gateway vouches for a user.
+/// The names by which the gateway vouches for a user or the address of a client.
 fn of_identities<'a>(host: &HostSettings, route: &'a RouteSettings) -> impl Iterator<Item = &'a HeaderName> {
     let tokens = route.access.tokens.iter().flat_map(|tokens| tokens.check.header_names());
     let copied = route.forward_auth.iter().flat_map(|auth| auth.copied.iter());
     // RFC 9440 section 4: no header of a client, even of a trusted proxy, stands beside that of the gateway.
     let certificates = (host.client_certificates != ClientCert::None).then_some(&NAMES);
-    tokens.chain(copied).chain(certificates.into_iter().flatten())
+    let real_ip = route.real_ip.then_some(&REAL_IP);
+    tokens.chain(copied).chain(certificates.into_iter().flatten()).chain(real_ip)
 }
 
 fn of_rules(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {

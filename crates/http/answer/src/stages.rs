@@ -31,6 +31,7 @@ use crate::features::headers::rules_stage::HeaderRulesStage;
 use crate::features::keep_alive::stage::KeepAliveStage;
 use crate::features::limits::stage::LimitsStage;
 use crate::features::maintenance::stage::MaintenanceStage;
+use crate::features::real_ip::RealIpStage;
 use crate::features::trace::stage::TraceStage;
 use crate::features::visits::stage::PageMeasurementStage;
 use crate::features::visits::timing_stage::ServerTimingStage;
@@ -133,6 +134,8 @@ stages! {
     Consolidation(ConsolidationStage),
     /// Upstreams: before the operator's rules, which may change this header too.
     ClientCertificate(ClientCertificateStage),
+    /// Upstreams: before the operator's rules, which may change this header too.
+    RealIp(RealIpStage),
     /// Before the operator's rules of the route, which may change this header too.
     AltSvc(AltSvcStage),
     /// Before the operator's rules of the route, which override the headers of the host.

@@ -167,6 +167,52 @@ fn the_headers_for_upstreams_and_the_variables_agree() {
 }
 
 #[test]
+fn x_real_ip_has_the_client_of_every_request_on_routes_that_ask_for_it() {
+    let (app, judge) = (Origin::fixed("reached"), Origin::fixed("permitted"));
+    let tables = format!(
+        r#"
+x_real_ip = true
+
+[[host.route]]
+path = "/"
+upstream = "app"
+forward_auth.url = "{}/judge"
+
+[[host.route]]
+path = "/off"
+x_real_ip = false
+upstream = "app"
+
+[upstream.app]
+servers = ["{}"]
+"#,
+        judge.url(),
+        app.url()
+    );
+    let site = Site::custom(TRUSTED, &tables, |setup| setup);
+    for (source, lines, client) in [
+        (PROXY, &b"X-Forwarded-For: 203.0.113.7\r\nX-Real-IP: 192.0.2.66\r\n"[..], "203.0.113.7"),
+        (PROXY, b"X_Real_IP: 192.0.2.66\r\n", "127.0.0.1"),
+        (PROXY, b"X-Forwarded-For: 2001:db8::7\r\n", "2001:db8::7"),
+        (STRANGER, b"X-Forwarded-For: 203.0.113.7\r\nX.Real.IP: 192.0.2.66\r\n", "127.0.0.2"),
+    ] {
+        let shown = String::from_utf8_lossy(lines);
+        assert_eq!(send(&site, source, "/x", lines).status(), 200, "{shown}");
+        for request in [app.last_request(), judge.last_request()] {
+            let headers = request.head.headers.iter();
+            let found =
+                headers.filter(|(name, _)| name.to_lowercase().replace(['_', '.'], "-") == "x-real-ip");
+            assert_eq!(found.map(|(_, value)| &**value).collect::<Vec<_>>(), [client], "{shown}");
+        }
+    }
+    // The header of a trusted proxy passes where brisk sends none of its own.
+    send(&site, PROXY, "/off", b"X-Real-IP: 203.0.113.8\r\n");
+    assert_eq!(app.last_request().header("x-real-ip"), Some("203.0.113.8"));
+    send(&site, STRANGER, "/off", b"X-Real-IP: 203.0.113.8\r\n");
+    assert_eq!(app.last_request().header("x-real-ip"), None);
+}
+
+#[test]
 fn restrictions_routes_logs_and_redirects_have_the_client_of_the_header_over_each_protocol() {
     let app = Origin::fixed("reached");
     let site = h3_site(TRUSTED, &tables(&app));

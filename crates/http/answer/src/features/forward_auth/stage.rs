@@ -23,6 +23,7 @@ use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
 use crate::features::client_certificates::stage::ClientCertificateStage;
+use crate::features::real_ip::RealIpStage;
 use crate::forwarding::{ForwardedRequest, Forwarding};
 use crate::head_limits::size_of_fields;
 use crate::headers;
@@ -71,6 +72,7 @@ pub(crate) struct ForwardAuthStage {
     /// Stages whose headers for the upstream are part of the question.
     access: Option<AccessStage>,
     certificate: Option<ClientCertificateStage>,
+    real_ip: Option<RealIpStage>,
 }
 
 impl Stage for ForwardAuthStage {
@@ -88,6 +90,7 @@ impl Stage for ForwardAuthStage {
             own_names: own_names::of_question(host.settings, route),
             access: AccessStage::compile(context),
             certificate: ClientCertificateStage::for_questions(context),
+            real_ip: RealIpStage::compile(context),
         })
     }
 
@@ -179,6 +182,9 @@ impl ForwardAuthStage {
             stage.forward(exchange, state, headers);
         }
         if let Some(stage) = &self.certificate {
+            stage.forward(exchange, state, headers);
+        }
+        if let Some(stage) = &self.real_ip {
             stage.forward(exchange, state, headers);
         }
         headers.insert(METHOD, value(method.as_str())?);
