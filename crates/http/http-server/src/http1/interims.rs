@@ -89,7 +89,7 @@ mod tests {
         InterimResponse { stream: None, status: StatusCode::PROCESSING, headers: HeaderMap::new() }
     }
 
-    /// What is written in pieces of at most `piece` bytes, until `room` bytes are.
+    /// The bytes that are written in pieces of at most `piece` bytes, until `room` bytes are written.
     fn written(interims: &mut Interims, piece: usize, mut room: usize) -> String {
         let mut output = Vec::new();
         interims.write(|bytes| {
