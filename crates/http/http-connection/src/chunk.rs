@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use brisk_budget::Full;
 use bytes::{Buf, Bytes};
 
 use crate::connection::Connection;
@@ -49,6 +50,16 @@ impl Reserved {
         connection.answers.take(bytes);
         connection.worker_held(bytes.cast_signed());
         Self { bytes, connection: Rc::clone(connection) }
+    }
+
+    /// Reserves `bytes` within the limits; `None` while [`Connection::room_for`] waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the client has its share of the budget for responses, or the limit of the process is reached.
+    pub fn within_limits(bytes: usize, connection: &Rc<Connection>) -> Option<Result<Self, Full>> {
+        let checked = connection.has_room_for(bytes)?;
+        Some(checked.map(|()| Self::new(bytes, connection)))
     }
 
     /// Changes the reservation to `bytes`.

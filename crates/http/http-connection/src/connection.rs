@@ -17,9 +17,8 @@ use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
 
 use crate::buffers::{AnswerBuffers, RoomLimits, WorkerBuffers};
-use crate::chunk::Reserved;
 pub use crate::connection::client::ClientFacts;
-pub use crate::connection::extras::Extras;
+pub use crate::connection::extras::{Extras, InterimResponse};
 pub use crate::connection::flow::Flow;
 pub use crate::connection::limits::Limits;
 use crate::gathering::Gathering;
@@ -208,15 +207,13 @@ impl Connection {
         }
     }
 
-    /// Reserves `bytes` of a response for the client; `None` while [`room_for`](Self::room_for) waits.
+    /// Checks the limits for `bytes` more of a response; `None` while [`room_for`](Self::room_for) waits.
     ///
     /// # Errors
     ///
     /// [`Full`] if the client has its share of the budget for responses, or the limit of the process is reached.
-    pub fn reserve_room(self: &Rc<Self>, bytes: usize) -> Option<Result<Reserved, Full>> {
-        let reserved =
-            self.room_limits().map_or(Some(Ok(())), |limits| self.answers.reserve(bytes, &limits))?;
-        Some(reserved.map(|()| Reserved::new(bytes, self)))
+    pub(crate) fn has_room_for(&self, bytes: usize) -> Option<Result<(), Full>> {
+        self.room_limits().map_or(Some(Ok(())), |limits| self.answers.reserve(bytes, &limits))
     }
 
     fn room_limits(&self) -> Option<RoomLimits<'_>> {

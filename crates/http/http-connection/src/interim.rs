@@ -9,7 +9,7 @@ use brisk_rewrite::{Base, OriginMap};
 use http::header::{CONTENT_LENGTH, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, InterimResponse};
 use crate::held::{Account, HeldBytes};
 use crate::streams::StreamKey;
 
@@ -23,17 +23,6 @@ const FORWARDED: u32 = 100;
 /// Maximum size of their headers together in bytes, with 32 bytes for each header and each response.
 const FORWARDED_BYTES: usize = 16 << 10;
 const OVERHEAD: usize = 32;
-
-/// An interim response that the driver of its connection has not sent.
-#[derive(Debug)]
-pub struct InterimResponse {
-    /// Stream of the request; `None` on a connection with one request at a time.
-    pub stream: Option<StreamKey>,
-    /// Status from 100 to 199.
-    pub status: StatusCode,
-    /// Headers without hop-by-hop ones.
-    pub headers: HeaderMap,
-}
 
 /// Destinations of the interim responses of an upstream.
 #[derive(Clone, Copy, Debug, Default)]

@@ -314,8 +314,14 @@ impl Forger {
 
     /// A record of this content type.
     pub(crate) fn record(&mut self, content: u8, payload: &[u8]) -> Vec<u8> {
+        self.padded(content, payload, 0)
+    }
+
+    /// A record with `padding` zeros (RFC 8446 section 5.4).
+    pub(crate) fn padded(&mut self, content: u8, payload: &[u8], padding: usize) -> Vec<u8> {
         let mut sealed = payload.to_vec();
         sealed.push(content);
+        sealed.resize(sealed.len() + padding, 0);
         let [high, low] = u16::try_from(sealed.len() + 16).expect("a length").to_be_bytes();
         let header = [23, 3, 3, high, low];
         let mut nonce = self.iv;

@@ -45,7 +45,7 @@ impl Room {
     ///
     /// [`Full`] if the client has its share of the memory of responses.
     pub(super) fn take(&mut self, bytes: usize) -> Result<bool, Full> {
-        self.reserved = self.connection.reserve_room(bytes).transpose()?;
+        self.reserved = Reserved::within_limits(bytes, &self.connection).transpose()?;
         Ok(self.reserved.is_some())
     }
 

@@ -11,9 +11,21 @@ use brisk_budget::Resource;
 use brisk_certs::Identity;
 use brisk_net::rates::{Event, Rates};
 use brisk_visits::Arms;
+use http::{HeaderMap, StatusCode};
 
 use crate::gathering::Shared;
-use crate::interim::InterimResponse;
+use crate::streams::StreamKey;
+
+/// An interim response that the driver of its connection has not sent.
+#[derive(Debug)]
+pub struct InterimResponse {
+    /// Stream of the request; `None` on a connection with one request at a time.
+    pub stream: Option<StreamKey>,
+    /// Status from 100 to 199.
+    pub status: StatusCode,
+    /// Headers without hop-by-hop ones.
+    pub headers: HeaderMap,
+}
 
 /// State that few connections need, allocated by the first use.
 #[derive(Debug, Default)]

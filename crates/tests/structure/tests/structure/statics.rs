@@ -62,6 +62,7 @@ const STATICS: &[(&str, &[&str])] = &[
             "tls::INCOMING",
             "tls::NOTES",
             "tls::REFUSAL",
+            "tls::SEALING",
             "tls::STACKS",
             "tls::WAKER",
             "tls::WORKER",
@@ -92,7 +93,10 @@ const STATICS: &[(&str, &[&str])] = &[
     ),
     ("padded pages of a visitor, which a reload must not grant again", &["transform::PAGES"]),
     ("random keys whose sessions and cookies outlive reloads", &["rules::RANDOM", "session::OF_PROCESS"]),
-    ("a limit of threads or of log lines for the process", &["answer::READING", "transform::THROTTLE"]),
+    (
+        "a limit of threads or of log lines for the process",
+        &["answer::READERS", "answer::READING", "transform::THROTTLE"],
+    ),
     ("one thread looks after the files of the hosts of all generations", &["answer::SWITCHES"]),
     ("a shared library and a token know only the process", &["keys-pkcs11::MODULES", "keys-pkcs11::REFUSED"]),
     (
