@@ -37,6 +37,7 @@ impl Served {
         };
         let sources = Sources {
             metrics: Arc::clone(&shared.metrics),
+            upstreams: shared.metrics.collector(),
             sink: Arc::clone(&shared.sink),
             maintenance: Arc::clone(&shared.certificates.maintenance),
             engines: Arc::clone(&shared.certificates.engines),

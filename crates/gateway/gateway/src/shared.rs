@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
+use brisk_answer::{CompressionMetrics, MirrorMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
 use brisk_budget::{BudgetMetrics, Budgets};
 use brisk_certs::{Catalogues, Challenges, OnDemandHosts, RefusedKeys, Slot};
+use brisk_http_server::FloodMetrics;
 use brisk_jwt::KeySource;
 use brisk_keys::{Engines, Keystore};
 use brisk_limits::Limits;
-use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
+use brisk_logs::{AccessLog, LostLines, connect_exporter};
+use brisk_telemetry::{Metrics, Sink, Throttle};
+use brisk_upstream::metrics::Upstreams;
 use brisk_visits::Visits;
 
 use crate::GatewayError;
@@ -115,6 +118,11 @@ impl Shared {
         metrics.register(BudgetMetrics(Arc::clone(&budgets)));
         metrics.register(CompressionMetrics(Arc::clone(&budgets)));
         metrics.register(RewritingMetrics);
+        // On the page from the start, not only after the first use.
+        metrics.collector::<FloodMetrics>();
+        metrics.collector::<MirrorMetrics>();
+        metrics.collector::<Upstreams>();
+        metrics.collector::<LostLines>();
         let certificates = Certificates::new(&settings.certificates, environment)?;
         certificates.start_catalogues(settings)?;
         let shared = Arc::new_cyclic(|own| Self {
@@ -238,14 +246,14 @@ impl Shared {
 
     fn replace_access_log(&self, log: Option<Arc<AccessLog>>) {
         if let Some(log) = &log {
-            self.metrics.attach_access_log(log);
+            self.metrics.collector::<LostLines>().attach(log);
         }
-        self.sink.set_access_log(log);
+        self.sink.set_access_log(log.map(|log| log as _));
     }
 
     /// Receivers of the services' request reports.
     pub(crate) fn telemetry(&self) -> Telemetry {
-        Telemetry { metrics: Arc::clone(&self.metrics), access_log: self.sink.access_log().clone() }
+        Telemetry { metrics: Arc::clone(&self.metrics), access_log: self.sink.access_log() }
     }
 
     pub(crate) fn next_connection_id(&self) -> u64 {
@@ -267,5 +275,5 @@ fn start_token_keys(sources: &[Arc<KeySource>]) {
 }
 
 fn open_access_log(settings: &GatewaySettings) -> Result<Option<Arc<AccessLog>>, GatewayError> {
-    Ok(AccessLog::open(&settings.access_log, brisk_otlp::connect)?.map(Arc::new))
+    Ok(AccessLog::open(&settings.access_log, connect_exporter)?.map(Arc::new))
 }

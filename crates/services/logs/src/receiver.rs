@@ -12,13 +12,13 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use brisk_telemetry::Throttle;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
-use super::otlp::{self, Exported, Exporter};
-use super::settings::{OtlpSettings, SyslogServer};
-use crate::throttle::Throttle;
+use crate::otlp::{self, Exported, Exporter};
+use crate::settings::{OtlpSettings, SyslogServer};
 
 /// Maximum time for which a connection is established, and for which a receiver may accept nothing.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ const CHUNK_LIMIT: Duration = Duration::from_secs(10);
 
 /// A receiver, connected or not.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     address: Address,
     socket: Option<Socket>,
     connected: Instant,
@@ -72,20 +72,20 @@ enum Socket {
 }
 
 impl Receiver {
-    pub(super) fn syslog(server: &SyslogServer) -> Self {
+    pub(crate) fn syslog(server: &SyslogServer) -> Self {
         Self::new(Address::Syslog(server.clone()))
     }
 
-    pub(super) fn journal(socket: &Path) -> Self {
+    pub(crate) fn journal(socket: &Path) -> Self {
         Self::new(Address::Journal(socket.to_owned()))
     }
 
-    pub(super) fn otlp(settings: &OtlpSettings, exporter: Box<dyn Exporter>) -> Self {
+    pub(crate) fn otlp(settings: &OtlpSettings, exporter: Box<dyn Exporter>) -> Self {
         Self::new(Address::Otlp(Box::new(settings.clone()), exporter))
     }
 
     /// Interval between writes, if it is longer than that of other outputs.
-    pub(super) fn gather(&self) -> Option<Duration> {
+    pub(crate) fn gather(&self) -> Option<Duration> {
         matches!(self.address, Address::Otlp(..)).then_some(EXPORTS)
     }
 
@@ -104,18 +104,18 @@ impl Receiver {
     }
 
     /// The time until the next attempt, if it is down.
-    pub(super) fn pause(&self) -> Option<Duration> {
+    pub(crate) fn pause(&self) -> Option<Duration> {
         let wait = self.retry.saturating_duration_since(Instant::now());
         (self.socket.is_none() && !wait.is_zero()).then_some(wait)
     }
 
     /// Permits the next attempt at once.
-    pub(super) fn end_pause(&mut self) {
+    pub(crate) fn end_pause(&mut self) {
         self.retry = Instant::now();
     }
 
     /// The messages in `batch`.
-    pub(super) fn messages<'a>(&self, batch: &'a [u8]) -> Messages<'a> {
+    pub(crate) fn messages<'a>(&self, batch: &'a [u8]) -> Messages<'a> {
         let framing = match self.address {
             Address::Syslog(_) => Framing::Line,
             Address::Journal(_) => Framing::Entry,
@@ -126,7 +126,7 @@ impl Receiver {
 
     /// Sends the messages in `batch` and removes them. If the receiver fails, the rest stays. Returns the number of messages
     /// that no attempt could send. `name` is the output in log messages.
-    pub(super) fn write(&mut self, batch: &mut Vec<u8>, name: &str) -> u64 {
+    pub(crate) fn write(&mut self, batch: &mut Vec<u8>, name: &str) -> u64 {
         let (mut sent, mut loss) = (0, Loss::default());
         match self.send(batch, &mut sent, &mut loss) {
             Ok(()) => {
@@ -206,7 +206,7 @@ struct Loss {
 
 /// Messages of a batch without the line feed, or the empty line of the journal, after each.
 #[derive(Debug)]
-pub(super) struct Messages<'a> {
+pub(crate) struct Messages<'a> {
     batch: &'a [u8],
     /// Start of the next message.
     at: usize,

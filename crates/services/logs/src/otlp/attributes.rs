@@ -4,12 +4,11 @@ use std::fmt::Display;
 use std::io::Write;
 use std::net::SocketAddr;
 
+use brisk_telemetry::{ConnectionRecord, RequestRecord, Resumption, Side, TlsFacts};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
 
 use super::protobuf::{bytes, message, number};
-use crate::outcome::{Resumption, Side};
-use crate::record::{ConnectionRecord, RequestRecord, TlsFacts};
 
 /// Maximum length of a value in bytes.
 const LONGEST: usize = 4 << 10;

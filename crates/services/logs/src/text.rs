@@ -4,15 +4,15 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use super::clock;
-use super::event::Event;
-use super::fields;
-use super::pairs::{Pairs, Tail};
-use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord};
+
+use crate::clock;
+use crate::event::Event;
+use crate::fields;
+use crate::pairs::{Pairs, Tail};
 
 /// Appends a line.
-pub(super) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
+pub(crate) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
     match event {
         Event::Request(record) => request(line, record, has_milestones),
         Event::Handshake(record, outcome) => handshake(line, record, outcome, has_milestones),
@@ -83,12 +83,12 @@ fn start(line: &mut Vec<u8>, client: SocketAddr, user: Option<&str>) {
     line.push(b']');
 }
 
-pub(super) fn push_status(line: &mut Vec<u8>, status: u16) {
+pub(crate) fn push_status(line: &mut Vec<u8>, status: u16) {
     let digit = |power: u16| b'0' + (status / power % 10) as u8;
     line.extend_from_slice(&[digit(100), digit(10), digit(1)]);
 }
 
-pub(super) fn push_number(line: &mut Vec<u8>, value: u64) {
+pub(crate) fn push_number(line: &mut Vec<u8>, value: u64) {
     line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
@@ -103,7 +103,7 @@ fn push_header(line: &mut Vec<u8>, value: Option<&[u8]>) {
 
 /// Appends `value` escaped so that it can neither end a quoted string or a line nor send control characters to a
 /// terminal: quotes, backslashes and bytes outside printable ASCII become `\xHH`, as in nginx.
-pub(super) fn escape(line: &mut Vec<u8>, value: &[u8]) {
+pub(crate) fn escape(line: &mut Vec<u8>, value: &[u8]) {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if value.iter().all(plain) {
         return line.extend_from_slice(value);

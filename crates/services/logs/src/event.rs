@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord};
 
 /// The facts of one line.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event<'a> {
+pub(crate) enum Event<'a> {
     Request(&'a RequestRecord<'a>),
     Handshake(&'a ConnectionRecord, HandshakeOutcome),
     /// With the number of lines that were left out before this one.
@@ -16,7 +15,7 @@ pub(super) enum Event<'a> {
 
 impl Event<'_> {
     /// Name of the kind of line.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Request(_) => "request",
             Self::Handshake(..) => "handshake",
@@ -24,7 +23,7 @@ impl Event<'_> {
         }
     }
 
-    pub(super) fn connection(&self) -> &ConnectionRecord {
+    pub(crate) fn connection(&self) -> &ConnectionRecord {
         match self {
             Self::Request(request) => request.connection,
             Self::Handshake(connection, _) => connection,
@@ -33,7 +32,7 @@ impl Event<'_> {
     }
 
     /// Address of the client. The port is 0 if it is unknown.
-    pub(super) fn client(&self) -> SocketAddr {
+    pub(crate) fn client(&self) -> SocketAddr {
         match self {
             Self::Request(request) => request.client,
             Self::Handshake(..) | Self::Malformed(..) => self.connection().client,
@@ -41,7 +40,7 @@ impl Event<'_> {
     }
 
     /// Whether the line has the milestones of its connection.
-    pub(super) fn begins_connection(&self) -> bool {
+    pub(crate) fn begins_connection(&self) -> bool {
         match self {
             Self::Request(request) => request.connection.requests == 1,
             Self::Handshake(..) => true,

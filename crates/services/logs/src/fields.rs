@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::event::Event;
-use crate::outcome::{HandshakeOutcome, Side};
-use crate::record::{ConnectionRecord, MalformedRecord, RequestRecord, TlsFacts};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord, Side, TlsFacts};
+
+use crate::event::Event;
 
 /// A line that takes fields. Implementations must ensure that no value can end the field or the line.
-pub(super) trait Fields {
+pub(crate) trait Fields {
     /// A value that strangers or the configuration chose.
     fn text(&mut self, key: &'static str, value: &[u8]);
     /// A word of brisk's own or a registered name: letters, digits and `-_./`.
@@ -28,7 +28,7 @@ pub(super) trait Fields {
 }
 
 /// All fields of a line except its time.
-pub(super) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool) {
+pub(crate) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool) {
     let connection = event.connection();
     line.word("event", event.name());
     let client = event.client();
@@ -66,7 +66,7 @@ pub(super) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool
 }
 
 /// The fields of a request that the combined format lacks.
-pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
+pub(crate) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     line.text("host", request.host.as_bytes());
     line.word("id", str::from_utf8(&request.id.digits()).unwrap_or_default());
     if let Some(trace) = request.trace {
@@ -99,7 +99,7 @@ pub(super) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
 }
 
 /// The outcome of a failed handshake and the last milestone that it reached.
-pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outcome: HandshakeOutcome) {
+pub(crate) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outcome: HandshakeOutcome) {
     line.word("outcome", outcome.name());
     if let Some((milestone, _)) = record.timeline.reached().last() {
         line.word("reached", milestone.name());
@@ -113,7 +113,7 @@ pub(super) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outco
 }
 
 /// The fault of a malformed request, and the number of `suppressed` lines before this one.
-pub(super) fn malformed(line: &mut impl Fields, request: &MalformedRecord<'_>, suppressed: u64) {
+pub(crate) fn malformed(line: &mut impl Fields, request: &MalformedRecord<'_>, suppressed: u64) {
     line.word("error", request.reason.name());
     line.word("error_side", Side::Client.name());
     if suppressed > 0 {
@@ -123,7 +123,7 @@ pub(super) fn malformed(line: &mut impl Fields, request: &MalformedRecord<'_>, s
 }
 
 /// The start of a connection, and the time from there to each milestone that it reached.
-pub(super) fn milestones(line: &mut impl Fields, record: &ConnectionRecord) {
+pub(crate) fn milestones(line: &mut impl Fields, record: &ConnectionRecord) {
     line.time("connected", record.timeline.time_of_day());
     let reached = record.timeline.reached();
     line.numbers("milestones_us", reached.map(|(milestone, at)| (milestone.name(), micros(at))));
@@ -181,6 +181,6 @@ fn code_point(line: &mut impl Fields, key: &'static str, name: Option<&str>, cod
     }
 }
 
-pub(super) fn micros(time: Duration) -> u64 {
+pub(crate) fn micros(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
 }

@@ -3,10 +3,12 @@
 //! The thread of an output of the access log uses an exporter, and waits for each response up to a timeout.
 
 use brisk_fetch::{Client, ClientSettings, Destinations, Limits};
-use brisk_telemetry::access_log::{Exported, Exporter, OtlpSettings};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use tokio::runtime::{self, Runtime};
+
+use super::{Exported, Exporter};
+use crate::settings::OtlpSettings;
 
 /// Maximum length of a response in bytes.
 const RESPONSE: usize = 64 << 10;
@@ -25,7 +27,7 @@ struct HttpExporter {
 /// # Errors
 ///
 /// The reason: trust anchors that cannot be read, or a URL or header that is not valid.
-pub fn connect(settings: &OtlpSettings) -> Result<Box<dyn Exporter>, String> {
+pub fn connect_exporter(settings: &OtlpSettings) -> Result<Box<dyn Exporter>, String> {
     let url = format!("{}/{}", settings.endpoint.trim_end_matches('/'), settings.signal.path());
     let client = Client::new(&ClientSettings {
         authorities: settings.ca.clone(),

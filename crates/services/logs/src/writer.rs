@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::error::AccessLogError;
-use super::otlp::Connect;
-use super::receiver::Receiver as LineReceiver;
-use super::settings::AccessLogTarget;
+use crate::error::AccessLogError;
+use crate::otlp::Connect;
+use crate::receiver::Receiver as LineReceiver;
+use crate::settings::AccessLogTarget;
 
 /// Capacity of a thread's buffer in bytes; further lines are dropped.
 const FULL: usize = 1 << 20;
@@ -37,7 +37,7 @@ thread_local! {
 
 /// The end of an output where lines go in.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     shared: Arc<Shared>,
     thread: Thread,
     /// Disconnected when the thread has ended.
@@ -56,7 +56,7 @@ struct Shared {
 
 impl Writer {
     /// Opens `target`, which logs and metrics call `name`, and starts the thread.
-    pub(super) fn start(
+    pub(crate) fn start(
         target: &AccessLogTarget,
         name: &str,
         connect: Connect,
@@ -77,7 +77,7 @@ impl Writer {
     }
 
     /// Appends the output of `format` to this thread's buffer, or drops it if the buffer is full.
-    pub(super) fn append(&self, format: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn append(&self, format: impl FnOnce(&mut Vec<u8>)) {
         let much = SLOTS.with_borrow_mut(|slots| self.shared.append(slots, format));
         if much || self.shared.wakes() {
             self.thread.unpark();
@@ -85,24 +85,24 @@ impl Writer {
     }
 
     /// Opens the file anew before the next line.
-    pub(super) fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         self.thread.unpark();
     }
 
     /// Lines lost.
-    pub(super) fn dropped(&self) -> &Arc<AtomicU64> {
+    pub(crate) fn dropped(&self) -> &Arc<AtomicU64> {
         &self.shared.dropped
     }
 
     /// Ends the thread after the remaining lines.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.thread.unpark();
     }
 
     /// Waits for the end of the thread until `limit`.
-    pub(super) fn wait(&self, limit: Instant) {
+    pub(crate) fn wait(&self, limit: Instant) {
         let ended = lock(&self.ended);
         // The channel carries no message: the wait ends when the thread ends, or at the timeout.
         let _ = ended.recv_timeout(limit.saturating_duration_since(Instant::now()));

@@ -25,12 +25,12 @@ thread_local! {
 }
 
 /// Appends `now` as the combined log format has it, `21/Nov/2025:02:22:10 +0000`, always in UTC.
-pub(super) fn common(line: &mut Vec<u8>, now: SystemTime) {
+pub(crate) fn common(line: &mut Vec<u8>, now: SystemTime) {
     with_stamp(since_1970(now).as_secs(), |stamp| line.extend_from_slice(stamp.common.as_bytes()));
 }
 
 /// Appends `now` as RFC 3339 has it, in UTC, with milliseconds: `2025-11-21T02:22:10.042Z`.
-pub(super) fn rfc3339(line: &mut Vec<u8>, now: SystemTime) {
+pub(crate) fn rfc3339(line: &mut Vec<u8>, now: SystemTime) {
     let since = since_1970(now);
     with_stamp(since.as_secs(), |stamp| line.extend_from_slice(stamp.rfc3339.as_bytes()));
     let millis = since.subsec_millis();
@@ -39,7 +39,7 @@ pub(super) fn rfc3339(line: &mut Vec<u8>, now: SystemTime) {
 }
 
 /// Appends `time` as RFC 3339 has it, in UTC, with microseconds: `2025-11-21T02:22:10.042017Z`.
-pub(super) fn rfc3339_micros(line: &mut Vec<u8>, time: SystemTime) {
+pub(crate) fn rfc3339_micros(line: &mut Vec<u8>, time: SystemTime) {
     let since = since_1970(time);
     with_stamp(since.as_secs(), |stamp| line.extend_from_slice(stamp.rfc3339.as_bytes()));
     // Writing to a vector cannot fail.

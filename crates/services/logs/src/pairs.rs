@@ -5,20 +5,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::clock;
-use super::fields::Fields;
-use super::text::{escape, push_number};
+use crate::clock;
+use crate::fields::Fields;
+use crate::text::{escape, push_number};
 
 /// A line that takes fields in the form of `S`.
 #[derive(Debug)]
-pub(super) struct Pairs<'a, S> {
+pub(crate) struct Pairs<'a, S> {
     line: &'a mut Vec<u8>,
     style: S,
 }
 
 /// Form of a pair. The value between the two calls is printable ASCII without quotes and backslashes, except those of
 /// [`escape`].
-pub(super) trait Style {
+pub(crate) trait Style {
     /// Appends everything before a value. `is_quoted`: the value may contain spaces.
     fn begin(&self, line: &mut Vec<u8>, key: &str, is_quoted: bool);
 
@@ -28,7 +28,7 @@ pub(super) trait Style {
 
 /// ` key=value` or ` key="value"`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tail;
+pub(crate) struct Tail;
 
 impl Style for Tail {
     fn begin(&self, line: &mut Vec<u8>, key: &str, is_quoted: bool) {
@@ -45,7 +45,7 @@ impl Style for Tail {
 }
 
 impl<'a, S: Style> Pairs<'a, S> {
-    pub(super) fn new(line: &'a mut Vec<u8>, style: S) -> Self {
+    pub(crate) fn new(line: &'a mut Vec<u8>, style: S) -> Self {
         Self { line, style }
     }
 

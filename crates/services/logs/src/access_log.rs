@@ -1,41 +1,20 @@
-//! The access log: one line per request, per failed handshake and per malformed request, as text or JSON, described in
-//! `docs/access-log.md`.
-//!
-//! A log has several outputs, each with a format, a target and a thread of its own. Workers format lines into buffers of
-//! their own; the thread writes them. An output that cannot keep up drops and counts lines; it never blocks a worker.
+//! [`AccessLog`], an open access log with its outputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionEnd, ConnectionRecord, MalformedRecord, RequestRecord};
-use crate::throttle::Throttle;
-
-mod clock;
-mod envelope;
-mod error;
-mod event;
-mod fields;
-mod json;
-mod otlp;
-mod pairs;
-mod receiver;
-mod settings;
-mod template;
-mod text;
-mod writer;
-
-use envelope::Envelope;
-pub use error::AccessLogError;
-use event::Event;
-pub use otlp::{Connect, Exported, Exporter};
-pub use settings::{
-    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, ElementId, ExportHeaders, Facility,
-    JournalSettings, OtlpSettings, OtlpSignal, Sample, Severity, SyslogServer, SyslogSettings,
+use brisk_telemetry::{
+    ConnectionEnd, ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestLog, RequestRecord, Throttle,
 };
-pub use template::LogTemplate;
-use writer::Writer;
+
+use crate::envelope::Envelope;
+use crate::error::AccessLogError;
+use crate::event::Event;
+use crate::otlp::Connect;
+use crate::settings::{AccessLogFormat, AccessLogSettings, Sample};
+use crate::writer::Writer;
+use crate::{json, text};
 
 /// Interval between lines of malformed requests after [`MALFORMED_BURST`] lines, so that clients cannot displace the lines of
 /// requests.
@@ -49,7 +28,7 @@ const EXCERPT: usize = 200;
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// An open access log, shared by all workers. Its outputs write the remaining lines after it was dropped; only
-/// [`close`](Self::close) waits for them.
+/// [`close`](RequestLog::close) waits for them.
 #[derive(Debug)]
 pub struct AccessLog {
     outputs: Box<[Output]>,
@@ -82,66 +61,8 @@ impl AccessLog {
         Ok((!outputs.is_empty()).then(|| Self { outputs, headers: headers.into(), malformed }))
     }
 
-    /// Writes the lines of a request whose response has ended. Well below 1 us for each output; never waits for a target.
-    pub fn log(&self, request: &RequestRecord<'_>) {
-        for output in &self.outputs {
-            if output.sample.is_none_or(|sample| sample.includes(request)) {
-                output.log(Event::Request(request));
-            }
-        }
-    }
-
-    /// Names of the request headers that the lines need, in lower case.
-    pub fn headers(&self) -> &[Box<str>] {
-        &self.headers
-    }
-
-    /// Writes the lines of a connection whose handshake failed.
-    pub fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
-        self.log_all(Event::Handshake(connection, outcome));
-    }
-
-    /// Writes the lines of a malformed request, or counts it for later lines if there are too many.
-    pub fn log_malformed(&self, request: &MalformedRecord<'_>) {
-        let Some(suppressed) = self.malformed.pass() else { return };
-        let excerpt = &request.excerpt[..request.excerpt.len().min(EXCERPT)];
-        self.log_all(Event::Malformed(&MalformedRecord { excerpt, ..*request }, suppressed));
-    }
-
-    /// Exports the spans of a connection that has ended, if an output takes spans.
-    pub fn log_connection(&self, connection: &ConnectionRecord, end: ConnectionEnd) {
-        for output in &self.outputs {
-            if let Envelope::Spans(spans) = &output.envelope {
-                output.writer.append(|buffer| spans.connection(buffer, connection, end));
-            }
-        }
-    }
-
-    /// Whether a trace that begins here is to be recorded. Without an output for spans, the upstream may decide.
-    pub fn samples_trace(&self, trace: u128) -> bool {
-        self.outputs.iter().all(|output| match &output.envelope {
-            Envelope::Spans(spans) => spans.samples(trace),
-            _ => true,
-        })
-    }
-
     fn log_all(&self, event: Event<'_>) {
         self.outputs.iter().for_each(|output| output.log(event));
-    }
-
-    /// Opens files again before the next line, for log rotation after the old file was renamed, and tries receivers that are
-    /// down at once. If a file cannot be opened, the old file stays in use and the reason is logged.
-    pub fn reopen(&self) {
-        self.outputs.iter().for_each(|output| output.writer.reopen());
-    }
-
-    /// Ends the threads after the remaining lines, and waits for them for at most two seconds.
-    pub fn close(&self) {
-        self.outputs.iter().for_each(|output| output.writer.stop());
-        let limit = Instant::now() + LAST_LINES;
-        for output in &self.outputs {
-            output.writer.wait(limit);
-        }
     }
 
     /// Lines lost so far because a target did not keep up.
@@ -152,6 +73,57 @@ impl AccessLog {
     /// The name of each output and its count of lost lines, to be shown in metrics.
     pub(crate) fn dropped_counters(&self) -> impl Iterator<Item = (&str, Arc<AtomicU64>)> {
         self.outputs.iter().map(|output| (&*output.name, Arc::clone(output.writer.dropped())))
+    }
+}
+
+impl RequestLog for AccessLog {
+    fn log(&self, request: &RequestRecord<'_>) {
+        for output in &self.outputs {
+            if output.sample.is_none_or(|sample| sample.includes(request)) {
+                output.log(Event::Request(request));
+            }
+        }
+    }
+
+    fn headers(&self) -> &[Box<str>] {
+        &self.headers
+    }
+
+    fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
+        self.log_all(Event::Handshake(connection, outcome));
+    }
+
+    fn log_malformed(&self, request: &MalformedRecord<'_>) {
+        let Some(suppressed) = self.malformed.pass() else { return };
+        let excerpt = &request.excerpt[..request.excerpt.len().min(EXCERPT)];
+        self.log_all(Event::Malformed(&MalformedRecord { excerpt, ..*request }, suppressed));
+    }
+
+    fn log_connection(&self, connection: &ConnectionRecord, end: ConnectionEnd) {
+        for output in &self.outputs {
+            if let Envelope::Spans(spans) = &output.envelope {
+                output.writer.append(|buffer| spans.connection(buffer, connection, end));
+            }
+        }
+    }
+
+    fn samples_trace(&self, trace: u128) -> bool {
+        self.outputs.iter().all(|output| match &output.envelope {
+            Envelope::Spans(spans) => spans.samples(trace),
+            _ => true,
+        })
+    }
+
+    fn reopen(&self) {
+        self.outputs.iter().for_each(|output| output.writer.reopen());
+    }
+
+    fn close(&self) {
+        self.outputs.iter().for_each(|output| output.writer.stop());
+        let limit = Instant::now() + LAST_LINES;
+        for output in &self.outputs {
+            output.writer.wait(limit);
+        }
     }
 }
 
@@ -192,4 +164,4 @@ impl Output {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,17 +1,21 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use brisk_telemetry::{
+    EarlyData, EarlyRequest, MalformedReason, Metrics, Milestone, RequestId, Resumption, ResumptionFailure,
+    Side, Timeline, TlsFacts,
+};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use serde_json::Value;
 
 use super::*;
-use crate::outcome::{EarlyData, EarlyRequest, MalformedReason, Resumption, ResumptionFailure, Side};
-use crate::record::TlsFacts;
-use crate::request_id::RequestId;
-use crate::timeline::{Milestone, Timeline};
+use crate::lost_lines::LostLines;
+use crate::otlp::Exporter;
+use crate::settings::{AccessLogTarget, AppName, JournalSettings, OtlpSettings, Severity};
+use crate::template::LogTemplate;
 
-pub(super) fn connection() -> ConnectionRecord {
+pub(crate) fn connection() -> ConnectionRecord {
     let (client, local) = ("203.0.113.7:51234".parse().unwrap(), "192.0.2.1:443".parse().unwrap());
     let mut connection = ConnectionRecord::new(7, client, local, Timeline::start());
     connection.rtt = Some(Duration::from_micros(12_345));
@@ -19,7 +23,7 @@ pub(super) fn connection() -> ConnectionRecord {
     connection
 }
 
-pub(super) fn secure_connection() -> ConnectionRecord {
+pub(crate) fn secure_connection() -> ConnectionRecord {
     let facts = TlsFacts {
         version: ProtocolVersion::TLS1_3,
         suite: CipherSuite::TLS_AES_128_GCM_SHA256,
@@ -41,7 +45,7 @@ pub(super) fn secure_connection() -> ConnectionRecord {
     connection
 }
 
-pub(super) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
+pub(crate) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
     RequestRecord {
         connection,
         client: connection.client,
@@ -418,8 +422,8 @@ fn lines_of_a_receiver_that_never_came_are_counted_at_the_end() {
     let target = AccessLogTarget::Journal(journal);
     let outputs = [AccessLogSettings { target, ..AccessLogSettings::default() }];
     let log = AccessLog::open(&outputs, no_exporter).unwrap().unwrap();
-    let metrics = crate::Metrics::new();
-    metrics.attach_access_log(&log);
+    let metrics = Metrics::new();
+    metrics.collector::<LostLines>().attach(&log);
     let connection = connection();
     (0..10).for_each(|_| log.log(&request(&connection)));
     log.close();
@@ -428,7 +432,7 @@ fn lines_of_a_receiver_that_never_came_are_counted_at_the_end() {
     // A later log with the same output adds to the sum of one that has ended.
     drop(log);
     let log = AccessLog::open(&outputs, no_exporter).unwrap().unwrap();
-    metrics.attach_access_log(&log);
+    metrics.collector::<LostLines>().attach(&log);
     log.log(&request(&connection));
     log.close();
     wait_until(|| metrics.render().contains(&sum.replace(" 10", " 11")));

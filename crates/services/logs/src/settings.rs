@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::template::LogTemplate;
-use crate::outcome::named;
-use crate::record::RequestRecord;
+use brisk_telemetry::{RequestRecord, named};
+
+use crate::template::LogTemplate;
 
 /// Format of lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -320,12 +320,12 @@ impl Sample {
     }
 
     /// Whether the share includes this random number.
-    pub(super) fn includes_random(self, number: u64) -> bool {
+    pub(crate) fn includes_random(self, number: u64) -> bool {
         number <= self.0
     }
 
     /// Whether the request has a line. Its ID is random.
-    pub(super) fn includes(self, request: &RequestRecord<'_>) -> bool {
+    pub(crate) fn includes(self, request: &RequestRecord<'_>) -> bool {
         self.includes_random(request.id.0) || request.error.is_some() || request.status >= 500
     }
 }

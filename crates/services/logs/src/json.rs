@@ -5,17 +5,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use brisk_telemetry::changes_display;
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-use super::clock;
-use super::event::Event;
-use super::fields::{self, Fields};
-use crate::display::changes_display;
+use crate::clock;
+use crate::event::Event;
+use crate::fields::{self, Fields};
 
 /// Appends a line.
-pub(super) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
+pub(crate) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
     line.extend_from_slice(b"{\"time\":\"");
     clock::rfc3339(line, SystemTime::now());
     line.push(b'"');

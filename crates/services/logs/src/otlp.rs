@@ -8,16 +8,19 @@ use std::hash::{BuildHasher, RandomState};
 use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use brisk_telemetry::metrics::Listening;
+use brisk_telemetry::{ConnectionEnd, ConnectionRecord, Milestone, RequestRecord, RequestSpan, Side};
+
 use self::attributes::Attributes;
 use self::protobuf::{bytes, fixed32, fixed64, message, number, read_varint};
-use super::event::Event;
-use super::settings::{OtlpSettings, OtlpSignal, Sample};
-use crate::outcome::{Listening, Side};
-use crate::record::{ConnectionEnd, ConnectionRecord, RequestRecord, RequestSpan};
-use crate::timeline::Milestone;
+use crate::event::Event;
+use crate::settings::{OtlpSettings, OtlpSignal, Sample};
 
 mod attributes;
+mod http_exporter;
 mod protobuf;
+
+pub use http_exporter::connect_exporter;
 
 /// Version of the semantic conventions that the attributes follow.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
@@ -55,7 +58,7 @@ pub type Connect = fn(&OtlpSettings) -> Result<Box<dyn Exporter>, String>;
 
 /// Spans of connections and requests.
 #[derive(Debug)]
-pub(super) struct Spans {
+pub(crate) struct Spans {
     /// Share of the traces that begin here.
     sample: Option<Sample>,
     /// Source of the IDs of connections.
@@ -75,18 +78,18 @@ struct Span<'a> {
 }
 
 impl Spans {
-    pub(super) fn new(settings: &OtlpSettings) -> Self {
+    pub(crate) fn new(settings: &OtlpSettings) -> Self {
         Self { sample: settings.sample, random: RandomState::new() }
     }
 
     /// Whether a trace that begins here is recorded.
-    pub(super) fn samples(&self, trace: u128) -> bool {
+    pub(crate) fn samples(&self, trace: u128) -> bool {
         // The last bytes of an ID are random.
         self.sample.is_none_or(|sample| sample.includes_random(trace as u64))
     }
 
     /// Appends the span of a request whose trace is recorded, and that of its upstream.
-    pub(super) fn request(&self, buffer: &mut Vec<u8>, request: &RequestRecord<'_>) {
+    pub(crate) fn request(&self, buffer: &mut Vec<u8>, request: &RequestRecord<'_>) {
         let Some(trace) = request.trace.filter(|trace| trace.is_sampled) else { return };
         let end = SystemTime::now();
         let start = end - request.duration;
@@ -126,7 +129,7 @@ impl Spans {
     }
 
     /// Appends the spans of a connection and of its handshake.
-    pub(super) fn connection(&self, buffer: &mut Vec<u8>, connection: &ConnectionRecord, end: ConnectionEnd) {
+    pub(crate) fn connection(&self, buffer: &mut Vec<u8>, connection: &ConnectionRecord, end: ConnectionEnd) {
         let ids = self.of_connection(connection.id);
         if !self.samples(ids.trace) {
             return;
@@ -215,7 +218,7 @@ impl Span<'_> {
 }
 
 /// Appends the log record of a line, which `line` appends with a line feed.
-pub(super) fn log_record(buffer: &mut Vec<u8>, event: Event<'_>, line: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn log_record(buffer: &mut Vec<u8>, event: Event<'_>, line: impl FnOnce(&mut Vec<u8>)) {
     let (severity, name) = severity(event);
     message(buffer, RECORDS, |record| {
         fixed64(record, 1, nanoseconds(SystemTime::now()));
@@ -263,7 +266,7 @@ fn severity(event: Event<'_>) -> (u64, &'static str) {
 }
 
 /// The body of an export request with these log records or spans.
-pub(super) fn export_request(settings: &OtlpSettings, records: &[u8]) -> Vec<u8> {
+pub(crate) fn export_request(settings: &OtlpSettings, records: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(records.len() + 512);
     message(&mut body, 1, |signals| {
         message(signals, 1, |resource| {
@@ -286,7 +289,7 @@ pub(super) fn export_request(settings: &OtlpSettings, records: &[u8]) -> Vec<u8>
 }
 
 /// The number of log records or spans that a response reports as rejected.
-pub(super) fn rejected(response: &[u8]) -> u64 {
+pub(crate) fn rejected(response: &[u8]) -> u64 {
     let partial = field(response, 1 << 3 | 2).and_then(|rest| {
         let (length, size) = read_varint(rest)?;
         rest.get(size..size + usize::try_from(length).ok()?)
@@ -301,7 +304,7 @@ fn field(message: &[u8], tag: u8) -> Option<&[u8]> {
 }
 
 /// The length of the record at the start of `rest`, with its tag.
-pub(super) fn record_length(rest: &[u8]) -> Option<usize> {
+pub(crate) fn record_length(rest: &[u8]) -> Option<usize> {
     let (length, size) = read_varint(rest.get(1..)?)?;
     Some(1 + size + usize::try_from(length).ok()?)
 }
@@ -324,9 +327,9 @@ impl OtlpSignal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{connection, request};
-    use super::super::{ExportHeaders, OtlpSignal};
     use super::*;
+    use crate::access_log::tests::{connection, request};
+    use crate::settings::{ExportHeaders, OtlpSignal};
 
     fn spans(share: Option<f64>) -> Spans {
         Spans::new(&OtlpSettings {

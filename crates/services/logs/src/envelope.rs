@@ -6,16 +6,16 @@
 use std::process;
 use std::time::SystemTime;
 
-use super::clock;
-use super::event::Event;
-use super::fields;
-use super::otlp::{self, Spans};
-use super::pairs::{Pairs, Style};
-use super::settings::{AccessLogTarget, Facility, JournalSettings, OtlpSignal, Severity, SyslogSettings};
+use crate::clock;
+use crate::event::Event;
+use crate::fields;
+use crate::otlp::{self, Spans};
+use crate::pairs::{Pairs, Style};
+use crate::settings::{AccessLogTarget, Facility, JournalSettings, OtlpSignal, Severity, SyslogSettings};
 
 /// The form in which an output receives lines.
 #[derive(Debug)]
-pub(super) enum Envelope {
+pub(crate) enum Envelope {
     /// The line itself.
     Bare,
     /// A syslog message, followed by a line feed.
@@ -29,7 +29,7 @@ pub(super) enum Envelope {
 }
 
 impl Envelope {
-    pub(super) fn of(target: &AccessLogTarget) -> Self {
+    pub(crate) fn of(target: &AccessLogTarget) -> Self {
         match target {
             AccessLogTarget::Stdout | AccessLogTarget::Stderr | AccessLogTarget::File(_) => Self::Bare,
             AccessLogTarget::Syslog(settings) => Self::Syslog(Syslog::new(settings)),
@@ -42,7 +42,7 @@ impl Envelope {
     }
 
     /// Appends the message that contains the output of `line`, which ends with a line feed.
-    pub(super) fn enclose(
+    pub(crate) fn enclose(
         &self,
         buffer: &mut Vec<u8>,
         event: Event<'_>,
@@ -65,7 +65,7 @@ impl Envelope {
 
 /// Constant parts of the messages of a process.
 #[derive(Debug)]
-pub(super) struct Syslog {
+pub(crate) struct Syslog {
     /// Up to the timestamp.
     start: Box<[u8]>,
     /// From the timestamp to `MSGID`: host, program and process.
@@ -164,7 +164,7 @@ impl Style for Parameters {
 
 /// Constant fields of the entries of a process.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     constant: Box<[u8]>,
 }
 
@@ -219,10 +219,10 @@ fn priority(facility: Facility, severity: Severity) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::{AppName, SyslogServer};
-    use super::super::tests::{connection, request};
     use super::*;
-    use crate::record::RequestRecord;
+    use crate::access_log::tests::{connection, request};
+    use crate::settings::{AppName, SyslogServer};
+    use brisk_telemetry::RequestRecord;
 
     /// Ends of values, messages and elements, control characters, NUL and a byte order mark.
     const HOSTILE: &str =

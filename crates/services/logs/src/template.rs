@@ -5,11 +5,12 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use super::clock;
-use super::event::Event;
-use super::fields::micros;
-use super::text::{escape, push_number, push_status};
-use crate::record::{ConnectionRecord, RequestRecord};
+use brisk_telemetry::{ConnectionRecord, RequestRecord};
+
+use crate::clock;
+use crate::event::Event;
+use crate::fields::micros;
+use crate::text::{escape, push_number, push_status};
 
 /// Maximum length of a template in bytes, and of the headers in it.
 const LONGEST: usize = 4 << 10;
@@ -146,7 +147,7 @@ impl LogTemplate {
     }
 
     /// The same template with its headers at their places in `headers`, to which missing ones are added.
-    pub(super) fn sharing(&self, headers: &mut Vec<Box<str>>) -> Self {
+    pub(crate) fn sharing(&self, headers: &mut Vec<Box<str>>) -> Self {
         let mut shared = |own: usize| {
             let name = &self.headers[own];
             headers.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -162,7 +163,7 @@ impl LogTemplate {
     }
 
     /// Appends a line.
-    pub(super) fn line(&self, line: &mut Vec<u8>, event: Event<'_>) {
+    pub(crate) fn line(&self, line: &mut Vec<u8>, event: Event<'_>) {
         let connection = event.connection();
         let facts = match event {
             Event::Request(request) => Facts {
@@ -362,10 +363,9 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{connection, request, secure_connection};
     use super::*;
-    use crate::outcome::{HandshakeOutcome, MalformedReason};
-    use crate::record::{MalformedRecord, RequestSpan};
+    use crate::access_log::tests::{connection, request, secure_connection};
+    use brisk_telemetry::{HandshakeOutcome, MalformedReason, MalformedRecord, RequestSpan};
 
     const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.line}\" {response.status} {response.bytes} \
                             \"{request.header.referer}\" \"{request.header.user-agent}\"";
