@@ -1,9 +1,11 @@
 //! Ticket keys on the admin listener: ids, times and counts, never a key.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use brisk_session::{ForceError, KeyStatistics, TicketKeyring};
 use serde_json::{Value, json};
+
+use crate::unix_time::unix_seconds;
 
 /// Keys on the ring beyond which no rotation is forced: each is one more to look at for every ticket that is offered.
 const MOST_KEYS: usize = 64;
@@ -62,14 +64,11 @@ pub(crate) fn rotate(keyring: &TicketKeyring, now: SystemTime) -> Result<&'stati
     })
 }
 
-/// Seconds since 1970; a time before is 1970.
-pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
-}
-
 #[cfg(test)]
 mod tests {
     use brisk_session::{FleetSecret, KeySource, RotationSettings};
+
+    use std::time::Duration;
 
     use super::*;
 

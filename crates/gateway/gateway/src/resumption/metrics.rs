@@ -10,7 +10,7 @@ use brisk_session::{
 };
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-use crate::tickets::unix_seconds;
+use crate::unix_time::unix_seconds;
 
 /// Sources of the session metrics.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ mod tests {
         shows(&metrics, "brisk_session_store_lookups_total{outcome=\"used\"} 4");
         shows(&metrics, "brisk_session_store_operation_seconds_total 0.0015");
         shows(&metrics, "brisk_session_store_breaker_open 0");
-        let documentation = include_str!("../../../../docs/metrics.md");
+        let documentation = include_str!("../../../../../docs/metrics.md");
         let page = metrics.render();
         for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
             assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");

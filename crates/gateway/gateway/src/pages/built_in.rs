@@ -18,9 +18,9 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use serde_json::json;
 
-use crate::connections;
+use crate::pages::connections;
 
-const TEMPLATE: &str = include_str!("page.html");
+const TEMPLATE: &str = include_str!("built_in.html");
 const NEXT: &str = include_str!("next.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 

@@ -1,5 +1,9 @@
 //! The current configuration, replaced as a whole by a reload, and the workers that follow it.
 
+pub(crate) mod restart;
+pub(crate) mod termination;
+pub(crate) mod upstreams;
+
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -22,11 +26,11 @@ use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
+use self::termination::Termination;
+use self::upstreams::{WorkerGroups, group_states};
 use crate::GatewayError;
-use crate::page::{self, DashboardUrl};
+use crate::pages::built_in::{self, DashboardUrl};
 use crate::settings::{GatewaySettings, ProxyProtocol};
-use crate::termination::Termination;
-use crate::upstreams::{WorkerGroups, group_states};
 
 /// Everything built from one configuration.
 pub(crate) struct Live {
@@ -68,7 +72,7 @@ impl Live {
         let dashboard = before.map_or_else(DashboardUrl::default, |before| Arc::clone(&before.dashboard));
         // Only a first run without a file leaves the choice of the port to the system.
         let is_first_run = settings.dashboard.as_ref().is_some_and(|dashboard| dashboard.or_any_port);
-        let has_page = page::fill_hosts(&mut service, is_first_run.then_some(&dashboard));
+        let has_page = built_in::fill_hosts(&mut service, is_first_run.then_some(&dashboard));
         service.beacons = beacons;
         let has_http3 = before.map_or(settings.http3, |before| before.has_http3);
         if !has_http3 {

@@ -63,7 +63,7 @@ mod tests {
         metrics.register(QuicMetrics(counters));
         let page = metrics.render();
         assert!(page.contains("brisk_quic_packets_lost_total 3\n"), "{page}");
-        let documentation = include_str!("../../../../docs/metrics.md");
+        let documentation = include_str!("../../../../../../docs/metrics.md");
         for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
             assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
         }

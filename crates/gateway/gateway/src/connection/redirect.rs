@@ -15,7 +15,7 @@ use http::Response;
 use http::request::Parts;
 use tokio::net::TcpStream;
 
-use crate::client::{Permits, introduce};
+use crate::connection::client::{Permits, introduce};
 use crate::connection::limit_client;
 use crate::worker::Worker;
 

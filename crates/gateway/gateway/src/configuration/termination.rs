@@ -11,7 +11,7 @@ use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
 use crate::settings::GatewaySettings;
-use crate::tickets::unix_seconds;
+use crate::unix_time::unix_seconds;
 
 /// The part of a configuration that is about TLS.
 pub(crate) struct Termination {

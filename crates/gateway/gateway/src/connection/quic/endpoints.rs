@@ -13,7 +13,7 @@ use brisk_tls::Acceptor;
 use brisk_tls::quic::QuicSessions;
 
 use crate::GatewayError;
-use crate::live::Live;
+use crate::configuration::Live;
 use crate::settings::GatewaySettings;
 
 /// Time by which the transport outlives the idle timeout of HTTP, which ends a connection with a message to the client.

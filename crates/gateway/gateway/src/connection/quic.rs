@@ -1,5 +1,8 @@
 //! Connections of HTTP/3, from their first packet to their record.
 
+pub(crate) mod endpoints;
+pub(crate) mod metrics;
+
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,7 +21,7 @@ use brisk_tls::{Confirmation, Refusal};
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, StreamEvent};
 
-use crate::client::Permits;
+use crate::connection::client::Permits;
 use crate::connection::{charge, limit_client, note_refusal, refused, unconfirmed};
 use crate::worker::Worker;
 

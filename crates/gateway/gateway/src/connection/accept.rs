@@ -8,10 +8,10 @@ use brisk_server::{Accepted, DatagramSocket, Service, WorkerContext};
 use brisk_telemetry::metrics::{Listening, Refusal};
 use tokio::task::{JoinSet, spawn_local};
 
-use crate::client::Permits;
+use crate::connection::client::Permits;
+use crate::connection::quic;
+use crate::connection::redirect::serve_http;
 use crate::connection::serve_https;
-use crate::quic;
-use crate::redirect::serve_http;
 use crate::shared::Shared;
 use crate::worker::Worker;
 

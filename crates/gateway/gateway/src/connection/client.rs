@@ -13,7 +13,7 @@ use brisk_tls::Refusal;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::live::Live;
+use crate::configuration::Live;
 use crate::shared::Shared;
 use crate::worker::Worker;
 

@@ -9,13 +9,13 @@ use brisk_visits::Visits;
 
 /// The receiver, made once: page views that were answered before a reload send their beacons after it.
 #[derive(Debug)]
-pub(crate) struct Measured {
+pub(crate) struct BeaconReceiver {
     visits: Visits,
     metrics: Arc<Metrics>,
     beacons: OnceLock<Arc<Beacons>>,
 }
 
-impl Measured {
+impl BeaconReceiver {
     pub(crate) fn new(visits: Visits, metrics: &Arc<Metrics>) -> Self {
         Self { visits, metrics: Arc::clone(metrics), beacons: OnceLock::new() }
     }
