@@ -1,9 +1,10 @@
-//! Facts of connections and requests, and their outputs: the access log, the metrics and the recent connections.
+//! Record of the process: facts of connections and requests, counters, recent connections and recent problems.
 //!
 //! The code that drives a connection marks its [`Timeline`] and fills its [`ConnectionRecord`], which is reported to
-//! the [`Sink`] once. Calls per request or per connection take no contended lock and look up no label.
+//! the [`Sink`] once. Calls per request or per connection take no contended lock and look up no label. Most crates depend on
+//! this one, so features define their metrics themselves ([`Metrics::collector`]), and the crate `logs` formats lines and
+//! writes them.
 
-pub mod access_log;
 mod display;
 pub mod metrics;
 mod outcome;
@@ -11,11 +12,11 @@ mod problems;
 mod recent;
 mod record;
 mod request_id;
+mod request_log;
 mod sink;
 mod throttle;
 mod timeline;
 
-pub use access_log::{AccessLog, AccessLogError, AccessLogSettings};
 pub use display::{changes_display, escape_markup};
 pub use metrics::Metrics;
 pub use outcome::{
@@ -29,6 +30,7 @@ pub use record::{
     RequestRecord, RequestSpan, TlsFacts,
 };
 pub use request_id::{RequestId, RequestIds};
+pub use request_log::RequestLog;
 pub use sink::Sink;
 pub use throttle::Throttle;
 pub use timeline::{Milestone, Timeline};

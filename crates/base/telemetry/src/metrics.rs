@@ -6,30 +6,29 @@
 mod encoder;
 mod handshakes;
 mod histogram;
+mod key_operations;
 mod page;
 mod reading;
-mod series;
 mod shard;
 
+use std::any::Any;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::access_log::AccessLog;
+use crate::named;
 pub use crate::outcome::Listening;
-use crate::outcome::{
-    EarlyData, EarlyRequest, HandshakeOutcome, MalformedReason, ResumptionFailure, Side, named,
-};
+use crate::outcome::{EarlyData, EarlyRequest, HandshakeOutcome, MalformedReason, ResumptionFailure, Side};
 use crate::problems::Problems;
 use crate::record::{ConnectionRecord, TlsFacts};
 pub use encoder::{Collector, Encoder, Family, Labels};
 use handshakes::Handshakes;
 pub use histogram::Histogram;
-pub use reading::{HandshakeCount, KeyReading, Reading, UpstreamReading};
-use series::KeyOperations;
-pub use series::{Hedge, KeyOperationFacts, KeyOutcome, PipelineRepeat, UpstreamMetrics, Upstreams};
+use key_operations::KeyOperations;
+pub use key_operations::{KeyOperationFacts, KeyOutcome};
+pub use reading::{HandshakeCount, KeyReading, Reading};
 pub(crate) use shard::PerWorker;
 use shard::Shards;
 
@@ -47,60 +46,6 @@ named! {
         ConnectionRate = "connection-rate",
         /// The client breaks protocols too often.
         ErrorRate = "error-rate",
-    }
-}
-
-named! {
-    /// Result of a mirrored request.
-    Mirrored {
-        /// The response arrived and was discarded.
-        Answered = "answered",
-        /// No response arrived, or it broke off.
-        Failed = "failed",
-        /// The response did not end in time.
-        TimedOut = "timed-out",
-    }
-}
-
-named! {
-    /// Reason for which a request that was to be mirrored was not.
-    MirrorSkip {
-        /// The body is larger than the limit.
-        BodySize = "body-size",
-        /// The client has its share of the memory for copies, or all of it is in use.
-        Memory = "memory",
-        /// The client has its share of the mirrored requests in progress, or all of them are in progress.
-        Concurrency = "concurrency",
-        /// The body did not arrive completely.
-        Incomplete = "incomplete",
-        /// The request asks for another protocol.
-        Upgrade = "upgrade",
-    }
-}
-
-named! {
-    /// Kind of excess on an HTTP/2 connection.
-    Flood {
-        /// The client reset streams before they were answered.
-        Reset = "reset",
-        /// The client made the server reset streams.
-        StreamError = "stream-error",
-        /// PING.
-        Ping = "ping",
-        /// Acknowledgements of a PING that was not sent.
-        PingAck = "ping-ack",
-        /// SETTINGS.
-        Settings = "settings",
-        /// DATA without data.
-        EmptyData = "empty-data",
-        /// PRIORITY.
-        Priority = "priority",
-        /// `WINDOW_UPDATE` without data to match.
-        WindowUpdate = "window-update",
-        /// Decoded header fields that are far longer than the received bytes.
-        HeaderSize = "header-size",
-        /// Frames of types that are unknown or not for clients.
-        OtherFrame = "other-frame",
     }
 }
 
@@ -125,33 +70,22 @@ pub struct CertificateExpiry {
     pub not_after: i64,
 }
 
-/// Lines that one output of the access log has lost.
-#[derive(Debug)]
-struct LostLines {
-    output: Box<str>,
-    /// Those of logs that have ended.
-    ended: u64,
-    running: Vec<Arc<AtomicU64>>,
-}
-
 /// The metrics of one process, shared by all workers.
 #[derive(Debug)]
 pub struct Metrics {
     shards: Shards,
     handshakes: Handshakes,
     key_operations: KeyOperations,
-    upstreams: Upstreams,
     refused: [AtomicU64; Refusal::ALL.len()],
     reloads: [AtomicU64; Reload::ALL.len()],
-    floods: [AtomicU64; Flood::ALL.len()],
     malformed: [AtomicU64; MalformedReason::ALL.len()],
-    mirrored: [AtomicU64; Mirrored::ALL.len()],
-    mirror_skips: [AtomicU64; MirrorSkip::ALL.len()],
     answers_held: AtomicIsize,
     shed: AtomicU64,
     certificates: ArcSwap<Vec<CertificateExpiry>>,
-    lost_lines: Mutex<Vec<LostLines>>,
+    /// The collectors of the page, in its order. Locked during a scrape.
     collectors: Mutex<Vec<Box<dyn Collector>>>,
+    /// Those of [`collector`](Self::collector). Never locked during a scrape.
+    by_type: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     problems: Arc<Problems>,
 }
 
@@ -162,18 +96,14 @@ impl Metrics {
             shards: Shards::new(),
             handshakes: Handshakes::new(),
             key_operations: KeyOperations::default(),
-            upstreams: Upstreams::default(),
             refused: Default::default(),
             reloads: Default::default(),
-            floods: Default::default(),
             malformed: Default::default(),
-            mirrored: Default::default(),
-            mirror_skips: Default::default(),
             answers_held: AtomicIsize::new(0),
             shed: AtomicU64::new(0),
             certificates: ArcSwap::default(),
-            lost_lines: Mutex::default(),
             collectors: Mutex::default(),
+            by_type: Mutex::default(),
             problems: Arc::default(),
         })
     }
@@ -203,24 +133,9 @@ impl Metrics {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an HTTP/2 connection that was closed because its client did too much of `reason`.
-    pub fn flood(&self, reason: Flood) {
-        self.floods[reason as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Counts bytes of a client that were refused before they became a request.
     pub fn malformed_request(&self, reason: MalformedReason) {
         self.malformed[reason as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts the end of a mirrored request.
-    pub fn mirrored(&self, result: Mirrored) {
-        self.mirrored[result as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a request that was not mirrored.
-    pub fn mirror_skipped(&self, reason: MirrorSkip) {
-        self.mirror_skips[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Changes how many bytes of answers are held for clients that have not taken them. All workers write to one place:
@@ -289,17 +204,6 @@ impl Metrics {
         self.key_operations.observe(facts);
     }
 
-    /// The figures of one upstream server, to be held as long as it is configured. The same ones for the same names, so
-    /// that they survive a reload.
-    pub fn upstream(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
-        self.upstreams.get(group, server)
-    }
-
-    /// The figures of upstream servers that become known later, as those of a name that DNS resolves.
-    pub fn upstreams(&self) -> Upstreams {
-        self.upstreams.clone()
-    }
-
     /// Counts a reload.
     pub fn reloaded(&self, reload: Reload) {
         self.reloads[reload as usize].fetch_add(1, Ordering::Relaxed);
@@ -315,15 +219,17 @@ impl Metrics {
         self.collectors().push(Box::new(collector));
     }
 
-    /// Shows how many lines each output of `log` loses. Logs attached before count on, so that the sums never fall.
-    pub fn attach_access_log(&self, log: &AccessLog) {
-        let mut outputs = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
-        for (output, counter) in log.dropped_counters() {
-            match outputs.iter_mut().find(|known| *known.output == *output) {
-                Some(known) => known.attach(counter),
-                None => outputs.push(LostLines { output: output.into(), ended: 0, running: vec![counter] }),
-            }
-        }
+    /// The collector of type `C`, for the counts of a feature, which outlive reloads: [registered](Self::register) at the first
+    /// call, the same one at later calls. Takes a lock, so callers keep the result instead of asking for it per request.
+    pub fn collector<C: Collector + Default>(&self) -> Arc<C> {
+        let mut by_type = self.by_type.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = by_type.iter().find_map(|known| Arc::clone(known).downcast().ok());
+        known.unwrap_or_else(|| {
+            let new = Arc::<C>::default();
+            by_type.push(Arc::clone(&new) as _);
+            self.register(Arc::clone(&new));
+            new
+        })
     }
 
     /// Problems of the last minutes.
@@ -338,29 +244,6 @@ impl Metrics {
 
     fn collectors(&self) -> MutexGuard<'_, Vec<Box<dyn Collector>>> {
         self.collectors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The outputs of access logs and the lines that they lost.
-    fn lost_lines(&self) -> Vec<(Box<str>, u64)> {
-        let outputs = self.lost_lines.lock().unwrap_or_else(PoisonError::into_inner);
-        outputs.iter().map(|lost| (lost.output.clone(), lost.total())).collect()
-    }
-}
-
-impl LostLines {
-    fn attach(&mut self, counter: Arc<AtomicU64>) {
-        let ended = &mut self.ended;
-        self.running.retain(|counter| {
-            // The thread of an output holds its counter until its end.
-            let runs = Arc::strong_count(counter) > 1;
-            *ended += if runs { 0 } else { counter.load(Ordering::Relaxed) };
-            runs
-        });
-        self.running.push(counter);
-    }
-
-    fn total(&self) -> u64 {
-        self.ended + self.running.iter().map(|counter| counter.load(Ordering::Relaxed)).sum::<u64>()
     }
 }
 

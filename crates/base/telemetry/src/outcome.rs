@@ -1,6 +1,7 @@
 //! Outcomes of handshakes and requests, under the same names in logs and metrics.
 
-/// Defines an enum whose variants have a name for logs and labels.
+/// Defines a public enum whose variants have a name for logs and labels: with the list `ALL`, the method `name` and `Display`.
+#[macro_export]
 macro_rules! named {
     ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+ }) => {
         $(#[$doc])*
@@ -28,8 +29,6 @@ macro_rules! named {
         }
     };
 }
-
-pub(crate) use named;
 
 named! {
     /// The kind of listener of a connection.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::metrics::PerWorker;
-use crate::outcome::named;
+use crate::named;
 
 /// Number of minutes with separate counts; older counts are dropped.
 pub const MINUTES: usize = 15;

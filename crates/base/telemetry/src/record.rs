@@ -228,7 +228,7 @@ pub struct RequestRecord<'a> {
     pub referer: Option<&'a [u8]>,
     /// `User-Agent` header.
     pub user_agent: Option<&'a [u8]>,
-    /// The headers in [`AccessLog::headers`](crate::AccessLog::headers).
+    /// The headers in [`RequestLog::headers`](crate::RequestLog::headers).
     pub headers: &'a [Option<&'a [u8]>],
     /// Treatment of a request that arrived before the end of the handshake.
     pub early: Option<EarlyRequest>,

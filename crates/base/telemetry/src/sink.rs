@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::ArcSwapOption;
 
-use crate::access_log::AccessLog;
 use crate::metrics::{Listening, Metrics};
 use crate::problems::Source;
 use crate::recent::{RecentConnection, RecentConnections};
 use crate::record::{ConnectionEnd, ConnectionRecord, RecordSink};
+use crate::request_log::RequestLog;
 
 /// Receiver of connection records. Shared by all workers.
 #[derive(Debug)]
 pub struct Sink {
     pub(crate) metrics: Arc<Metrics>,
-    access_log: ArcSwapOption<AccessLog>,
+    /// Twice an `Arc`, because `ArcSwap` holds no trait object.
+    access_log: ArcSwapOption<Arc<dyn RequestLog>>,
     recent: RecentConnections,
 }
 
@@ -25,8 +26,8 @@ impl Sink {
     }
 
     /// Replaces the access log. `None` writes none.
-    pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
-        self.access_log.store(log);
+    pub fn set_access_log(&self, log: Option<Arc<dyn RequestLog>>) {
+        self.access_log.store(log.map(Arc::new));
     }
 
     /// Ends the access log after its remaining lines, for which it waits for at most two seconds. Called at the end of the
@@ -38,8 +39,8 @@ impl Sink {
     }
 
     /// The access log, if there is one.
-    pub fn access_log(&self) -> Guard<Option<Arc<AccessLog>>> {
-        self.access_log.load()
+    pub fn access_log(&self) -> Option<Arc<dyn RequestLog>> {
+        self.access_log.load().as_deref().cloned()
     }
 
     /// The connections that ended last, the latest first.
@@ -66,11 +67,11 @@ impl RecordSink for Sink {
             // A record with TLS facts is of a connection with accepted early data, which resumed.
             let resumption = record.resumption_failure.filter(|_| record.tls.is_none());
             self.metrics.handshake_failed(outcome, resumption);
-            if let Some(log) = self.access_log().as_ref() {
+            if let Some(log) = self.access_log.load().as_ref() {
                 log.log_handshake(record, outcome);
             }
         }
-        if let Some(log) = self.access_log().as_ref() {
+        if let Some(log) = self.access_log.load().as_ref() {
             log.log_connection(record, end);
         }
         self.recent.push(RecentConnection::new(record, end));

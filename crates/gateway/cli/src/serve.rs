@@ -11,9 +11,9 @@ use anyhow::anyhow;
 use brisk_config::{Resolved, Running};
 use brisk_gateway::{Addresses, Environment, Gateway};
 use brisk_isolation::{Isolation, IsolationError};
+use brisk_logs::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_server::{Parts, Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
-use brisk_telemetry::access_log::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 
 use crate::acme::Obtained;
 use crate::args::Serve;

@@ -33,7 +33,7 @@ use std::time::Duration;
 use brisk_answer::settings::{Action, RoutePath, Underscores};
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
-use brisk_telemetry::access_log::AccessLogTarget;
+use brisk_logs::AccessLogTarget;
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_tls::settings::Records;
 use brisk_upstream::settings::{Balance, HashKey, Retry};

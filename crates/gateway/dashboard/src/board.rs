@@ -178,7 +178,7 @@ impl Board {
 
     /// One page of the upstream servers whose names contain `text`.
     pub(crate) fn upstreams(&self, text: &str, page: usize) -> Value {
-        lists::upstreams(self.sources.metrics.upstream_readings(), &Page { text, page })
+        lists::upstreams(self.sources.upstreams.readings(), &Page { text, page })
     }
 
     /// One page of the certificates whose names contain `text`. Runs on a blocking thread, since there may be 100,000

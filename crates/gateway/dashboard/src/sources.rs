@@ -7,6 +7,7 @@ use std::time::Duration;
 use brisk_certs::Maintenance;
 use brisk_keys::Engines;
 use brisk_telemetry::{Metrics, Sink};
+use brisk_upstream::metrics::Upstreams;
 use brisk_visits::Visits;
 
 /// Sources of the displayed data. Reading them does not delay workers.
@@ -14,6 +15,8 @@ use brisk_visits::Visits;
 pub struct Sources {
     /// Counters and problems.
     pub metrics: Arc<Metrics>,
+    /// Upstream servers.
+    pub upstreams: Arc<Upstreams>,
     /// Recent connections.
     pub sink: Arc<Sink>,
     /// Certificates.

@@ -1,5 +1,11 @@
 //! Certificates of all hosts: engines for their keys, staples, and publication from files and authorities.
 
+mod fetching;
+pub(crate) mod key_checks;
+mod metrics;
+mod obtainer;
+pub(crate) mod report;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -7,13 +13,14 @@ use brisk_certs::{Catalogues, Certificate, Challenges, Maintenance, OnDemandHost
 use brisk_keys::{Engines, Keystore};
 use brisk_tls::HostSettings;
 
+use self::fetching::CertificateFetcher;
+use self::key_checks::{KeyChecks, KeyMetrics, Publication};
+use self::metrics::CertificateMetrics;
+pub use self::obtainer::{ObtainedHost, Obtainer};
 use crate::GatewayError;
-use crate::errands::{self, CertificateMetrics, Errands};
-use crate::key_checks::{KeyChecks, KeyMetrics, Publication};
-use crate::obtained::{ObtainedHost, Obtainer};
+use crate::configuration::termination::Termination;
 use crate::settings::{CertificateSettings, GatewaySettings};
 use crate::shared::{Environment, Shared};
-use crate::termination::Termination;
 
 /// The source of certificates and of operations with their keys. Outlives reloads.
 pub(crate) struct Certificates {
@@ -30,7 +37,7 @@ pub(crate) struct Certificates {
     pub(crate) on_demand: OnDemandHosts,
     /// Shows certificates whose keys answer.
     pub(crate) checks: Arc<KeyChecks>,
-    errands: Arc<Errands>,
+    fetcher: Arc<CertificateFetcher>,
 }
 
 impl Certificates {
@@ -39,8 +46,8 @@ impl Certificates {
         environment: &Environment,
     ) -> Result<Self, GatewayError> {
         let Environment { engines, challenges, obtainer, catalogues, on_demand, .. } = environment.clone();
-        let errands = Arc::new(Errands::new(Arc::clone(&settings.allow_private)));
-        let maintenance = Arc::new(errands::start(settings, Arc::clone(&errands))?);
+        let fetcher = Arc::new(CertificateFetcher::new(Arc::clone(&settings.allow_private)));
+        let maintenance = Arc::new(fetching::start(settings, Arc::clone(&fetcher))?);
         let replaces = Arc::clone(&obtainer);
         maintenance.on_revoked(move |certificate| replaces.revoked(certificate));
         let metrics = CertificateMetrics {
@@ -51,7 +58,7 @@ impl Certificates {
         environment.metrics.register(metrics);
         let checks = KeyChecks::new(&maintenance, &engines, environment.refused_keys.clone());
         environment.metrics.register(KeyMetrics(Arc::clone(&checks)));
-        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, on_demand, checks, errands })
+        Ok(Self { engines, challenges, obtainer, maintenance, catalogues, on_demand, checks, fetcher })
     }
 
     /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.
@@ -78,7 +85,7 @@ impl Certificates {
         settings: &CertificateSettings,
         before: Option<&Termination>,
     ) {
-        if self.errands.permit(&settings.allow_private) {
+        if self.fetcher.permit(&settings.allow_private) {
             self.maintenance.restart();
         }
         let certificates: Vec<_> = tls.configured().flat_map(|host| &host.certificates).cloned().collect();
@@ -93,7 +100,7 @@ impl Certificates {
         self.checks.keep(&slots);
         self.maintenance.follow(slots);
         tls.acceptor.refresh();
-        errands::warn_of_long_flights(&self.maintenance, certificates.iter());
+        report::warn_of_long_flights(&self.maintenance, certificates.iter());
     }
 
     /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all. Hosts that are
@@ -110,7 +117,7 @@ impl Certificates {
         }
         self.checks.publish(publications);
         self.shown(tls, &slots);
-        errands::warn_of_long_flights(&self.maintenance, all.iter());
+        report::warn_of_long_flights(&self.maintenance, all.iter());
     }
 
     /// Makes new handshakes use the certificates that `slots` of `tls` show now.

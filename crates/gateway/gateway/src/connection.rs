@@ -1,5 +1,10 @@
 //! Life of one connection, from its acceptance to its record. Read it from top to bottom.
 
+mod accept;
+mod client;
+pub(crate) mod quic;
+mod redirect;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -16,7 +21,7 @@ use brisk_trials::Assignment;
 use brisk_visits::Arms;
 use tokio::net::TcpStream;
 
-use crate::client::{Permits, introduce, timed_out};
+use self::client::{Permits, introduce, timed_out};
 use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.

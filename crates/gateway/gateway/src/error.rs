@@ -2,9 +2,9 @@
 
 use brisk_certs::CertError;
 use brisk_dashboard::DashboardError;
+use brisk_logs::AccessLogError;
 use brisk_server::ServerError;
 use brisk_session::RedisError;
-use brisk_telemetry::AccessLogError;
 use brisk_tls::TlsError;
 use thiserror::Error;
 

@@ -5,20 +5,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use brisk_server::{Control, Listen, Pages, Parts, Process, Server};
-use brisk_telemetry::metrics::{CONTENT_TYPE as METRICS_TYPE, Listening, Reload};
+use brisk_server::{Control, Listen, Parts, Process, Server};
+use brisk_telemetry::metrics::{Listening, Reload};
 
 use crate::GatewayError;
-use crate::connections;
-use crate::dashboard::Served;
-use crate::errands;
+use crate::pages::dashboard::Served;
+use crate::pages::pages_of;
 use crate::part::GatewayPart;
 use crate::settings::GatewaySettings;
 use crate::shared::{Environment, Shared};
 use crate::source::Source;
-use crate::tickets;
 
 /// Addresses on which a gateway listens, with the ports that the system chose for port 0.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +89,7 @@ impl Gateway {
         let Self { shared, server, part, .. } = self;
         // Not in `bind`, which may still fail while another process runs these experiments.
         shared.begin_experiments();
-        let pages = pages(&shared);
+        let pages = pages_of(&shared);
         let served = server.run(&shared, Reloads { part, parts, source }, pages);
         shared.sink.close_access_log();
         Ok(served?)
@@ -122,36 +119,6 @@ fn addresses(server: &Server<Listening>) -> Addresses {
         }
     }
     addresses
-}
-
-/// Pages and actions of the admin listener.
-fn pages(shared: &Shared) -> Pages {
-    let (metrics, sink) = (Arc::clone(&shared.metrics), Arc::clone(&shared.sink));
-    let (shown, rotated) = (Arc::clone(shared.resumption.keyring()), Arc::clone(shared.resumption.keyring()));
-    let (engines, maintenance) =
-        (Arc::clone(&shared.certificates.engines), Arc::clone(&shared.certificates.maintenance));
-    let stapled = Arc::clone(&maintenance);
-    let (silent, checks) = (Arc::clone(&shared.certificates.checks), Arc::clone(&shared.certificates.checks));
-    let (catalogues, folders) =
-        (shared.certificates.catalogues.clone(), shared.certificates.catalogues.clone());
-    let quic = shared.quic.get().cloned();
-    let on_demand = shared.certificates.on_demand.clone();
-    let certificates = move || errands::shown(&maintenance, &catalogues, &on_demand, SystemTime::now());
-    Pages::default()
-        .ready_unless(move || engines.trouble())
-        .ready_unless(move || errands::staple_trouble(&stapled))
-        .ready_unless(move || silent.trouble())
-        .ready_unless(move || quic.as_ref()?.trouble())
-        .note(move || checks.notes())
-        .note(move || errands::folder_notes(&folders))
-        .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
-        .show("/connections", "application/json", move || connections::shown(&sink.recent()))
-        .show("/tickets", "application/json", move || tickets::shown(&shown, SystemTime::now()))
-        .show("/certificates", "application/json", certificates)
-        .act("/tickets/rotate", move || match tickets::rotate(&rotated, SystemTime::now()) {
-            Ok(done) => Ok(done.to_owned()),
-            Err(error) => Err(error.to_string()),
-        })
 }
 
 /// The main thread's work for a gateway: reloads, and the rotation of keys.

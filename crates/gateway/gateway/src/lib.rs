@@ -1,41 +1,24 @@
 //! The gateway: hosts, TLS and HTTP, and the life of a connection (start reading with `connection.rs`).
 
-mod accept;
+mod beacons;
 mod certificates;
-mod client;
+mod configuration;
 mod connection;
-mod connections;
-mod dashboard;
-mod endpoints;
-mod errands;
 mod error;
-mod fixed;
 mod gateway;
-mod key_checks;
 mod limits;
-mod live;
-mod measured;
-mod metrics;
-mod obtained;
-mod page;
+mod pages;
 mod part;
-mod quic;
-mod quic_metrics;
-mod redirect;
 mod resumption;
-mod session_metrics;
 pub mod settings;
 mod shared;
 mod source;
-mod termination;
-mod tickets;
-mod upstreams;
+mod unix_time;
 mod worker;
 
-pub use certificates::HostCertificates;
+pub use certificates::{HostCertificates, ObtainedHost, Obtainer};
 pub use error::GatewayError;
 pub use gateway::{Addresses, Gateway};
-pub use obtained::{ObtainedHost, Obtainer};
 pub use part::{GatewayPart, PreparedGateway};
 pub use settings::GatewaySettings;
 pub use shared::Environment;

@@ -1,5 +1,7 @@
 //! Limits per client that persist across reloads: connections, share of key operations, rates.
 
+mod metrics;
+
 use std::sync::Arc;
 
 use brisk_keys::Engines;
@@ -8,7 +10,7 @@ use brisk_net::{AddressLimit, FairShare};
 use brisk_telemetry::Metrics;
 use brisk_tls::KeyGate;
 
-use crate::metrics::RateMetrics;
+use self::metrics::RateMetrics;
 use crate::settings::GatewaySettings;
 
 /// The limits of one client.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use brisk_server::{Part, PartError};
 
-use crate::dashboard::{Next, Served};
-use crate::fixed::Fixed;
+use crate::configuration::restart::Fixed;
+use crate::configuration::upstreams::HealthChecks;
+use crate::pages::dashboard::{Next, Served};
 use crate::settings::GatewaySettings;
 use crate::shared::{self, Shared};
-use crate::upstreams::HealthChecks;
 
 /// The gateway as a part of the process: hosts, TLS, sessions, upstreams, access log and dashboard.
 pub struct GatewayPart {

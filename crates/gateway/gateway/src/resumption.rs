@@ -1,5 +1,8 @@
 //! State of session resumption, ticket keys and stores. It persists across reloads, so that sessions do too.
 
+mod metrics;
+pub(crate) mod ticket_keys;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -11,8 +14,8 @@ use brisk_session::{
 use brisk_telemetry::Metrics;
 use brisk_tls::{KeyGate, Resources};
 
+use self::metrics::SessionMetrics;
 use crate::GatewayError;
-use crate::session_metrics::SessionMetrics;
 use crate::settings::{FleetStore, SessionSettings};
 
 /// Ticket keys, sessions in memory, and the state shared with a fleet.

@@ -6,25 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use brisk_answer::{CompressionMetrics, RewritingMetrics, Telemetry};
+use brisk_answer::{CompressionMetrics, MirrorMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
 use brisk_budget::{BudgetMetrics, Budgets};
 use brisk_certs::{Catalogues, Challenges, OnDemandHosts, RefusedKeys, Slot};
+use brisk_http_server::FloodMetrics;
 use brisk_jwt::KeySource;
 use brisk_keys::{Engines, Keystore};
 use brisk_limits::Limits;
-use brisk_telemetry::{AccessLog, Metrics, Sink, Throttle};
+use brisk_logs::{AccessLog, LostLines, connect_exporter};
+use brisk_telemetry::{Metrics, Sink, Throttle};
+use brisk_upstream::metrics::Upstreams;
 use brisk_visits::Visits;
 
 use crate::GatewayError;
-use crate::certificates::{Certificates, HostCertificates};
-use crate::endpoints::Quic;
-use crate::key_checks;
+use crate::beacons::BeaconReceiver;
+use crate::certificates::key_checks;
+use crate::certificates::{Certificates, HostCertificates, Obtainer};
+use crate::configuration::{Current, Live};
+use crate::connection::quic::endpoints::Quic;
+use crate::connection::quic::metrics::QuicMetrics;
 use crate::limits::ClientLimits;
-use crate::live::{Current, Live};
-use crate::measured::Measured;
-use crate::obtained::Obtainer;
-use crate::quic_metrics::QuicMetrics;
 use crate::resumption::{PreparedKeys, Resumption};
 use crate::settings::{CertificateSettings, GatewaySettings};
 
@@ -68,7 +70,7 @@ pub(crate) struct Shared {
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) certificates: Certificates,
     pub(crate) resumption: Resumption,
-    measured: Measured,
+    beacons: BeaconReceiver,
     /// Maximum time for which operations of handshakes wait for others; `None` if they do not gather.
     pub(crate) gathers: Option<Duration>,
     /// Throttles warnings about failed handshakes.
@@ -108,13 +110,18 @@ impl Shared {
         let access_log = open_access_log(settings)?;
         let limits = ClientLimits::new(settings, &**engines, metrics);
         let resources = resumption.resources(limits.key_gate(settings, None), Arc::clone(challenges));
-        let measured = Measured::new(environment.visits.clone(), metrics);
-        let beacons = measured.prepare(&settings.service);
+        let receiver = BeaconReceiver::new(environment.visits.clone(), metrics);
+        let beacons = receiver.prepare(&settings.service);
         let live = Live::new(settings, resources, beacons.clone(), metrics, None)?;
         let budgets = Arc::new(Budgets::new(&settings.protocol.limits()));
         metrics.register(BudgetMetrics(Arc::clone(&budgets)));
         metrics.register(CompressionMetrics(Arc::clone(&budgets)));
         metrics.register(RewritingMetrics);
+        // On the page from the start, not only after the first use.
+        metrics.collector::<FloodMetrics>();
+        metrics.collector::<MirrorMetrics>();
+        metrics.collector::<Upstreams>();
+        metrics.collector::<LostLines>();
         let certificates = Certificates::new(&settings.certificates, environment)?;
         certificates.start_catalogues(settings)?;
         let shared = Arc::new_cyclic(|own| Self {
@@ -124,7 +131,7 @@ impl Shared {
             budgets,
             certificates,
             resumption,
-            measured,
+            beacons: receiver,
             gathers: *gathers,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
             experiment_warnings: Throttle::new(WARNING_INTERVAL),
@@ -136,7 +143,7 @@ impl Shared {
         if settings.http3 {
             shared.prepare_quic(settings)?;
         }
-        shared.measured.commit(beacons);
+        shared.beacons.commit(beacons);
         shared.replace_access_log(access_log);
         let (checks, own) = (&shared.certificates.checks, Weak::clone(&shared.own));
         let shown = move |slots: &[Arc<Slot>]| {
@@ -171,7 +178,7 @@ impl Shared {
     /// Starts the experiments of the first configuration and ends all others. Called before anything is served and
     /// after everything that can fail, since another process may still run experiments.
     pub(crate) fn begin_experiments(&self) {
-        self.live.load().begin_experiments(self.measured.visits());
+        self.live.load().begin_experiments(self.beacons.visits());
     }
 
     /// The state for `settings`, which has no effect yet.
@@ -179,7 +186,7 @@ impl Shared {
         let before = self.live.load();
         let gate = self.limits.key_gate(settings, before.rates.as_ref());
         let resources = self.resumption.resources(gate, Arc::clone(&self.certificates.challenges));
-        let beacons = self.measured.prepare(&settings.service);
+        let beacons = self.beacons.prepare(&settings.service);
         let live = Live::new(settings, resources, beacons.clone(), &self.metrics, Some(&before))?;
         self.certificates.start_catalogues(settings)?;
         Ok(Prepared {
@@ -205,8 +212,8 @@ impl Shared {
         }
         self.resumption.commit(keys);
         self.replace_access_log(access_log);
-        self.measured.commit(beacons);
-        live.begin_experiments(self.measured.visits());
+        self.beacons.commit(beacons);
+        live.begin_experiments(self.beacons.visits());
         // Before `live` is replaced, so that no handshake finds a host without certificates.
         let before = self.live.load();
         self.certificates.publish(&live.tls, &keystore, &certificates, Some(&before.tls));
@@ -238,14 +245,14 @@ impl Shared {
 
     fn replace_access_log(&self, log: Option<Arc<AccessLog>>) {
         if let Some(log) = &log {
-            self.metrics.attach_access_log(log);
+            self.metrics.collector::<LostLines>().attach(log);
         }
-        self.sink.set_access_log(log);
+        self.sink.set_access_log(log.map(|log| log as _));
     }
 
     /// Receivers of the services' request reports.
     pub(crate) fn telemetry(&self) -> Telemetry {
-        Telemetry { metrics: Arc::clone(&self.metrics), access_log: self.sink.access_log().clone() }
+        Telemetry { metrics: Arc::clone(&self.metrics), access_log: self.sink.access_log() }
     }
 
     pub(crate) fn next_connection_id(&self) -> u64 {
@@ -267,5 +274,5 @@ fn start_token_keys(sources: &[Arc<KeySource>]) {
 }
 
 fn open_access_log(settings: &GatewaySettings) -> Result<Option<Arc<AccessLog>>, GatewayError> {
-    Ok(AccessLog::open(&settings.access_log, brisk_otlp::connect)?.map(Arc::new))
+    Ok(AccessLog::open(&settings.access_log, connect_exporter)?.map(Arc::new))
 }

@@ -12,9 +12,9 @@ use brisk_server::WorkerContext;
 use brisk_tls::gather;
 use tokio::task::JoinSet;
 
-use crate::live::{Live, Replacements};
+use crate::configuration::upstreams::WorkerGroups;
+use crate::configuration::{Live, Replacements};
 use crate::shared::Shared;
-use crate::upstreams::WorkerGroups;
 
 /// State shared by the tasks of a worker.
 pub(crate) struct Worker {

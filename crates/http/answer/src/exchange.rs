@@ -20,7 +20,7 @@ use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
 use brisk_limits::ConcurrencyPermit;
 use brisk_telemetry::{
-    AccessLog, EarlyRequest, Metrics, Milestone, RequestId, RequestRecord, Side, UpgradedEnd,
+    EarlyRequest, Metrics, Milestone, RequestId, RequestLog, RequestRecord, Side, UpgradedEnd,
 };
 use brisk_transform::body::Body;
 use brisk_upstream::Server;
@@ -44,7 +44,7 @@ pub struct Telemetry {
     /// Counters and histograms.
     pub metrics: Arc<Metrics>,
     /// The access log; `None` at no cost.
-    pub access_log: Option<Arc<AccessLog>>,
+    pub access_log: Option<Arc<dyn RequestLog>>,
 }
 
 /// One request from its head to the end of the response. Counted and logged on drop, so that cancelled requests are
@@ -120,7 +120,7 @@ impl Exchange {
             held: false,
             stream: connection.multiplexed().map(|multiplexed| multiplexed.streams.begin(started)),
             early: connection.client.handshake().map(|_| EarlyRequest::Forwarded),
-            line: telemetry.access_log.as_ref().map(|log| Box::new(Line::of(request, log))),
+            line: telemetry.access_log.as_ref().map(|log| Box::new(Line::of(request, &**log))),
             outcome: ForwardOutcome::default(),
             granted: None,
             permits: Vec::new(),
@@ -133,10 +133,6 @@ impl Exchange {
 
     pub(crate) fn id(&self) -> RequestId {
         self.id
-    }
-
-    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
-        &self.telemetry.metrics
     }
 
     /// Number of the request on its connection, from 1.
@@ -297,7 +293,7 @@ impl Exchange {
         }
     }
 
-    fn log(&self, log: &AccessLog, line: &Line, duration: Duration) {
+    fn log(&self, log: &dyn RequestLog, line: &Line, duration: Duration) {
         let server = self.outcome.server();
         let switched = self.switched.as_deref();
         log.log(&RequestRecord {
@@ -356,7 +352,7 @@ impl Drop for Exchange {
         }
         self.connection.client.record.borrow_mut().requests += 1;
         if let (Some(log), Some(line)) = (&self.telemetry.access_log, &self.line) {
-            self.log(log, line, duration);
+            self.log(&**log, line, duration);
         }
     }
 }

@@ -35,6 +35,7 @@ pub use brisk_transform::consolidate::RewritingMetrics;
 pub use error::ServiceError;
 pub use exchange::{RecordedBody, Telemetry};
 pub use explain::{Explanation, explain};
+pub use features::mirror::MirrorMetrics;
 pub use files::is_hidden_name;
 pub use redirect::HttpsRedirect;
 pub use service::Service;

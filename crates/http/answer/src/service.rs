@@ -57,7 +57,7 @@ impl Service {
             return Err(ServiceError::NoHost);
         }
         let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
-        let site = |index| Site::new(index, settings, &forwarding, &group);
+        let site = |index| Site::new(index, settings, &forwarding, &group, &telemetry.metrics);
         let sites: Result<Vec<_>, _> = (0..settings.hosts.len()).map(site).collect();
         Ok(Self {
             hosts: Hosts::new(settings, sites?)?,

@@ -24,6 +24,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::io::HttpIo;
 use crate::date::Date;
+use crate::flood::FloodMetrics;
 
 /// Inputs of [`serve`] for one connection.
 pub struct Http {
@@ -43,14 +44,17 @@ pub struct Http {
 pub struct CurrentService {
     service: RefCell<Rc<Service>>,
     buffers: Rc<WorkerBuffers>,
+    floods: Arc<FloodMetrics>,
     date: Date,
 }
 
 impl CurrentService {
     /// Creates the holder with its first service and the memory budgets of the process.
     pub fn new(service: Rc<Service>, budgets: Arc<Budgets>) -> Rc<Self> {
-        let buffers = WorkerBuffers::new(Arc::clone(&service.telemetry().metrics), budgets);
-        Rc::new(Self { service: RefCell::new(service), buffers, date: Date::default() })
+        let metrics = Arc::clone(&service.telemetry().metrics);
+        let floods = metrics.collector();
+        let buffers = WorkerBuffers::new(metrics, budgets);
+        Rc::new(Self { service: RefCell::new(service), buffers, floods, date: Date::default() })
     }
 
     /// Divides the work for responses among the clients of the worker. Never ends.
@@ -66,6 +70,11 @@ impl CurrentService {
     /// Service for the next request.
     pub fn current(&self) -> Rc<Service> {
         Rc::clone(&self.service.borrow())
+    }
+
+    /// Counters of connections that are closed because of a flood.
+    pub(super) fn floods(&self) -> &FloodMetrics {
+        &self.floods
     }
 
     /// `Date` header for responses.

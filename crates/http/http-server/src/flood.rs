@@ -4,12 +4,16 @@
 //! server reset (CVE-2025-8671), and control frames (CVE-2019-9512 and related). Each protocol has a table of prices. Responses,
 //! data and time earn points.
 
+mod metrics;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
 use brisk_http_connection::streams::RESET;
-use brisk_telemetry::metrics::Flood;
+
+pub(crate) use metrics::Flood;
+pub use metrics::FloodMetrics;
 
 /// Points charged per KiB of header fields beyond the size that their blocks explain. Browsers never cause this: the tables
 /// of HPACK and short names explain 8 KiB per head, which are free.

@@ -60,7 +60,7 @@ impl Driver<'_> {
             h2.flood.earn(multiplexed.take_earned());
             h2.flood.heads(multiplexed.long_heads());
             if let Some(reason) = h2.flood.exhausted_by() {
-                http.service.current().telemetry().metrics.flood(reason);
+                http.service.floods().count(reason);
                 self.say_last(cx, &mut h2);
                 return Poll::Ready(Stop::Close(End::Flood));
             }

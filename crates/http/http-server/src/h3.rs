@@ -212,7 +212,7 @@ impl H3 {
         self.flood.earn(multiplexed.take_earned());
         self.flood.heads(multiplexed.long_heads());
         let reason = self.flood.exhausted_by()?;
-        self.http.service.current().telemetry().metrics.flood(reason);
+        self.http.service.floods().count(reason);
         Some(End::Flood)
     }
 }

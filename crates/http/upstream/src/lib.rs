@@ -21,6 +21,7 @@ mod http2;
 mod interim;
 mod io;
 mod login;
+pub mod metrics;
 mod open;
 mod pipeline;
 mod places;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use brisk_telemetry::metrics::UpstreamMetrics;
-
+use crate::metrics::UpstreamMetrics;
 use crate::places::Place;
 
 /// An open connection in the limit and the metrics. Counted as closed on drop.

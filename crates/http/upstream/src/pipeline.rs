@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use brisk_http::http1::request::Output;
 use brisk_http_connection::Connection;
-use brisk_telemetry::metrics::UpstreamMetrics;
 use http::Request;
 
 pub(crate) use self::followers::{Followers, Reached, Seat, Unanswered, pass};
 use self::pace::Paces;
 pub(crate) use self::pace::{Site, Time};
 use crate::http1::Http1;
+use crate::metrics::UpstreamMetrics;
 
 /// Time without pipelines after an incorrect response to one.
 const BAN: Duration = Duration::from_mins(10);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brisk_experiment::{Measure, Run, Sample};
+use brisk_compare::{Measure, Run, Sample};
 use hdrhistogram::Histogram;
 
 use crate::result::{RunResult, ServerUsage, Unit};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use brisk_experiment::duration;
+use brisk_compare::duration;
 
 /// The schedule of a run.
 #[derive(Clone, Debug, PartialEq)]

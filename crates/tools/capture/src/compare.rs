@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 
-use brisk_experiment::{CONFIDENCE, estimate};
+use brisk_compare::{CONFIDENCE, estimate};
 use brisk_report::Table;
 use brisk_report::figures::{count, microseconds, percent};
 use brisk_telemetry::Milestone;

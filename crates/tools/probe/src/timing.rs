@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use brisk_experiment::estimate;
+use brisk_compare::estimate;
 use brisk_handshake_view::steps::millis;
 use brisk_tls_client::EarlyOutcome;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use brisk_experiment::run_on;
+use brisk_compare::run_on;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 
 use crate::SpeedError;

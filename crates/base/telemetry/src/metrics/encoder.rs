@@ -1,6 +1,7 @@
 //! Encoder for the text of a scrape.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
@@ -14,6 +15,12 @@ pub trait Collector: fmt::Debug + Send + Sync + 'static {
     /// Writes the present values. Called at every scrape, on the thread of the admin listener: it may take locks that no
     /// worker holds for long, and must not wait.
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result;
+}
+
+impl<C: Collector> Collector for Arc<C> {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        C::collect(self, page)
+    }
 }
 
 /// The page of one scrape. Starts metric families, each at most once; adds the prefix `brisk_`, the unit and `_total` to names.

@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::encoder::Encoder;
-use super::{Flood, Hedge, Listening, Metrics, MirrorSkip, Mirrored, PipelineRepeat, Refusal, Reload};
+use super::{Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, MalformedReason, Side};
 
 /// Renders all metrics as text. Allocates; for scrapes only.
@@ -39,7 +39,6 @@ impl Collector for Page {
         early_data(&mut page, &self.0)?;
         keys::operations(&mut page, &self.0.key_operations.all())?;
         requests(&mut page, &self.0)?;
-        upstreams(&mut page, &self.0)?;
         operation(&mut page, &self.0)?;
         self.0.collectors().iter().try_for_each(|collector| collector.collect(&mut page))
     }
@@ -69,11 +68,6 @@ fn connections(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     }
     let mut family = page.counter("connections_refused", "Connections refused by a limit, by reason.")?;
     for (reason, count) in Refusal::ALL.iter().zip(&metrics.refused) {
-        family.counter(&[("reason", reason.name())], load(count))?;
-    }
-    let mut family =
-        page.counter("http2_floods", "HTTP/2 connections closed because of a flood, by kind of flood.")?;
-    for (reason, count) in Flood::ALL.iter().zip(&metrics.floods) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
     let mut family =
@@ -188,83 +182,11 @@ fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for (reason, count) in MalformedReason::ALL.iter().zip(&metrics.malformed) {
         family.counter(&[("reason", reason.name())], load(count))?;
     }
-    let mut family = page.counter("mirrored_requests", "Mirrored requests that have ended, by result.")?;
-    for (result, count) in Mirrored::ALL.iter().zip(&metrics.mirrored) {
-        family.counter(&[("result", result.name())], load(count))?;
-    }
-    let mut family = page.counter("mirror_skips", "Requests that were not mirrored, by reason.")?;
-    for (reason, count) in MirrorSkip::ALL.iter().zip(&metrics.mirror_skips) {
-        family.counter(&[("reason", reason.name())], load(count))?;
-    }
     let mut family = page.seconds("request", "Duration from the request head to the end of the response.")?;
     family.histogram(&[], &shards.totals(|shard| &shard.request_time))?;
     let mut family =
         page.seconds("upstream_response", "Duration until the response head of the upstream.")?;
     family.histogram(&[], &shards.totals(|shard| &shard.upstream_time))
-}
-
-fn upstreams(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
-    let all = metrics.upstreams.all();
-    let mut family = page.gauge("upstream_healthy", "1 if the server is healthy, otherwise 0.")?;
-    for upstream in &all {
-        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.health())?;
-    }
-    let mut family = page.gauge("upstream_connections_open", "Open connections to the server.")?;
-    for upstream in &all {
-        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.open_connections())?;
-    }
-    let mut family = page.gauge("upstream_requests_waiting", "Requests that wait for a connection.")?;
-    for upstream in &all {
-        family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.waiting_requests())?;
-    }
-    let mut family =
-        page.counter("upstream_connections", "Connections to the server that were established.")?;
-    for upstream in &all {
-        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.connections))?;
-    }
-    let mut family = page.counter("upstream_tls_handshakes", "TLS handshakes with the server.")?;
-    for upstream in &all {
-        let [group, server] = server_labels(&upstream.group, &upstream.server);
-        for (resumed, count) in [("no", &upstream.full_handshakes), ("yes", &upstream.resumed_handshakes)] {
-            family.counter(&[group, server, ("resumed", resumed)], load(count))?;
-        }
-    }
-    let mut family = page.counter("upstream_requests", "Requests sent to the server.")?;
-    for upstream in &all {
-        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.requests))?;
-    }
-    let mut family = page.counter("upstream_failures", "Failed requests to the server.")?;
-    for upstream in &all {
-        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.failures))?;
-    }
-    let mut family = page.counter("upstream_pipelines", "Pipelines of at least two requests.")?;
-    for upstream in &all {
-        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelines))?;
-    }
-    let mut family = page.counter("upstream_pipelined_requests", "Requests in these pipelines.")?;
-    for upstream in &all {
-        family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelined))?;
-    }
-    let mut family =
-        page.counter("upstream_pipeline_repeats", "Pipelined requests that were sent again, by reason.")?;
-    for upstream in &all {
-        let [group, server] = server_labels(&upstream.group, &upstream.server);
-        for (reason, count) in PipelineRepeat::ALL.iter().zip(&upstream.repeats) {
-            family.counter(&[group, server, ("reason", reason.name())], load(count))?;
-        }
-    }
-    let mut family = page.counter("upstream_hedges", "Second attempts of slow requests, by result.")?;
-    for upstream in &all {
-        let [group, server] = server_labels(&upstream.group, &upstream.server);
-        for (result, count) in Hedge::ALL.iter().zip(&upstream.hedges) {
-            family.counter(&[group, server, ("result", result.name())], load(count))?;
-        }
-    }
-    Ok(())
-}
-
-fn server_labels<'a>(group: &'a str, server: &'a str) -> [(&'static str, &'a str); 2] {
-    [("group", group), ("server", server)]
 }
 
 fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
@@ -277,13 +199,6 @@ fn operation(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     for certificate in metrics.certificates.load().iter() {
         let labels = [("host", certificate.host.as_str()), ("algorithm", certificate.algorithm.as_str())];
         family.gauge(&labels, certificate.not_after)?;
-    }
-    let mut family = page.counter(
-        "access_log_lost_lines",
-        "Access log lines that an output lost: its target was too slow or down.",
-    )?;
-    for (output, lost) in metrics.lost_lines() {
-        family.counter(&[("output", &*output)], lost)?;
     }
     Ok(())
 }

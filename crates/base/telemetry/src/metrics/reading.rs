@@ -63,25 +63,6 @@ pub struct KeyReading {
     pub compute: f64,
 }
 
-/// The figures of one upstream server.
-#[derive(Debug, Clone)]
-pub struct UpstreamReading {
-    /// Name of the upstream group.
-    pub group: Box<str>,
-    /// Address of the server.
-    pub server: Box<str>,
-    /// Whether the server receives requests.
-    pub healthy: bool,
-    /// Open connections.
-    pub open: u64,
-    /// Connections that were made.
-    pub connections: u64,
-    /// Requests sent to it.
-    pub requests: u64,
-    /// Requests that it failed.
-    pub failures: u64,
-}
-
 impl Metrics {
     /// The current counts. Costs a few microseconds and no lock.
     pub fn reading(&self) -> Reading {
@@ -119,21 +100,6 @@ impl Metrics {
         }
     }
 
-    /// The figures of the upstream servers in use. Takes a lock that only reloads and scrapes take.
-    pub fn upstream_readings(&self) -> Vec<UpstreamReading> {
-        let all = self.upstreams.all();
-        let reading = |upstream: &super::UpstreamMetrics| UpstreamReading {
-            group: upstream.group.clone(),
-            server: upstream.server.clone(),
-            healthy: upstream.health() == 1,
-            open: u64::try_from(upstream.open_connections()).unwrap_or(0),
-            connections: upstream.connections.load(Ordering::Relaxed),
-            requests: upstream.requests.load(Ordering::Relaxed),
-            failures: upstream.failures.load(Ordering::Relaxed),
-        };
-        all.iter().map(|upstream| reading(upstream)).collect()
-    }
-
     /// Suites and schemes add up.
     fn handshake_counts(&self) -> Vec<HandshakeCount> {
         let mut counts: Vec<HandshakeCount> = Vec::new();
@@ -157,7 +123,7 @@ impl Metrics {
 
     fn key_readings(&self) -> Vec<KeyReading> {
         let all = self.key_operations.all();
-        let reading = |series: &super::series::KeySeries| {
+        let reading = |series: &super::key_operations::KeySeries| {
             let (mut done, mut failed) = (0, 0);
             for (outcome, count) in series.outcomes() {
                 *(if outcome == super::KeyOutcome::Ok { &mut done } else { &mut failed }) += count;
@@ -204,9 +170,6 @@ mod tests {
         };
         metrics.key_operation(&operation(KeyOutcome::Ok));
         metrics.key_operation(&operation(KeyOutcome::Failed));
-        let upstream = metrics.upstream("app", "127.0.0.1:80");
-        upstream.unhealthy();
-        upstream.request();
         let reading = metrics.reading();
         assert_eq!(reading.requests, [1, 0, 2, 0, 0, 1]);
         assert_eq!(reading.errors, [1, 1, 0]);
@@ -220,7 +183,5 @@ mod tests {
         assert!(reading.resumption_failures.contains(&(ResumptionFailure::Expired, 1)));
         let [key] = &reading.key_operations[..] else { panic!("{:?}", reading.key_operations) };
         assert_eq!((key.engine, key.done, key.failed), ("ifma", 1, 1));
-        let [upstream] = &metrics.upstream_readings()[..] else { panic!("one upstream") };
-        assert_eq!((upstream.healthy, upstream.requests), (false, 1));
     }
 }

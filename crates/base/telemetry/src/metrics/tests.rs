@@ -174,25 +174,6 @@ fn key_operations_are_counted_by_engine_algorithm_and_outcome() {
     assert!(!metrics.render().contains("brisk_key_operation_compute_seconds_count{engine=\"none\""));
 }
 
-#[test]
-fn an_upstream_is_shown_while_it_is_held() {
-    let metrics = Metrics::new();
-    let upstream = metrics.upstream("app", "http://127.0.0.1:8080");
-    let labels = "{group=\"app\",server=\"http://127.0.0.1:8080\"}";
-    let healthy = |value| format!("brisk_upstream_healthy{labels} {value}");
-    assert!(shows(&metrics, &healthy(1)));
-    upstream.unhealthy();
-    upstream.request();
-    upstream.failure();
-    upstream.connection_opened();
-    assert!(shows(&metrics, &healthy(0)));
-    assert!(shows(&metrics, &format!("brisk_upstream_requests_total{labels} 1")));
-    assert!(shows(&metrics, &format!("brisk_upstream_failures_total{labels} 1")));
-    assert!(shows(&metrics, &format!("brisk_upstream_connections_open{labels} 1")));
-    drop(upstream);
-    assert!(!metrics.render().contains("127.0.0.1:8080"));
-}
-
 #[derive(Debug)]
 struct Kettle;
 

@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use brisk_bench::report::{LiveFigures, html, json, terminal};
 use brisk_bench::result::Interval;
 use brisk_bench::{BenchError, Observer, Options, Settings};
-use brisk_experiment::{Interrupt, PlanError};
+use brisk_compare::{Interrupt, PlanError};
 use brisk_probe::terminal::Paint;
 use brisk_report::Machine;
 use clap::Parser;

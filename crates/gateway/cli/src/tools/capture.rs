@@ -15,7 +15,7 @@ use brisk_capture::{
     CaptureError, Comparison, ConnectionReport, JsonLines, Output, Page, QuicReport, Recorder, Records,
     RingFiles, Rows, Sample, Secrets, Settings, Summary, analyse,
 };
-use brisk_experiment::Interrupt;
+use brisk_compare::Interrupt;
 
 pub(super) use args::Capture;
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
-use brisk_telemetry::access_log::{
+use brisk_logs::{
     AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, Facility, JournalSettings, LogTemplate,
     Sample, Severity, SyslogSettings,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brisk_config_file::KeyPath;
-use brisk_telemetry::access_log::{
+use brisk_logs::{
     AccessLogFormat, AccessLogSettings, AccessLogTarget, ExportHeaders, OtlpSettings, OtlpSignal, Sample,
 };
 use http::{HeaderName, HeaderValue, Uri};

@@ -19,9 +19,9 @@ use brisk_gateway::settings::{
 };
 use brisk_http_server::{HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
+use brisk_logs::{AccessLogSettings, Sample};
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
-use brisk_telemetry::access_log::{AccessLogSettings, Sample};
 use brisk_tls::settings::TlsSettings;
 use brisk_trials::Experiments;
 use brisk_upstream::settings::GroupSettings;

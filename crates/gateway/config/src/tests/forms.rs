@@ -1,7 +1,7 @@
 //! Values in another form than the one that is read: what is said of them.
 
 use brisk_answer::settings::Trace;
-use brisk_telemetry::access_log::{AccessLogFormat, Sample};
+use brisk_logs::{AccessLogFormat, Sample};
 
 use super::*;
 

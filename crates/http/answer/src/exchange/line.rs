@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::trace_context::TraceId;
-use brisk_telemetry::{AccessLog, RequestSpan, Side, Source};
+use brisk_telemetry::{RequestLog, RequestSpan, Side, Source};
 use brisk_trials::HostExperiments;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -115,7 +115,7 @@ impl Exchange {
 
 impl Line {
     /// The parts that `log` needs.
-    pub(super) fn of(request: &Parts, log: &AccessLog) -> Self {
+    pub(super) fn of(request: &Parts, log: &dyn RequestLog) -> Self {
         let header = |name| request.headers.get(name).cloned();
         let [host, referer, user_agent] = [header::HOST, header::REFERER, header::USER_AGENT].map(header);
         let headers: Box<[_]> =
@@ -170,8 +170,8 @@ mod tests {
 
     use brisk_http_connection::held::Account;
     use brisk_http_connection::testing::connection;
-    use brisk_telemetry::access_log::{AccessLogSettings, AccessLogTarget};
-    use brisk_telemetry::{AccessLog, Metrics, RequestId};
+    use brisk_logs::{AccessLog, AccessLogSettings, AccessLogTarget};
+    use brisk_telemetry::{Metrics, RequestId};
     use brisk_transform::body::Body;
     use http::{Request, Response};
     use http_body_util::BodyExt;
@@ -180,8 +180,10 @@ mod tests {
 
     /// Bytes of heads that a connection holds during the response to a request with a `Referer` of 10,000 bytes.
     async fn held_during_the_response(log: Option<AccessLog>) -> usize {
-        let telemetry =
-            Rc::new(Telemetry { metrics: Metrics::new(), access_log: log.map(std::sync::Arc::new) });
+        let telemetry = Rc::new(Telemetry {
+            metrics: Metrics::new(),
+            access_log: log.map(|log| std::sync::Arc::new(log) as _),
+        });
         let connection = connection();
         let held = || connection.multiplex().accounts.held(Account::Heads);
         connection.multiplex();

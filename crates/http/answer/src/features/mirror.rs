@@ -1,6 +1,7 @@
 //! Mirrored requests: another upstream group gets copies.
 
 mod keys;
+mod metrics;
 mod resolve;
 mod rule;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use super::{Context, HostKeys, RouteFeature, RouteScope};
 pub use keys::MirrorKeys;
+pub use metrics::MirrorMetrics;
 pub(crate) use rule::Mirror;
 pub use rule::MirrorSettings;
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use brisk_http::validate::{self, Refusal};
+use brisk_telemetry::Metrics;
 use brisk_transform::body::Body;
 use brisk_upstream::Group;
 use bytes::Bytes;
@@ -48,9 +49,12 @@ impl RouteAction {
     pub(super) fn new(
         route: &RouteSettings,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
+        metrics: &Metrics,
     ) -> Result<Self, ServiceError> {
         Ok(match &route.action {
-            Action::Upstream(upstream) => Self::Upstream(UpstreamRoute::new(route, upstream, group)?),
+            Action::Upstream(upstream) => {
+                Self::Upstream(UpstreamRoute::new(route, upstream, group, metrics)?)
+            }
             Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, &route.path))),
             Action::Fixed(response) => Self::fixed(response),
             Action::Redirect(redirect) => Self::Redirect(redirect.clone()),

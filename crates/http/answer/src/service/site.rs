@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use brisk_http::claims::OwnNames;
 use brisk_http::validate::Refusal;
+use brisk_telemetry::Metrics;
 use brisk_upstream::Group;
 use http::{Response, StatusCode};
 
@@ -62,12 +63,13 @@ impl Site {
         all: &ServiceSettings,
         forwarding: &Rc<Forwarding>,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
+        metrics: &Metrics,
     ) -> Result<Self, ServiceError> {
         let context = HostContext::new(index, all, (forwarding, Groups(group)))?;
         let host = context.settings;
         let routes = ordered(&host.routes).map(|(path, index)| {
             let route = &host.routes[index];
-            let action = RouteAction::new(route, group)?;
+            let action = RouteAction::new(route, group, metrics)?;
             if let Some(auth) = route.forward_auth.as_ref().filter(|auth| group(&auth.group).is_none()) {
                 return Err(ServiceError::UnknownGroup { name: auth.group.clone() });
             }

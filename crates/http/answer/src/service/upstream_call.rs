@@ -12,6 +12,7 @@ use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_limits::TimedBody;
+use brisk_telemetry::Metrics;
 use brisk_transform::body::Body;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
@@ -57,6 +58,7 @@ impl UpstreamRoute {
         route: &RouteSettings,
         upstream: &UpstreamAction,
         group: &impl Fn(&str) -> Option<Rc<Group>>,
+        metrics: &Metrics,
     ) -> Result<Self, ServiceError> {
         let group =
             |name: &String| group(name).ok_or_else(|| ServiceError::UnknownGroup { name: name.clone() });
@@ -66,7 +68,7 @@ impl UpstreamRoute {
         });
         let mirror = route.mirror.as_ref().map(|mirror| {
             let group = group(&mirror.group)?;
-            Ok::<_, ServiceError>(Mirror::new(mirror, group))
+            Ok::<_, ServiceError>(Mirror::new(mirror, group, metrics.collector()))
         });
         Ok(Self {
             to: Destination::new(group(&upstream.group)?),

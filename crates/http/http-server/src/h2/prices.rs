@@ -1,10 +1,9 @@
 //! Prices of HTTP/2 frames in the flood budget of their connection.
 
 use brisk_http_connection::streams::RESET;
-use brisk_telemetry::metrics::Flood;
 use brisk_wire::h2::frame::{FrameHead, Reason, flag, kind};
 
-use crate::flood::{FloodWatch, Price};
+use crate::flood::{Flood, FloodWatch, Price};
 
 /// Acknowledgements that the client owes, which are free.
 #[derive(Debug)]

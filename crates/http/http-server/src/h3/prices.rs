@@ -1,11 +1,10 @@
 //! Prices of HTTP/3 frames and events in the flood budget of their connection.
 
 use brisk_http_connection::streams::RESET;
-use brisk_telemetry::metrics::Flood;
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::{FrameHead, kind};
 
-use crate::flood::Price;
+use crate::flood::{Flood, Price};
 
 /// Price of a frame from the client.
 pub(super) fn frame(head: FrameHead) -> Price {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use brisk_http::error::ConnectionError;
 use brisk_http_connection::body::request::RequestBody;
-use brisk_telemetry::metrics::PipelineRepeat;
 use http::{Method, Request, Response, StatusCode};
 
 use super::{Attempt, Framing, Journey, settle_length};
@@ -18,6 +17,7 @@ use crate::http1::{Failure, GATHERED, Http1, Owner};
 use crate::http2::Placement;
 use crate::login;
 use crate::login::PrivateConnections;
+use crate::metrics::PipelineRepeat;
 use crate::pipeline::{Position, Reached, Site, Time, Unanswered, pass};
 
 /// Reason of a ban.

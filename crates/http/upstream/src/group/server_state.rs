@@ -9,13 +9,13 @@ use brisk_dns::Endpoint;
 use brisk_http_connection::proxy_header;
 use brisk_net::DialLimits;
 use brisk_telemetry::Throttle;
-use brisk_telemetry::metrics::{UpstreamMetrics, Upstreams};
 use brisk_tls::connector::Connector;
 use http::HeaderValue;
 
 use crate::error::UpstreamError;
 use crate::health::{Availability, ServerHealth, Verdict};
 use crate::io::Dialer;
+use crate::metrics::{UpstreamMetrics, Upstreams};
 use crate::places::Places;
 use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, ServerUrl, TlsProtocol};
 

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brisk_dns::{Endpoint, Known};
-use brisk_telemetry::metrics::{Metrics, Upstreams};
+use brisk_telemetry::Metrics;
 use brisk_tls::TlsError;
 use brisk_tls::connector::Connector;
 use tokio::sync::{Notify, watch};
 
 use super::server_state::ServerState;
 use super::tls::{TlsFiles, connector};
+use crate::metrics::Upstreams;
 use crate::settings::{GroupSettings, ServerSettings};
 
 /// A group as shared by all workers: settings, health and connection counts.
@@ -21,7 +22,7 @@ pub struct GroupState {
     /// Addresses that DNS has named for each entry of the settings, by host and family.
     known: Box<[Mutex<Known>]>,
     connector: Option<Connector>,
-    metrics: Upstreams,
+    metrics: Arc<Upstreams>,
     /// Hashes of the files used for TLS.
     files: TlsFiles,
     /// Signals that a request waits for a permit that an idle connection of some worker holds.
@@ -46,7 +47,7 @@ impl GroupState {
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
         let files = TlsFiles::read(&settings.tls);
         let connector = connector(&settings)?;
-        let metrics = metrics.upstreams();
+        let metrics = metrics.collector::<Upstreams>();
         let fixed = (0..settings.servers.len()).filter(|index| settings.servers[*index].question().is_none());
         let servers: Arc<_> = fixed
             .map(|index| ServerState::new(&settings, index, None, connector.as_ref(), &metrics))

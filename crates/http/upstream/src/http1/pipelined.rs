@@ -9,7 +9,6 @@ use brisk_http::error::ConnectionError;
 use brisk_http::http1::request::Output;
 use brisk_http_connection::Connection;
 use brisk_http_connection::interim::InterimReceivers;
-use brisk_telemetry::metrics::PipelineRepeat;
 use bytes::Bytes;
 use http::{Method, Response};
 
@@ -18,6 +17,7 @@ use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};
 use crate::error::UpstreamError;
 use crate::interim::pass;
 use crate::io::UpstreamIo;
+use crate::metrics::PipelineRepeat;
 use crate::pipeline::Followers;
 
 /// Maximum wait for the head of a response that delays others.

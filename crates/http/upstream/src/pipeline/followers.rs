@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use brisk_http_connection::Connection;
 use brisk_http_connection::interim::InterimReceivers;
-use brisk_telemetry::metrics::{PipelineRepeat, UpstreamMetrics};
 use bytes::Bytes;
 use http::{Method, Response};
 
 use crate::http1::{Failure, Http1};
+use crate::metrics::{PipelineRepeat, UpstreamMetrics};
 
 /// The requests behind the one that uses a connection, in the order of sending. On drop, they are sent again.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ const STATICS: &[(&str, &[&str])] = &[
     ("the origin of times that are kept as numbers in atomics", &["certs::START", "upstream::START"]),
     (
         "numbers that distinguish objects of the process",
-        &["certs::COUNT", "telemetry::NEXT", "transform::NEXT", "upstream::NEXT"],
+        &["certs::COUNT", "logs::NEXT", "telemetry::NEXT", "transform::NEXT", "upstream::NEXT"],
     ),
     (
         "memory that a thread reuses within a turn, or hands to a call that takes no argument",
@@ -47,9 +47,9 @@ const STATICS: &[(&str, &[&str])] = &[
             "http-server::SPARE",
             "keys::WAITING",
             "keys::WAKE",
+            "logs::SLOTS",
+            "logs::STAMP",
             "telemetry::NUMBER",
-            "telemetry::SLOTS",
-            "telemetry::STAMP",
             "tls-client::CURRENT",
             "tls-client::INCOMING",
             "tls-client::MLKEM768_PAIR",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::metrics::encoder::Encoder;
 use crate::metrics::histogram::Totals;
-use crate::metrics::series::KeySeries;
+use crate::metrics::key_operations::KeySeries;
 
 pub(super) fn operations(page: &mut Encoder<'_, '_>, all: &[Arc<KeySeries>]) -> fmt::Result {
     let mut family =

@@ -315,7 +315,7 @@ fn protocols(text: &str) -> Result<Protocols, options::NameError> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    brisk_experiment::duration(text).ok_or_else(|| "write a duration, e.g. 30s, 1.5m or 200ms".to_owned())
+    brisk_compare::duration(text).ok_or_else(|| "write a duration, e.g. 30s, 1.5m or 200ms".to_owned())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use brisk_bench::result::Interval;
 use brisk_bench::{Observer, Settings};
-use brisk_experiment::{
+use brisk_compare::{
     Ended, Interrupt, Plan, PlanError, Progress, Report, Run, Runner, ServerError, Testbed, compare, run_on,
 };
 use brisk_probe::terminal::Paint;

@@ -16,8 +16,7 @@ use brisk_http_connection::body::copied::{CopyMemory, EmptyCopy, NotCopied};
 use brisk_http_connection::body::request::RequestBody;
 use brisk_net::{FairShare, SharePermit, TurnLimit};
 use brisk_rules::{Bucket, Share};
-use brisk_telemetry::metrics::{MirrorSkip, Mirrored};
-use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
+use brisk_telemetry::{ConnectionRecord, RequestId, Timeline};
 use brisk_upstream::Group;
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use bytes::Bytes;
@@ -30,6 +29,7 @@ use http_body_util::BodyExt as _;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use super::metrics::{MirrorMetrics, MirrorSkip, Mirrored};
 use crate::client_address::ClientAddress;
 use crate::exchange::Exchange;
 use crate::head_limits::size_of_fields;
@@ -59,6 +59,7 @@ pub(crate) struct Mirror {
     settings: Arc<MirrorSettings>,
     /// Path of the URLs of the group's servers.
     base: Box<str>,
+    metrics: Arc<MirrorMetrics>,
 }
 
 /// A copy of a request's head, and facts for its exchange.
@@ -66,14 +67,17 @@ struct Copied {
     head: Parts,
     connection: Rc<Connection>,
     id: RequestId,
-    metrics: Arc<Metrics>,
 }
 
 impl Mirror {
-    /// The mirror with the servers of `group`.
-    pub(crate) fn new(settings: &Arc<MirrorSettings>, group: Rc<Group>) -> Rc<Self> {
+    /// The mirror with the servers of `group`, which counts in `metrics`.
+    pub(crate) fn new(
+        settings: &Arc<MirrorSettings>,
+        group: Rc<Group>,
+        metrics: Arc<MirrorMetrics>,
+    ) -> Rc<Self> {
         let base = group.state().settings().base_path().into();
-        Rc::new(Self { group, settings: Arc::clone(settings), base })
+        Rc::new(Self { group, settings: Arc::clone(settings), base, metrics })
     }
 
     /// Mirrors a request, if it is drawn: at once without a body, otherwise when `body` has been read. Returns the body for
@@ -97,11 +101,11 @@ impl Mirror {
                 let mirror = Rc::clone(self);
                 memory.follow(body, self.settings.body_size, move |copy| match copy {
                     Ok((bytes, memory)) => mirror.send(copied, bytes, memory),
-                    Err(reason) => copied.metrics.mirror_skipped(skip(reason)),
+                    Err(reason) => mirror.metrics.skipped(skip(reason)),
                 })
             }
             Err(reason) => {
-                exchange.metrics().mirror_skipped(reason);
+                self.metrics.skipped(reason);
                 body
             }
         }
@@ -127,8 +131,7 @@ impl Mirror {
         head.extensions.clear();
         head.uri = self.target(&head.uri, base);
         let connection = self.connection(connection, exchange.client());
-        let metrics = Arc::clone(exchange.metrics());
-        Ok((Copied { head, connection, id: exchange.id(), metrics }, memory))
+        Ok((Copied { head, connection, id: exchange.id() }, memory))
     }
 
     /// The target for servers of the mirror, from that for servers with the path `own_base`.
@@ -159,7 +162,7 @@ impl Mirror {
     fn send(self: &Rc<Self>, copied: Copied, body: Bytes, memory: CopyMemory) {
         let client = copied.connection.client.address();
         let Some(permit) = self.settings.requests.try_acquire_any(client) else {
-            copied.metrics.mirror_skipped(MirrorSkip::Concurrency);
+            self.metrics.skipped(MirrorSkip::Concurrency);
             return;
         };
         drop(spawn_local(Rc::clone(self).exchange(copied, body, (memory, permit))));
@@ -167,7 +170,7 @@ impl Mirror {
 
     /// Sends a copy and discards the response.
     async fn exchange(self: Rc<Self>, copied: Copied, body: Bytes, held: (CopyMemory, SharePermit)) {
-        let Copied { mut head, connection, id, metrics } = copied;
+        let Copied { mut head, connection, id } = copied;
         let body = if body.is_empty() {
             RequestBody::Empty
         } else {
@@ -191,7 +194,7 @@ impl Mirror {
             }
             Err(_) => Mirrored::TimedOut,
         };
-        metrics.mirrored(result);
+        self.metrics.mirrored(result);
         drop(held);
     }
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use brisk_http_connection::streams::{Round, StreamLimits};
-use brisk_telemetry::metrics::Flood;
 use brisk_wire::h2::frame::HEAD;
 
 use super::*;
+use crate::flood::Flood;
 
 /// Head of a `POST` whose body is still to come.
 fn post(stream: u32) -> Vec<u8> {

@@ -1,0 +1,43 @@
+//! Receiver of page measurements (beacons), started by the first configuration that measures visits.
+
+use std::sync::{Arc, OnceLock};
+
+use brisk_answer::settings::ServiceSettings;
+use brisk_beacon::{BeaconMetrics, Beacons};
+use brisk_telemetry::Metrics;
+use brisk_visits::Visits;
+
+/// The receiver, made once: page views that were answered before a reload send their beacons after it.
+#[derive(Debug)]
+pub(crate) struct BeaconReceiver {
+    visits: Visits,
+    metrics: Arc<Metrics>,
+    beacons: OnceLock<Arc<Beacons>>,
+}
+
+impl BeaconReceiver {
+    pub(crate) fn new(visits: Visits, metrics: &Arc<Metrics>) -> Self {
+        Self { visits, metrics: Arc::clone(metrics), beacons: OnceLock::new() }
+    }
+
+    /// The store of visits.
+    pub(crate) fn visits(&self) -> &Visits {
+        &self.visits
+    }
+
+    /// The receiver for the hosts of `service`, if one of them measures visits. A new one has no metrics yet.
+    pub(crate) fn prepare(&self, service: &ServiceSettings) -> Option<Arc<Beacons>> {
+        let is_wanted = service.hosts.iter().any(|host| host.visits.is_some());
+        let new = || Beacons::new(self.visits.clone());
+        is_wanted.then(|| self.beacons.get().cloned().unwrap_or_else(new))
+    }
+
+    /// Keeps a [prepared](Self::prepare) receiver.
+    pub(crate) fn commit(&self, beacons: Option<Arc<Beacons>>) {
+        if let Some(beacons) = beacons
+            && self.beacons.set(Arc::clone(&beacons)).is_ok()
+        {
+            self.metrics.register(BeaconMetrics(beacons));
+        }
+    }
+}

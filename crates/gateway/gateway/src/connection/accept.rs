@@ -1,0 +1,57 @@
+//! Accepted connections that hold a permit: counts them per client and starts to serve them.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use brisk_server::{Accepted, DatagramSocket, Service, WorkerContext};
+use brisk_telemetry::metrics::{Listening, Refusal};
+use tokio::task::{JoinSet, spawn_local};
+
+use crate::connection::client::Permits;
+use crate::connection::quic;
+use crate::connection::redirect::serve_http;
+use crate::connection::serve_https;
+use crate::shared::Shared;
+use crate::worker::Worker;
+
+impl Service for Shared {
+    type Listener = Listening;
+    type Worker = Worker;
+
+    fn start_worker(
+        self: Arc<Self>,
+        context: &WorkerContext,
+        tasks: &mut JoinSet<()>,
+    ) -> io::Result<Rc<Worker>> {
+        Worker::start(self, context, tasks)
+    }
+
+    fn serve(worker: &Rc<Worker>, connection: Accepted<Listening>) {
+        let Accepted { tcp, peer, local, listener, place } = connection;
+        let mut permits = Permits::new(place);
+        // Behind a PROXY header the client is known only after the header has been read.
+        let live = worker.shared.live.load();
+        if !live.proxy_protocol.expected_from(peer.ip())
+            && let Err(refusal) = permits.count_client(&worker.shared, &live, peer.ip())
+        {
+            return worker.shared.metrics.connection_refused(refusal);
+        }
+        let worker = Rc::clone(worker);
+        match listener {
+            Listening::Https => spawn_local(serve_https(worker, tcp, peer, local, permits)),
+            Listening::Http => spawn_local(serve_http(worker, tcp, peer, local, permits)),
+        };
+    }
+
+    fn serve_datagrams(
+        worker: &Rc<Worker>,
+        socket: DatagramSocket<Listening>,
+    ) -> impl Future<Output = ()> + 'static {
+        quic::serve(Rc::clone(worker), socket)
+    }
+
+    fn refused(worker: &Worker) {
+        worker.shared.metrics.connection_refused(Refusal::Limit);
+    }
+}

@@ -1,0 +1,8 @@
+//! Times as numbers of seconds, for pages and metrics.
+
+use std::time::{Duration, SystemTime};
+
+/// Seconds since 1970; a time before is 1970.
+pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}

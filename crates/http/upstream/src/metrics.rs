@@ -1,0 +1,365 @@
+//! Metrics of upstream servers.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use brisk_telemetry::metrics::{Collector, Encoder};
+use brisk_telemetry::named;
+
+/// The figures of one upstream server. They are on the page while a reference to them exists.
+#[derive(Debug)]
+pub struct UpstreamMetrics {
+    group: Box<str>,
+    server: Box<str>,
+    healthy: AtomicU8,
+    open: AtomicI64,
+    waiting: AtomicI64,
+    connections: AtomicU64,
+    full_handshakes: AtomicU64,
+    resumed_handshakes: AtomicU64,
+    requests: AtomicU64,
+    failures: AtomicU64,
+    pipelines: AtomicU64,
+    pipelined: AtomicU64,
+    repeats: [AtomicU64; PipelineRepeat::ALL.len()],
+    hedges: [AtomicU64; Hedge::ALL.len()],
+}
+
+named! {
+    /// Result of a hedge, the second attempt of a request.
+    Hedge {
+        /// The second server responded first.
+        Won = "won",
+        /// The first server responded first, or the second failed.
+        Lost = "lost",
+        /// No second attempt was made, because the share of second attempts was used up.
+        Budget = "budget",
+    }
+}
+
+/// Reason to send a pipelined request again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PipelineRepeat {
+    /// The connection ended, or it cannot continue after a response.
+    #[default]
+    Closed,
+    /// A response before is late.
+    Slow,
+    /// A response before is larger than the limit of gathered bodies.
+    Large,
+}
+
+impl PipelineRepeat {
+    /// All reasons.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::Slow, Self::Large];
+
+    /// The name in the metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Slow => "slow",
+            Self::Large => "large",
+        }
+    }
+}
+
+impl UpstreamMetrics {
+    fn new(group: &str, server: &str) -> Self {
+        Self {
+            group: group.into(),
+            server: server.into(),
+            healthy: AtomicU8::new(1),
+            open: AtomicI64::new(0),
+            waiting: AtomicI64::new(0),
+            connections: AtomicU64::new(0),
+            full_handshakes: AtomicU64::new(0),
+            resumed_handshakes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            pipelines: AtomicU64::new(0),
+            pipelined: AtomicU64::new(0),
+            repeats: [const { AtomicU64::new(0) }; PipelineRepeat::ALL.len()],
+            hedges: [const { AtomicU64::new(0) }; Hedge::ALL.len()],
+        }
+    }
+
+    /// The server takes requests; so it is taken to be at first.
+    pub fn healthy(&self) {
+        self.healthy.store(1, Ordering::Relaxed);
+    }
+
+    /// The server gets no requests until it recovers.
+    pub fn unhealthy(&self) {
+        self.healthy.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a request sent to the server.
+    pub fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that the server failed: no connection, no response in time, a broken one.
+    pub fn failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a pipeline of `requests`.
+    pub fn pipeline(&self, requests: u64) {
+        self.pipelines.fetch_add(1, Ordering::Relaxed);
+        self.pipelined.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// Counts a pipelined request that has to be sent again.
+    pub fn pipeline_repeat(&self, reason: PipelineRepeat) {
+        self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a second attempt at the server, or one that this server should have been spared.
+    pub fn hedge(&self, result: Hedge) {
+        self.hedges[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection made to the server.
+    pub fn connection_opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a full TLS handshake with the server.
+    pub fn full_handshake(&self) {
+        self.full_handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a TLS handshake that resumed a session with the server.
+    pub fn resumed_handshake(&self) {
+        self.resumed_handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of a connection to the server.
+    pub fn connection_closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that waits for a connection.
+    pub fn wait_begun(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of the wait of a request.
+    pub fn wait_ended(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn reading(&self) -> UpstreamReading {
+        UpstreamReading {
+            group: self.group.clone(),
+            server: self.server.clone(),
+            healthy: self.health() == 1,
+            open: u64::try_from(self.open_connections()).unwrap_or(0),
+            connections: load(&self.connections),
+            requests: load(&self.requests),
+            failures: load(&self.failures),
+        }
+    }
+
+    fn waiting_requests(&self) -> i64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn health(&self) -> u64 {
+        self.healthy.load(Ordering::Relaxed).into()
+    }
+
+    fn open_connections(&self) -> i64 {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// The upstream servers whose figures are in use.
+#[derive(Debug, Default)]
+pub struct Upstreams(Mutex<Vec<Weak<UpstreamMetrics>>>);
+
+impl Upstreams {
+    /// The metrics of `server` in `group`: existing ones if they are still held, otherwise new ones.
+    pub fn get(&self, group: &str, server: &str) -> Arc<UpstreamMetrics> {
+        let mut all = self.lock();
+        // Series of removed upstreams end here, so reloads do not accumulate them.
+        all.retain(|upstream| upstream.strong_count() > 0);
+        let held = all.iter().filter_map(Weak::upgrade);
+        let same = |upstream: &Arc<UpstreamMetrics>| *upstream.group == *group && *upstream.server == *server;
+        if let Some(upstream) = held.into_iter().find(same) {
+            return upstream;
+        }
+        let upstream = Arc::new(UpstreamMetrics::new(group, server));
+        all.push(Arc::downgrade(&upstream));
+        upstream
+    }
+
+    /// The figures of the upstream servers in use. Takes a lock that only reloads and scrapes take.
+    pub fn readings(&self) -> Vec<UpstreamReading> {
+        self.all().iter().map(|upstream| upstream.reading()).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<UpstreamMetrics>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<UpstreamMetrics>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The figures of one upstream server.
+#[derive(Debug, Clone)]
+pub struct UpstreamReading {
+    /// Name of the upstream group.
+    pub group: Box<str>,
+    /// Address of the server.
+    pub server: Box<str>,
+    /// Whether the server receives requests.
+    pub healthy: bool,
+    /// Open connections.
+    pub open: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Requests sent to it.
+    pub requests: u64,
+    /// Requests that it failed.
+    pub failures: u64,
+}
+
+impl Collector for Upstreams {
+    fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
+        let all = self.all();
+        let mut family = page.gauge("upstream_healthy", "1 if the server is healthy, otherwise 0.")?;
+        for upstream in &all {
+            family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.health())?;
+        }
+        let mut family = page.gauge("upstream_connections_open", "Open connections to the server.")?;
+        for upstream in &all {
+            family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.open_connections())?;
+        }
+        let mut family = page.gauge("upstream_requests_waiting", "Requests that wait for a connection.")?;
+        for upstream in &all {
+            family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.waiting_requests())?;
+        }
+        let mut family =
+            page.counter("upstream_connections", "Connections to the server that were established.")?;
+        for upstream in &all {
+            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.connections))?;
+        }
+        let mut family = page.counter("upstream_tls_handshakes", "TLS handshakes with the server.")?;
+        for upstream in &all {
+            let [group, server] = server_labels(&upstream.group, &upstream.server);
+            for (resumed, count) in [("no", &upstream.full_handshakes), ("yes", &upstream.resumed_handshakes)]
+            {
+                family.counter(&[group, server, ("resumed", resumed)], load(count))?;
+            }
+        }
+        let mut family = page.counter("upstream_requests", "Requests sent to the server.")?;
+        for upstream in &all {
+            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.requests))?;
+        }
+        let mut family = page.counter("upstream_failures", "Failed requests to the server.")?;
+        for upstream in &all {
+            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.failures))?;
+        }
+        let mut family = page.counter("upstream_pipelines", "Pipelines of at least two requests.")?;
+        for upstream in &all {
+            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelines))?;
+        }
+        let mut family = page.counter("upstream_pipelined_requests", "Requests in these pipelines.")?;
+        for upstream in &all {
+            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelined))?;
+        }
+        let mut family =
+            page.counter("upstream_pipeline_repeats", "Pipelined requests that were sent again, by reason.")?;
+        for upstream in &all {
+            let [group, server] = server_labels(&upstream.group, &upstream.server);
+            for (reason, count) in PipelineRepeat::ALL.iter().zip(&upstream.repeats) {
+                family.counter(&[group, server, ("reason", reason.name())], load(count))?;
+            }
+        }
+        let mut family = page.counter("upstream_hedges", "Second attempts of slow requests, by result.")?;
+        for upstream in &all {
+            let [group, server] = server_labels(&upstream.group, &upstream.server);
+            for (result, count) in Hedge::ALL.iter().zip(&upstream.hedges) {
+                family.counter(&[group, server, ("result", result.name())], load(count))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn server_labels<'a>(group: &'a str, server: &'a str) -> [(&'static str, &'a str); 2] {
+    [("group", group), ("server", server)]
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_telemetry::Metrics;
+
+    use super::*;
+
+    /// Whether the page has exactly this line.
+    fn shows(metrics: &Arc<Metrics>, line: &str) -> bool {
+        metrics.render().lines().any(|shown| shown == line)
+    }
+
+    #[test]
+    fn an_upstream_keeps_its_figures_over_a_reload_and_loses_them_when_removed() {
+        let upstreams = Upstreams::default();
+        let before = upstreams.get("app", "127.0.0.1:80");
+        before.request();
+        let after = upstreams.get("app", "127.0.0.1:80");
+        assert!(Arc::ptr_eq(&before, &after));
+        assert!(!Arc::ptr_eq(&before, &upstreams.get("other", "127.0.0.1:80")));
+        drop((before, after));
+        assert!(upstreams.all().is_empty());
+    }
+
+    #[test]
+    fn an_upstream_is_shown_while_it_is_held() {
+        let metrics = Metrics::new();
+        let upstream = metrics.collector::<Upstreams>().get("app", "http://127.0.0.1:8080");
+        let labels = "{group=\"app\",server=\"http://127.0.0.1:8080\"}";
+        let healthy = |value| format!("brisk_upstream_healthy{labels} {value}");
+        assert!(shows(&metrics, &healthy(1)));
+        upstream.unhealthy();
+        upstream.request();
+        upstream.failure();
+        upstream.connection_opened();
+        assert!(shows(&metrics, &healthy(0)));
+        assert!(shows(&metrics, &format!("brisk_upstream_requests_total{labels} 1")));
+        assert!(shows(&metrics, &format!("brisk_upstream_failures_total{labels} 1")));
+        assert!(shows(&metrics, &format!("brisk_upstream_connections_open{labels} 1")));
+        drop(upstream);
+        assert!(!metrics.render().contains("127.0.0.1:8080"));
+    }
+
+    #[test]
+    fn a_reading_has_what_was_counted() {
+        let upstreams = Upstreams::default();
+        let upstream = upstreams.get("app", "127.0.0.1:80");
+        upstream.unhealthy();
+        upstream.request();
+        let [reading] = &upstreams.readings()[..] else { panic!("one upstream") };
+        assert_eq!((reading.healthy, reading.requests), (false, 1));
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let metrics = Metrics::new();
+        metrics.collector::<Upstreams>();
+        let documentation = include_str!("../../../../docs/metrics.md");
+        let page = metrics.render();
+        for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+            assert!(documentation.contains(&format!("`{name}")), "{name} is not documented");
+        }
+    }
+}
