@@ -132,7 +132,7 @@ pub(super) fn resolve(
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), certificate_files.all());
-    settings.service.experiments = experiments;
+    experiments::vary(&mut settings, experiments);
     (settings.tls.ja4, settings.tls.client_fingerprints) = fingerprints;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     let development = hosts.development;

@@ -30,6 +30,7 @@ mod source;
 mod termination;
 mod tickets;
 mod upstreams;
+mod variation;
 mod worker;
 
 pub use certificates::HostCertificates;

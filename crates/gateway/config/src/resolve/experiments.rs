@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use brisk_answer::settings::{Action, HostSettings, RouteSettings};
 use brisk_config_file::KeyPath;
+use brisk_gateway::settings::{GatewaySettings, VariationSettings};
 use brisk_tls::TlsSettings;
 use brisk_trials::{ExperimentSettings, Experiments};
 use brisk_visits::{ARMS_OF_A_VISIT, Experiment, Metric, Settings};
@@ -75,6 +76,14 @@ pub(super) fn experiments(
         }
     }
     Experiments::new(all.into_iter().map(|found| found.settings).collect())
+}
+
+/// Adds the experiments to the complete settings.
+pub(super) fn vary(settings: &mut GatewaySettings, experiments: Experiments) {
+    for (place, host) in settings.service.hosts.iter_mut().enumerate() {
+        host.tls.other_tickets = experiments.tickets(place);
+    }
+    settings.variation = VariationSettings(experiments);
 }
 
 fn experiment(

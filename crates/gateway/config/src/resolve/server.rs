@@ -9,13 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_answer::features::TIMEOUTS;
-use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores};
+use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores, Variants};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
 use brisk_config_file::{Findings, KeyPath, Period, Rate, Size};
 use brisk_dashboard::DashboardSettings;
 use brisk_gateway::settings::{
-    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings,
+    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings, VariationSettings,
 };
 use brisk_http_server::{HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
@@ -23,7 +23,6 @@ use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::{AccessLogSettings, Sample};
 use brisk_tls::settings::TlsSettings;
-use brisk_trials::Experiments;
 use brisk_upstream::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
@@ -98,12 +97,13 @@ impl Server {
                 unknown_host: self.tls.unknown_host,
                 trusted_proxies: self.trusted_proxies,
                 underscores: self.underscores,
-                experiments: Experiments::default(),
+                variants: Variants::default(),
                 beacons: None,
             },
             tls: self.tls,
             sessions: self.sessions,
             keystore,
+            variation: VariationSettings::default(),
             upstreams,
             access_log: self.access_log,
             certificates: self.certificates,
