@@ -22,16 +22,14 @@ use brisk_keys::Keystore;
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::{AccessLogSettings, Sample};
-use brisk_tls::settings::TlsSettings;
+use brisk_tls::settings::{Records, TlsSettings};
 use brisk_upstream::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::{
-    access_log, certificates, dashboard, experiments, http3, isolation, keys, memory_limits, otlp, sessions,
-};
+use super::{access_log, certificates, dashboard, http3, isolation, keys, memory_limits, otlp, sessions};
 use crate::key_settings::KeySettings;
 use crate::raw;
 use crate::values::{self, Address, ClientConnections};
@@ -342,7 +340,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &sessions::LIFETIMES)
             .0,
         certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
-        records: raw.tls.growing_records.map_or(usual.records, experiments::records),
+        records: raw.tls.growing_records.map_or(usual.records, records),
         hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
             as usize,
         unknown_host: match raw.server.unknown_host {
@@ -354,6 +352,11 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
         client_fingerprints: false,
         key_log: false,
     }
+}
+
+/// The records for a value of `growing_records`.
+const fn records(is_growing: bool) -> Records {
+    if is_growing { Records::Growing } else { Records::Full }
 }
 
 /// The versions of HTTP, where any are written. Each once, and at least one.

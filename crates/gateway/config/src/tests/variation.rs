@@ -1,4 +1,4 @@
-//! `[experiment.NAME]`: what is said of it.
+//! Experiments on visitors: what is said of `[experiment.NAME]`.
 
 use brisk_trials::Values;
 use brisk_visits::Metric;
