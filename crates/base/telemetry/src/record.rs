@@ -238,8 +238,10 @@ pub struct RequestRecord<'a> {
     pub error_side: Option<Side>,
     /// Cause of the end after a switch of protocols.
     pub upgraded_end: Option<UpgradedEnd>,
-    /// The experiments that its connection was drawn for, each with the arm that it got.
-    pub experiments: &'a [(Arc<str>, Arc<str>)],
+    /// Labels, each with its name and text.
+    pub labels: &'a [(Arc<str>, Arc<str>)],
+    /// Field of the log that contains the labels; without labels, the field is missing.
+    pub label_field: &'static str,
 }
 
 /// The place of a request in a trace (W3C Trace Context). IDs are not zero.

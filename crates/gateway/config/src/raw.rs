@@ -1,12 +1,12 @@
 //! The configuration in the operator's form: one struct per table, one field per key, without defaults.
 //!
 //! [`resolve`](crate::resolve) adds defaults and cross-checks. The keys of features of hosts and routes are in
-//! [`brisk_answer::features`]. `docs/configuration.md` describes every key; a field has the name and the meaning of its key.
+//! [`brisk_answer::features`], those of experiments on visitors in [`brisk_trials`]. `docs/configuration.md` describes every
+//! key; a field has the name and the meaning of its key.
 
 mod access_log;
 mod acme;
 mod dashboard;
-mod experiments;
 mod keys;
 mod keyserver;
 mod otlp;
@@ -23,6 +23,7 @@ use brisk_answer::features::headers::Map;
 use brisk_answer::features::limits::Limit;
 use brisk_answer::features::{HostKeys, RouteKeys};
 use brisk_config_file::{Period, Rate, Size, SizeLimit, table_of_parts};
+use brisk_trials::ExperimentKeys;
 use serde::Deserialize;
 
 pub use access_log::AccessLogFormat;
@@ -31,7 +32,6 @@ pub(crate) use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };
 pub(crate) use dashboard::Dashboard;
-pub(crate) use experiments::{Experiment, ExperimentValue};
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub(crate) use redis::{Redis, RedisTopology};
 use values::{
@@ -56,7 +56,7 @@ pub(crate) struct Config {
     pub otlp: Option<Otlp>,
     pub admin: Admin,
     pub visits: Visits,
-    pub experiment: BTreeMap<String, Experiment>,
+    pub experiment: BTreeMap<String, ExperimentKeys>,
     pub dashboard: Option<Dashboard>,
     pub acme: Acme,
     pub certificates: Certificates,

@@ -9,7 +9,6 @@ mod dangers;
 mod dashboard;
 mod dns;
 mod early_data;
-mod experiments;
 mod files;
 mod foreign_variables;
 mod hosts;
@@ -29,6 +28,7 @@ mod sessions;
 mod tokens;
 mod upstream_servers;
 mod upstreams;
+mod variation;
 pub(crate) mod visit_store;
 
 use std::collections::HashSet;
@@ -118,7 +118,7 @@ pub(super) fn resolve(
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
-    let experiments = experiments::experiments(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
+    let variation = variation::variation(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
     let isolated = isolation::read(raw, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
@@ -132,7 +132,7 @@ pub(super) fn resolve(
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), certificate_files.all());
-    settings.service.experiments = experiments;
+    variation::vary(&mut settings, variation);
     (settings.tls.ja4, settings.tls.client_fingerprints) = fingerprints;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     let development = hosts.development;

@@ -9,7 +9,6 @@ mod dashboard;
 mod diversions;
 mod documentation;
 mod error_pages;
-mod experiments;
 mod foreign;
 mod forms;
 mod fuzz;
@@ -23,6 +22,7 @@ mod sessions;
 mod tokens;
 mod upstream_path;
 mod upstreams;
+mod variation;
 mod visit_store;
 
 use std::fs;

@@ -7,7 +7,7 @@ pub(crate) mod upstreams;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,7 +19,6 @@ use brisk_net::DeadlineWheel;
 use brisk_net::rates::Rates;
 use brisk_telemetry::Metrics;
 use brisk_tls::Resources;
-use brisk_trials::Draws;
 use brisk_upstream::GroupState;
 use brisk_visits::Visits;
 use ipnet::IpNet;
@@ -31,6 +30,7 @@ use self::upstreams::{WorkerGroups, group_states};
 use crate::GatewayError;
 use crate::pages::built_in::{self, DashboardUrl};
 use crate::settings::{GatewaySettings, ProxyProtocol};
+use crate::variation::Variation;
 
 /// Everything built from one configuration.
 pub(crate) struct Live {
@@ -47,8 +47,8 @@ pub(crate) struct Live {
     pub(crate) measures_rtt: bool,
     /// `None` if no rate is limited.
     pub(crate) rates: Option<Arc<Rates>>,
-    /// Empty where there are no experiments, and before they begin.
-    pub(crate) draws: OnceLock<Draws>,
+    /// Settings that vary between connections.
+    pub(crate) variation: Variation,
     /// For the built-in page.
     pub(crate) dashboard: DashboardUrl,
     settings: ServiceSettings,
@@ -56,7 +56,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The state for `settings`, which shows no certificate and begins no experiment. Parts of `before` whose settings are
+    /// The state for `settings`, which shows no certificate and whose variation has not begun. Parts of `before` whose settings are
     /// the same stay.
     pub(crate) fn new(
         settings: &GatewaySettings,
@@ -91,7 +91,7 @@ impl Live {
             http: settings.protocol.clone(),
             redirect: HttpsRedirect::new(settings.redirect_port),
             measures_rtt: !settings.access_log.is_empty() || has_page || has_timing,
-            draws: OnceLock::new(),
+            variation: Variation::new(&settings.variation),
             dashboard,
             settings: service,
             groups,
@@ -114,12 +114,9 @@ impl Live {
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// Makes the experiments of this configuration the current ones, which ends all others.
-    pub(crate) fn begin_experiments(&self, visits: &Visits) {
-        self.settings.experiments.define(visits);
-        if let Some(draws) = Draws::new(&self.settings.experiments, self.settings.hosts.len(), visits) {
-            self.draws.get_or_init(|| draws);
-        }
+    /// Begins to vary settings as this configuration says, which ends all earlier variation.
+    pub(crate) fn begin_variation(&self, visits: &Visits) {
+        self.variation.begin(&self.settings, visits);
     }
 
     /// Creates the service of one worker. Upstream connections are per worker; groups in `groups` whose upstreams are

@@ -17,8 +17,7 @@ use brisk_net::{Deadline, TcpInfo};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
 use brisk_tls::{Accepted, Demands, Refusal, Trace};
-use brisk_trials::Assignment;
-use brisk_visits::Arms;
+use brisk_variants::AssignedValues;
 use tokio::net::TcpStream;
 
 use self::client::{Permits, introduce, timed_out};
@@ -42,13 +41,13 @@ pub(crate) fn serve_https(
         let deadline = worker.wheel.register();
 
         // Boxed: the state of the handshake is freed at the end of this statement instead of enlarging the task.
-        let (io, demands, arms) =
+        let (io, demands, assigned) =
             match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
                 Ok(secured) => secured,
                 Err(refusal) => return refused(&worker, &mut record, &refusal),
             };
         let connection = connected(&worker, *record, demands, &io);
-        connection.extras.take_part(arms);
+        connection.extras.assign(assigned);
         limit_client(&worker, &connection);
         let http = Http {
             service: Rc::clone(&worker.service),
@@ -118,14 +117,14 @@ async fn secure(
     record: &mut ConnectionRecord,
     permits: &mut Permits,
     deadline: &Deadline,
-) -> Result<(HttpIo, Demands, Arms), Refusal> {
+) -> Result<(HttpIo, Demands, AssignedValues), Refusal> {
     let live = worker.shared.live.load_full();
     // Until the handshake is complete a connection counts as idle: under shortage the oldest is closed first.
     deadline.set_idle(live.handshake_timeout);
     let received = introduce(worker, &live, &mut tcp, record, permits, deadline).await?;
     let client = live.one_client(record.client.ip());
     // A connection from a proxy of many clients is no visitor's.
-    let assignment = Assignment::new(live.draws.get().filter(|_| client.is_some()), record.id);
+    let assignment = live.variation.assignment(record.id, client.is_some());
     let trace = Trace {
         timeline: &mut record.timeline,
         missed: &mut record.resumption_failure,
@@ -135,7 +134,7 @@ async fn secure(
     let vary = |host| assignment.draw(host);
     let accepted = live.tls.acceptor.accept_from(client, tcp, received, &vary, trace);
     let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
-    let arms = assignment.apply(accepted.stream.tcp(), &worker.shared.experiment_warnings);
+    let assigned = assignment.apply(accepted.stream.tcp(), &worker.shared.variation_warnings);
     // One system call per connection, saved if no output uses the value.
     if live.measures_rtt
         && let Ok(info) = TcpInfo::of(accepted.stream.tcp())
@@ -145,7 +144,7 @@ async fn secure(
     }
     let Accepted { stream, facts, demands } = accepted;
     record.tls = Some(Box::new(facts));
-    Ok((HttpIo::new(stream), demands, arms))
+    Ok((HttpIo::new(stream), demands, assigned))
 }
 
 /// Records a client that sent early data and never finished its handshake.

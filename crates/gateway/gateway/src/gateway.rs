@@ -87,8 +87,8 @@ impl Gateway {
     /// loaded and published.
     pub fn run<S: Source>(self, parts: &Parts<S::Configuration>, source: S) -> Result<(), GatewayError> {
         let Self { shared, server, part, .. } = self;
-        // Not in `bind`, which may still fail while another process runs these experiments.
-        shared.begin_experiments();
+        // Not in `bind`, which may still fail while another process varies these settings.
+        shared.begin_variation();
         let pages = pages_of(&shared);
         let served = server.run(&shared, Reloads { part, parts, source }, pages);
         shared.sink.close_access_log();

@@ -14,6 +14,7 @@ pub mod settings;
 mod shared;
 mod source;
 mod unix_time;
+mod variation;
 mod worker;
 
 pub use certificates::{HostCertificates, ObtainedHost, Obtainer};

@@ -19,6 +19,8 @@ use brisk_tls::settings::TlsSettings;
 use brisk_upstream::settings::GroupSettings;
 use ipnet::IpNet;
 
+pub use crate::variation::VariationSettings;
+
 /// Settings of a gateway. A reload replaces them as a whole, except those that are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
@@ -55,6 +57,8 @@ pub struct GatewaySettings {
     /// Hosts and settings common to their requests. Exactly one host is the default, and names are unique. A host
     /// without routes serves the built-in page.
     pub service: ServiceSettings,
+    /// Settings that vary between the connections of a host.
+    pub variation: VariationSettings,
     /// Upstream groups; every route to an upstream names one of them.
     pub upstreams: Vec<GroupSettings>,
     /// The outputs of the access log.

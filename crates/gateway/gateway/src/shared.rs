@@ -75,8 +75,8 @@ pub(crate) struct Shared {
     pub(crate) gathers: Option<Duration>,
     /// Throttles warnings about failed handshakes.
     pub(crate) handshake_warnings: Throttle,
-    /// Throttles warnings about connections that could not join an experiment.
-    pub(crate) experiment_warnings: Throttle,
+    /// Throttles warnings about connections that could not get their variant of a setting.
+    pub(crate) variation_warnings: Throttle,
     /// Reference for the publishers of certificates.
     own: Weak<Self>,
     /// QUIC, if the configuration at the start has HTTP/3.
@@ -134,7 +134,7 @@ impl Shared {
             beacons: receiver,
             gathers: *gathers,
             handshake_warnings: Throttle::new(WARNING_INTERVAL),
-            experiment_warnings: Throttle::new(WARNING_INTERVAL),
+            variation_warnings: Throttle::new(WARNING_INTERVAL),
             own: Weak::clone(own),
             quic: OnceLock::new(),
             ids: AtomicU64::new(1),
@@ -175,10 +175,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts the experiments of the first configuration and ends all others. Called before anything is served and
-    /// after everything that can fail, since another process may still run experiments.
-    pub(crate) fn begin_experiments(&self) {
-        self.live.load().begin_experiments(self.beacons.visits());
+    /// Begins the variation of the first configuration. Called before anything is served and after everything that can
+    /// fail.
+    pub(crate) fn begin_variation(&self) {
+        self.live.load().begin_variation(self.beacons.visits());
     }
 
     /// The state for `settings`, which has no effect yet.
@@ -213,7 +213,7 @@ impl Shared {
         self.resumption.commit(keys);
         self.replace_access_log(access_log);
         self.beacons.commit(beacons);
-        live.begin_experiments(self.beacons.visits());
+        live.begin_variation(self.beacons.visits());
         // Before `live` is replaced, so that no handshake finds a host without certificates.
         let before = self.live.load();
         self.certificates.publish(&live.tls, &keystore, &certificates, Some(&before.tls));

@@ -321,7 +321,8 @@ impl Exchange {
             error: self.failure.map(|failure| failure.reason),
             error_side: self.failure.map(|failure| failure.side),
             upgraded_end: switched.and_then(|joined| joined.end.get()),
-            experiments: &line.experiments,
+            labels: &line.labels.pairs,
+            label_field: line.labels.field,
         });
     }
 }

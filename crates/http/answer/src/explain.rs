@@ -246,13 +246,12 @@ mod tests {
     use std::sync::Arc;
 
     use brisk_certs::UnknownName;
-    use brisk_trials::Experiments;
     use http::{Method, Request, StatusCode};
 
     use super::*;
     use crate::settings::{
         Conditions, FixedResponse, HostSettings, Maps, Redirect, RedirectTarget, RoutePath, Underscores,
-        UpstreamPath,
+        UpstreamPath, Variants,
     };
 
     fn route(path: &str, methods: &[Method], action: Action) -> RouteSettings {
@@ -279,7 +278,7 @@ mod tests {
             unknown_host: UnknownName::Refuse,
             trusted_proxies: Vec::new(),
             underscores: Underscores::Drop,
-            experiments: Experiments::default(),
+            variants: Variants::default(),
             beacons: None,
         };
         let urls = ["http://app:1/base", "http://app:2/base"].map(|url| url.parse().expect("a URL"));

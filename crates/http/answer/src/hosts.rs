@@ -190,9 +190,8 @@ mod tests {
     use brisk_tls::{ClientCertificates, Revocation, UnknownRevocation};
 
     use super::*;
-    use brisk_trials::Experiments;
 
-    use crate::settings::Underscores;
+    use crate::settings::{Underscores, Variants};
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
         let certificate = Certificate {
@@ -222,7 +221,7 @@ mod tests {
             unknown_host,
             trusted_proxies: Vec::new(),
             underscores: Underscores::Drop,
-            experiments: Experiments::default(),
+            variants: Variants::default(),
             beacons: None,
         };
         Hosts::new(&settings, 0..count).expect("hosts")

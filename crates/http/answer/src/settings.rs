@@ -8,7 +8,6 @@ use std::sync::Arc;
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_jwt::KeySource;
-use brisk_trials::Experiments;
 use ipnet::IpNet;
 
 pub use crate::alt_svc::{AltSvc, Announcement};
@@ -44,6 +43,7 @@ pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};
 pub use brisk_transform::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
 pub use brisk_transform::consolidate::{Consolidation, Cookies};
+pub use brisk_variants::Variants;
 
 /// The hosts of one configuration, served over HTTPS, and the settings common to their requests.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ pub struct ServiceSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// Treatment of request headers with `_` in their names.
     pub underscores: Underscores,
-    /// Experiments with the visitors of the hosts.
-    pub experiments: Experiments,
+    /// Settings of the hosts that vary between connections.
+    pub variants: Variants,
     /// Receiver of beacons; `None` disables the measurement of visits for all hosts.
     pub beacons: Option<Arc<Beacons>>,
 }

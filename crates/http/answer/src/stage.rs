@@ -14,8 +14,8 @@ use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_jwt::Token;
-use brisk_trials::HostExperiments;
 use brisk_upstream::Group;
+use brisk_variants::HostVariants;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body as _;
@@ -194,7 +194,8 @@ pub(crate) struct HostContext<'a> {
     pub(crate) names: Rc<Names>,
     /// `None` if responses of the host have no headers in common.
     pub(crate) headers: Option<Rc<ResponseHeaders>>,
-    pub(crate) experiments: Rc<HostExperiments>,
+    /// Settings that vary between connections.
+    pub(crate) variants: Arc<HostVariants>,
     /// `None` if the visits of the host are not measured.
     pub(crate) visits: Option<Rc<SiteVisits>>,
     pub(crate) forwarding: Rc<Forwarding>,
@@ -226,16 +227,15 @@ impl<'a> HostContext<'a> {
         (forwarding, groups): (&Rc<Forwarding>, Groups<'a>),
     ) -> Result<Self, CertError> {
         let host = &all.hosts[index];
-        let experiments = Rc::new(HostExperiments::new(&all.experiments, index));
+        let variants = all.variants.of_host(index);
         let measured = host.visits.as_ref().zip(all.beacons.as_ref());
         Ok(Self {
             settings: host,
             names: Rc::new(Names::new(&host.tls.names)?.with(host.tls.on_demand.as_ref())),
             headers: ResponseHeaders::new(host.headers.hsts.map(HstsSettings::value), &host.headers.others),
-            experiments: Rc::clone(&experiments),
-            visits: measured.map(|(visits, beacons)| {
-                SiteVisits::new(visits, beacons, host.tls.names.first(), experiments.ids())
-            }),
+            visits: measured
+                .map(|(visits, beacons)| SiteVisits::new(visits, beacons, host.tls.names.first(), &variants)),
+            variants,
             forwarding: Rc::clone(forwarding),
             groups,
         })
@@ -271,9 +271,9 @@ impl<'a> StageContext<'a> {
         self.route().filter(|route| matches!(route.action, Action::Upstream(_)))
     }
 
-    /// Whether some requests of the route get early hints, by its configuration or in an experiment.
+    /// Whether some requests of the route get early hints, by its configuration or because hints vary.
     pub(crate) fn may_hint(&self) -> bool {
-        let is_drawn = self.host.is_some_and(|host| host.experiments.early_hints().is_some());
-        self.upstream_route().is_some_and(|route| is_drawn || route.early_hints.settings.is_some())
+        let is_varied = self.host.is_some_and(|host| host.variants.varies_early_hints());
+        self.upstream_route().is_some_and(|route| is_varied || route.early_hints.settings.is_some())
     }
 }

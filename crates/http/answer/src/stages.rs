@@ -1,20 +1,20 @@
 //! The stages of requests and responses, in order.
 
 mod alt_svc;
-mod arm_names;
 mod connection_close;
 mod head_method;
 mod tunnel_refusal;
+mod variant_names;
 
 use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
 use http::{HeaderMap, Response};
 
 use self::alt_svc::AltSvcStage;
-use self::arm_names::ArmNamesStage;
 use self::connection_close::ConnectionCloseStage;
 use self::head_method::HeadMethodStage;
 use self::tunnel_refusal::TunnelRefusalStage;
+use self::variant_names::VariantNamesStage;
 use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
 use crate::features::bandwidth::stage::BandwidthStage;
@@ -110,8 +110,8 @@ macro_rules! stages {
 }
 
 stages! {
-    /// First, so that the access log contains the arms of every request, including refused requests.
-    ArmNames(ArmNamesStage),
+    /// First, so that the access log contains the variants of every request, including refused requests.
+    VariantNames(VariantNamesStage),
     /// Before every stage that responds or refuses, so that the access log contains the trace of every request.
     Trace(TraceStage),
     /// Before every stage that responds or refuses: the route determines the timeouts of the connection for all its

@@ -18,7 +18,7 @@ use brisk_http::{validate, version};
 use brisk_http_connection::Connection;
 use brisk_transform::body::Body;
 use brisk_transform::compress::{Compression, CompressionSettings, ResponseCompression};
-use brisk_visits::ExperimentId;
+use brisk_variants::HostVariants;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -61,8 +61,8 @@ pub(crate) struct SiteVisits {
     beacons: Arc<Beacons>,
     /// The first name of the host.
     host: Arc<str>,
-    /// The experiments of the host.
-    experiments: Vec<ExperimentId>,
+    /// Settings of the host that vary between connections.
+    variants: Arc<HostVariants>,
     /// Element inserted into pages, which loads the script.
     tag: Bytes,
     /// Compression of the script, and of pages of routes without a compression setting.
@@ -92,7 +92,7 @@ impl SiteVisits {
         settings: &HostVisits,
         beacons: &Arc<Beacons>,
         host: Option<&String>,
-        experiments: Vec<ExperimentId>,
+        variants: &Arc<HostVariants>,
     ) -> Rc<Self> {
         let tag =
             format!("<script async fetchpriority=low src=\"{}?{}\"></script>", SCRIPT_PATH, script_version());
@@ -101,7 +101,7 @@ impl SiteVisits {
             settings: settings.clone(),
             beacons: Arc::clone(beacons),
             host: host.map_or("", String::as_str).into(),
-            experiments,
+            variants: Arc::clone(variants),
             tag: tag.into(),
             compression: Compression::new(&usual),
         })

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
+    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores, Variants,
 };
 use brisk_answer::{Service, Telemetry};
 use brisk_budget::Budgets;
@@ -13,7 +13,6 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
-use brisk_trials::Experiments;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
@@ -53,7 +52,7 @@ fn service() -> Service {
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
-        experiments: Experiments::default(),
+        variants: Variants::default(),
         beacons: None,
     };
     let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use brisk_answer::settings::{
     Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
-    UpstreamAction, UpstreamPath,
+    UpstreamAction, UpstreamPath, Variants,
 };
 use brisk_answer::{Service, Telemetry};
 use brisk_budget::Budgets;
@@ -22,7 +22,6 @@ use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use brisk_testkit::ca::TestCa;
 use brisk_tls::{Acceptor, Resources, TlsSettings};
 use brisk_tls_client::{Client, ClientSettings, ClientStream, EarlyOutcome, SavedSession, Verification};
-use brisk_trials::Experiments;
 use brisk_upstream::settings::GroupSettings;
 use brisk_upstream::{Group, GroupState};
 use brisk_wire::registry::ProtocolVersion;
@@ -301,7 +300,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
-        experiments: Experiments::default(),
+        variants: Variants::default(),
         beacons: None,
     };
     let telemetry = Telemetry { metrics: Arc::clone(metrics), access_log: None };

@@ -27,7 +27,7 @@ use brisk_coding::{AcceptedCodings, Coding, Dictionary};
 use brisk_http::conditional::Tags;
 use brisk_http::validate;
 use brisk_http_connection::Connection;
-use brisk_trials::ByArm;
+use brisk_variants::HostVariants;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -73,8 +73,8 @@ pub struct Compression {
     root: Option<PathBuf>,
     /// Names of the host, for dictionaries; `None` if responses do not become dictionaries.
     names: Option<Rc<Names>>,
-    /// Levels for connections in experiments.
-    levels: Vec<(Coding, ByArm<u8>)>,
+    /// Settings of the host that vary between connections.
+    variants: Arc<HostVariants>,
 }
 
 /// Compression of the response to one request.
@@ -102,27 +102,27 @@ pub struct ResponseCompression {
 impl Compression {
     /// Compression of responses that may contain secrets.
     pub fn new(settings: &Arc<CompressionSettings>) -> Rc<Self> {
-        let settings = Arc::clone(settings);
-        Rc::new(Self { settings, may_leak: true, root: None, names: None, levels: Vec::new() })
+        let (settings, variants) = (Arc::clone(settings), Arc::default());
+        Rc::new(Self { settings, may_leak: true, root: None, names: None, variants })
     }
 
     /// Compression of a route of the host with these `names`. `root` is the folder of a static route, whose responses
-    /// contain no secrets; `levels` are those of connections in experiments.
+    /// contain no secrets; `variants` may vary levels.
     pub fn of_route(
         settings: &Arc<CompressionSettings>,
         may_leak: bool,
         root: Option<PathBuf>,
         names: &Rc<Names>,
-        levels: Vec<(Coding, ByArm<u8>)>,
+        variants: &Arc<HostVariants>,
     ) -> Rc<Self> {
         let names = settings.dictionaries.then(|| Rc::clone(names));
-        Rc::new(Self { settings: Arc::clone(settings), may_leak, root, names, levels })
+        let (settings, variants) = (Arc::clone(settings), Arc::clone(variants));
+        Rc::new(Self { settings, may_leak, root, names, variants })
     }
 
     fn level(&self, coding: Coding, connection: &Connection) -> u8 {
-        let mut of_coding = self.levels.iter().filter(|(of, _)| *of == coding);
-        let drawn = of_coding.find_map(|(_, levels)| levels.of(connection.extras.arms()));
-        drawn.copied().unwrap_or_else(|| self.settings.level(coding))
+        let assigned = self.variants.level(coding, connection.extras.assigned());
+        assigned.unwrap_or_else(|| self.settings.level(coding))
     }
 
     /// Chooses the coding for the response to a request for `path`.

@@ -92,8 +92,8 @@ pub(crate) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     if let Some(end) = request.upgraded_end {
         line.word("upgraded_end", end.name());
     }
-    if !request.experiments.is_empty() {
-        line.texts("experiments", request.experiments);
+    if !request.labels.is_empty() {
+        line.texts(request.label_field, request.labels);
     }
     connection(line, request.connection);
 }

@@ -28,7 +28,7 @@ pub(crate) struct HostConfig {
     /// For certificates of a catalogue and on demand, without certificate compression: it takes some milliseconds of a
     /// worker, and there are too many certificates to cache the results.
     of_folder: Option<Box<Self>>,
-    /// Variants with other numbers of tickets, for experiments.
+    /// Variants with [other numbers of tickets](HostSettings::other_tickets).
     with_tickets: Vec<(usize, Self)>,
 }
 

@@ -119,9 +119,9 @@ impl Beacons {
         let Claimed { issued, ago, views } = self.pages.claim(token, host, page.into(), Instant::now())?;
         if page.is_load {
             let mut visit = issued.joined(page, ago)?;
-            let is_compared = visit.connection == Connection::New && !visit.arms.is_empty();
+            let is_compared = visit.connection == Connection::New && !visit.assigned.is_empty();
             if is_compared && !self.admission.may_compare(client) {
-                visit.arms = Arms::default();
+                visit.assigned = Arms::default();
             }
             self.counts.resources(&page.resources);
             self.record(visit, &issued, &issued.path, client);
@@ -302,7 +302,7 @@ mod tests {
         let view = |connection, client: Option<IpAddr>| {
             let mut visit = Visit::new(Arc::clone(&host), "/".into());
             visit.connection = connection;
-            assert!(visit.arms.push(Arm { experiment: ids[0], arm: 0 }));
+            assert!(visit.assigned.push(Arm { setting: ids[0], value: 0 }));
             let (request, answered_in) = (RequestId(1), Duration::ZERO);
             let token = beacons.issue(Issued {
                 request,

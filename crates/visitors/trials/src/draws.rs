@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use brisk_net::Congestion;
 use brisk_telemetry::Throttle;
@@ -12,15 +13,14 @@ use brisk_tls::Variant;
 use brisk_visits::{Arm, Arms, ExperimentId, Visits};
 use tokio::net::TcpStream;
 
-use crate::experiments::{Experiments, Values};
-use crate::host::HostExperiments;
+use crate::experiments::{ExperimentSettings, Experiments, Values};
 
 /// The experiments of one configuration.
 #[derive(Debug)]
 pub struct Draws {
     visits: Visits,
     /// Experiments by index of the host.
-    hosts: Vec<HostExperiments>,
+    hosts: Vec<Vec<(ExperimentId, Arc<ExperimentSettings>)>>,
     secret: RandomState,
 }
 
@@ -77,7 +77,8 @@ struct Drawn {
 impl Draws {
     /// Prepares the experiments for `hosts` hosts; `None` without experiments.
     pub fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
-        let hosts: Vec<_> = (0..hosts).map(|host| HostExperiments::new(experiments, host)).collect();
+        let of_host = |host| experiments.of_host(host).map(|(id, one)| (id, Arc::clone(one))).collect();
+        let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
         let is_any = hosts.iter().any(|host| !host.is_empty());
         is_any.then(|| Self { visits: visits.clone(), hosts, secret: RandomState::new() })
     }
@@ -85,13 +86,13 @@ impl Draws {
     /// Draws the connection with this number for the host with index `place`.
     fn draw(&self, connection: u64, place: usize) -> Drawn {
         let mut drawn = Drawn::default();
-        for (id, one) in self.hosts.get(place).into_iter().flat_map(HostExperiments::iter) {
+        for (id, one) in self.hosts.get(place).into_iter().flatten() {
             if !self.visits.is_running(*id) {
                 continue;
             }
             let number = self.secret.hash_one((connection, &one.experiment.name));
             if let Some(arm) = arm(number, one.experiment.share, one.experiment.arms.len())
-                && drawn.arms.push(Arm { experiment: *id, arm })
+                && drawn.arms.push(Arm { setting: *id, value: arm })
             {
                 drawn.give(*id, &one.values, usize::from(arm));
             }
@@ -122,8 +123,7 @@ impl Drawn {
     /// Removes the connection from an experiment whose value cannot be applied: it would otherwise be counted in the
     /// wrong arm.
     fn leave(&mut self, experiment: ExperimentId) {
-        let others: Vec<_> =
-            self.arms.iter().map(|arm| arm.experiment).filter(|id| *id != experiment).collect();
+        let others: Vec<_> = self.arms.iter().map(|arm| arm.setting).filter(|id| *id != experiment).collect();
         self.arms = self.arms.within(&others);
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             let drawn = draws.draw(connection, 1);
             let again = draws.draw(connection, 1);
             assert_eq!((drawn.arms, drawn.variant), (again.arms, again.variant));
-            let arms: Vec<_> = drawn.arms.iter().map(|arm| usize::from(arm.arm)).collect();
+            let arms: Vec<_> = drawn.arms.iter().map(|arm| usize::from(arm.value)).collect();
             if let [first, second] = arms[..] {
                 both[first][second] += 1;
             }
@@ -217,7 +217,7 @@ mod tests {
         let all = ["a", "b"].map(|name| experiment(name, 1.0, &[0], Values::EarlyHints(vec![true, false])));
         let draws = draws(all.to_vec(), 1, &visits).expect("experiments");
         let mut drawn = draws.draw(1, 0);
-        let first = drawn.arms.iter().next().expect("an arm").experiment;
+        let first = drawn.arms.iter().next().expect("an arm").setting;
         drawn.leave(first);
         assert_eq!((drawn.arms.iter().count(), drawn.arms.get(first)), (1, None));
     }

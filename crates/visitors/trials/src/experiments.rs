@@ -5,7 +5,11 @@ use std::sync::{Arc, OnceLock};
 use brisk_coding::Coding;
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
+use brisk_variants::{HostVariants, RequestValues, VariedSetting};
 use brisk_visits::{Experiment, ExperimentId, Visits};
+
+/// Field of the access log with the arms of the connection.
+const LOG_FIELD: &str = "experiments";
 
 /// The experiments of a configuration.
 #[derive(Clone, Debug, Default)]
@@ -70,9 +74,34 @@ impl Experiments {
         tickets.flatten().copied().collect()
     }
 
+    /// The settings of the host with index `place` that its experiments vary; none before [`define`](Self::define).
+    pub fn variants(&self, place: usize) -> HostVariants {
+        let settings = self.of_host(place).map(|(id, one)| VariedSetting {
+            id,
+            name: Arc::clone(&one.experiment.name),
+            texts: one.experiment.arms.clone(),
+            values: one.values.of_requests(),
+        });
+        HostVariants::new(LOG_FIELD, settings.collect())
+    }
+
     /// Experiments of the host with index `place`; none before [`define`](Self::define).
-    pub fn of_host(&self, place: usize) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
+    pub(crate) fn of_host(
+        &self,
+        place: usize,
+    ) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
         let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))
+    }
+}
+
+impl Values {
+    /// The values that each request looks up.
+    fn of_requests(&self) -> RequestValues {
+        match self {
+            Self::Records(_) | Self::Tickets(_) | Self::Congestion(_) => RequestValues::None,
+            Self::EarlyHints(values) => RequestValues::EarlyHints(values.clone()),
+            Self::Level(coding, levels) => RequestValues::Level(*coding, levels.clone()),
+        }
     }
 }

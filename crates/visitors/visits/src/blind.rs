@@ -53,7 +53,7 @@ impl Sight {
         self.measured += 1;
         if visit.connection != Connection::Reused && visit.browser != Browser::Robot {
             self.opened += 1;
-            self.counted += u64::from(visit.arms.get(experiment).is_some());
+            self.counted += u64::from(visit.assigned.get(experiment).is_some());
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
         let none = by_metric(&[]);
         let half = experiment(Metric::FirstByte, 0.5);
         let reused = |visit: &mut Visit| visit.connection = Connection::Reused;
-        let drawn = |visit: &mut Visit| assert!(visit.arms.push(Arm { experiment: ID, arm: 1 }));
+        let drawn = |visit: &mut Visit| assert!(visit.assigned.push(Arm { setting: ID, value: 1 }));
         let robot = |visit: &mut Visit| visit.browser = Browser::Robot;
         for (sight, expected) in [
             (sight(0, |_| ()), Some(Blindness::Unmeasured)),

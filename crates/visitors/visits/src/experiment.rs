@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+// An experiment varies one setting, and each arm is a value of it.
+pub use brisk_variants::{
+    Assigned as Arm, AssignedValues as Arms, MOST_ASSIGNED as ARMS_OF_A_VISIT, VariedId as ExperimentId,
+};
+
 use crate::metric::Metric;
 
 /// Maximum number of arms of one experiment.
 pub const MOST_ARMS: usize = 8;
-/// Maximum number of experiments per visit.
-pub const ARMS_OF_A_VISIT: usize = 4;
 /// Definitions that one process keeps; each change of an experiment by a reload adds one.
 const MOST_DEFINITIONS: usize = 1_000;
 
@@ -39,56 +42,8 @@ impl PartialEq for Experiment {
     }
 }
 
-/// Identifier of an experiment in the store, valid during the life of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExperimentId(pub(crate) u16);
-
-impl ExperimentId {
-    /// The id of an experiment that is not compared because there are too many.
-    pub(crate) const NONE: Self = Self(u16::MAX);
-}
-
-/// Arm of an experiment assigned to a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arm {
-    /// The experiment.
-    pub experiment: ExperimentId,
-    /// Index of the arm.
-    pub arm: u8,
-}
-
-/// Arms of a visit, one for each experiment that its connection takes part in; at most four.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Arms([Option<Arm>; ARMS_OF_A_VISIT]);
-
-impl Arms {
-    /// Adds an arm; returns `false` if there is no room.
-    pub fn push(&mut self, arm: Arm) -> bool {
-        let free = self.0.iter_mut().find(|place| place.is_none());
-        free.map(|place| *place = Some(arm)).is_some()
-    }
-
-    /// The connection's arm of `experiment`, if it takes part.
-    pub fn get(&self, experiment: ExperimentId) -> Option<u8> {
-        self.iter().find(|arm| arm.experiment == experiment).map(|arm| arm.arm)
-    }
-
-    /// A copy with the arms of `experiments` only.
-    #[must_use]
-    pub fn within(&self, experiments: &[ExperimentId]) -> Self {
-        Self(self.0.map(|arm| arm.filter(|arm| experiments.contains(&arm.experiment))))
-    }
-
-    /// Whether there are no arms.
-    pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
-
-    /// The arms.
-    pub fn iter(&self) -> impl Iterator<Item = Arm> + '_ {
-        self.0.iter().filter_map(|arm| *arm)
-    }
-}
+/// The id of an experiment that is not compared because there are too many.
+pub(crate) const NOT_COMPARED: ExperimentId = ExperimentId(u16::MAX);
 
 /// Experiments that this process has defined, by id.
 #[derive(Debug, Default)]
@@ -174,7 +129,7 @@ impl Defined {
                 experiment = %experiment.name,
                 "not compared: experiments were changed {MOST_DEFINITIONS} times; restart brisk"
             );
-            return ExperimentId::NONE;
+            return NOT_COMPARED;
         }
         self.all.push((Arc::new(experiment.clone()), true));
         ExperimentId(self.all.len() as u16 - 1)
@@ -212,20 +167,7 @@ mod tests {
             one(&experiment);
         }
         experiment.margin = 0.5;
-        assert_eq!(one(&experiment), ExperimentId::NONE);
-        assert_eq!(definitions.get(ExperimentId::NONE), None);
-    }
-
-    #[test]
-    fn a_visit_has_four_arms_at_most() {
-        let mut arms = Arms::default();
-        let arm = |number| Arm { experiment: ExperimentId(number), arm: 1 };
-        assert!((0..4).all(|number| arms.push(arm(number))));
-        assert!(!arms.push(arm(4)));
-        assert_eq!(arms.iter().count(), 4);
-        assert_eq!([2, 4].map(|number| arms.get(ExperimentId(number))), [Some(1), None]);
-        let within = arms.within(&[ExperimentId(2), ExperimentId(9)]);
-        assert_eq!((within.iter().count(), within.get(ExperimentId(2))), (1, Some(1)));
-        assert!(arms.within(&[]).is_empty() && !within.is_empty());
+        assert_eq!(one(&experiment), NOT_COMPARED);
+        assert_eq!(definitions.get(NOT_COMPARED), None);
     }
 }

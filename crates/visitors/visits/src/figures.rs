@@ -103,10 +103,10 @@ impl Figures {
 
 impl Counts {
     fn count_arms(&mut self, visit: &Visit, definitions: &Definitions) {
-        for arm in visit.arms.iter().filter(|arm| definitions.is_current(arm.experiment)) {
-            let Some(experiment) = definitions.get(arm.experiment) else { continue };
-            let Some(name) = experiment.arms.get(usize::from(arm.arm)) else { continue };
-            let figures = self.arms.entry((arm.experiment, arm.arm)).or_insert_with(|| OfArm {
+        for arm in visit.assigned.iter().filter(|arm| definitions.is_current(arm.setting)) {
+            let Some(experiment) = definitions.get(arm.setting) else { continue };
+            let Some(name) = experiment.arms.get(usize::from(arm.value)) else { continue };
+            let figures = self.arms.entry((arm.setting, arm.value)).or_insert_with(|| OfArm {
                 experiment: Arc::clone(&experiment.name),
                 arm: Arc::clone(name),
                 time: Histogram::default(),
@@ -224,7 +224,7 @@ mod tests {
         };
         let ids = store.define(&[experiment]);
         for mut visit in visits {
-            visit.arms.push(Arm { experiment: ids[0], arm: 1 });
+            visit.assigned.push(Arm { setting: ids[0], value: 1 });
             store.record(visit);
         }
         assert!(store.flush(Duration::from_mins(1)));
@@ -283,7 +283,7 @@ mod tests {
         metrics.register(store.collector().unwrap());
         let count = |id| {
             let mut visit = visit("a", Session::Psk);
-            visit.arms.push(Arm { experiment: id, arm: 1 });
+            visit.assigned.push(Arm { setting: id, value: 1 });
             store.record(visit);
             assert!(store.flush(Duration::from_mins(1)));
             let page = metrics.render();

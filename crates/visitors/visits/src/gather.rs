@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use crate::agent::Browser;
-use crate::experiment::ExperimentId;
+use crate::experiment::{ExperimentId, NOT_COMPARED};
 use crate::histogram::TimeHistogram;
 use crate::kinds::Connection;
 use crate::metric::Metric;
@@ -117,10 +117,10 @@ impl Gathered {
         if visit.connection == Connection::Reused || visit.browser == Browser::Robot {
             return;
         }
-        for arm in visit.arms.iter().filter(|arm| arm.experiment != ExperimentId::NONE) {
+        for arm in visit.assigned.iter().filter(|arm| arm.setting != NOT_COMPARED) {
             for metric in Metric::ALL.iter().filter(|metric| metric.is_compared()) {
                 if let Some(value) = visit.measures.get(*metric) {
-                    self.arms.entry((arm.experiment, arm.arm, *metric)).or_default().add(value);
+                    self.arms.entry((arm.setting, arm.value, *metric)).or_default().add(value);
                 }
             }
         }
@@ -201,8 +201,8 @@ mod tests {
         for connection in [Connection::New, Connection::Reused, Connection::Unknown] {
             let mut visit = visit(&host, 100);
             visit.connection = connection;
-            visit.arms.push(Arm { experiment: ExperimentId(0), arm: 1 });
-            visit.arms.push(Arm { experiment: ExperimentId::NONE, arm: 1 });
+            visit.assigned.push(Arm { setting: ExperimentId(0), value: 1 });
+            visit.assigned.push(Arm { setting: NOT_COMPARED, value: 1 });
             gathered.add(visit);
         }
         assert_eq!(gathered.arms.len(), 1);
@@ -216,7 +216,7 @@ mod tests {
         let mut gathered = Gathered::new();
         let mut visit = visit(&"example.com".into(), 100);
         visit.browser = Browser::Robot;
-        visit.arms.push(Arm { experiment: ExperimentId(0), arm: 1 });
+        visit.assigned.push(Arm { setting: ExperimentId(0), value: 1 });
         gathered.add(visit);
         assert!(gathered.arms.is_empty() && !gathered.is_empty());
     }

@@ -225,10 +225,10 @@ impl Write<'_> {
         if let Some(page) = &visit.page {
             numbers.page = number(Kind::Page, page)?;
         }
-        for (place, arm) in numbers.arms.iter_mut().zip(visit.arms.iter()) {
+        for (place, arm) in numbers.arms.iter_mut().zip(visit.assigned.iter()) {
             let experiment =
-                self.names.experiment(self.transaction, arm.experiment, self.definitions, self.now)?;
-            *place = (experiment, arm.arm);
+                self.names.experiment(self.transaction, arm.setting, self.definitions, self.now)?;
+            *place = (experiment, arm.value);
         }
         Ok(numbers)
     }

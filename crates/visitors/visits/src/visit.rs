@@ -52,7 +52,7 @@ pub struct Visit {
     /// How the visitor reached the page.
     pub navigation: Navigation,
     /// Arms of experiments assigned to the connection.
-    pub arms: Arms,
+    pub assigned: Arms,
     /// Measured values.
     pub measures: Measures,
 }
@@ -78,7 +78,7 @@ impl Visit {
             browser: Browser::Other,
             device: Device::Other,
             navigation: Navigation::Other,
-            arms: Arms::default(),
+            assigned: Arms::default(),
             measures: Measures::default(),
         }
     }

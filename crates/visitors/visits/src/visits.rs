@@ -13,7 +13,7 @@ use brisk_telemetry::metrics::Collector;
 use crossbeam_channel::{Sender, bounded};
 
 use crate::clock::unix_seconds;
-use crate::experiment::{Definitions, Experiment, ExperimentId};
+use crate::experiment::{Definitions, Experiment, ExperimentId, NOT_COMPARED};
 use crate::figures::{Figures, VisitsCollector};
 use crate::marks;
 use crate::network::Network;
@@ -139,7 +139,7 @@ impl Visits {
     /// are not in `experiments` end; a configuration without any passes an empty slice. An unchanged definition keeps
     /// its id; one that was changed, or removed and added again, starts anew.
     pub fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
-        let Some(inner) = &self.0 else { return vec![ExperimentId::NONE; experiments.len()] };
+        let Some(inner) = &self.0 else { return vec![NOT_COMPARED; experiments.len()] };
         let ids = inner.shared.definitions.define(experiments);
         inner.shared.figures.forget_arms(&inner.shared.definitions);
         // If the queue is full, the next regular update finds the change.

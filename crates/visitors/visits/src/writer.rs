@@ -313,7 +313,7 @@ mod tests {
             let [id] = visits.define(&[experiment])[..] else { panic!("one id") };
             for number in 0..100 {
                 let mut visit = visit(["a", "b"][number % 2], 100.0);
-                visit.arms.push(Arm { experiment: id, arm: number as u8 % 2 });
+                visit.assigned.push(Arm { setting: id, value: number as u8 % 2 });
                 visits.record(visit);
             }
             assert!(visits.flush(LONG), "{:?}", visits.status());

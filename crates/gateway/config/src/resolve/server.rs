@@ -9,30 +9,27 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_answer::features::TIMEOUTS;
-use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores};
+use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores, Variants};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
 use brisk_config_file::{Findings, KeyPath, Period, Rate, Size};
 use brisk_dashboard::DashboardSettings;
 use brisk_gateway::settings::{
-    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings,
+    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings, VariationSettings,
 };
 use brisk_http_server::{HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
 use brisk_logs::{AccessLogSettings, Sample};
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
-use brisk_tls::settings::TlsSettings;
-use brisk_trials::Experiments;
+use brisk_tls::settings::{Records, TlsSettings};
 use brisk_upstream::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::{
-    access_log, certificates, dashboard, experiments, http3, isolation, keys, memory_limits, otlp, sessions,
-};
+use super::{access_log, certificates, dashboard, http3, isolation, keys, memory_limits, otlp, sessions};
 use crate::key_settings::KeySettings;
 use crate::raw;
 use crate::values::{self, Address, ClientConnections};
@@ -98,12 +95,13 @@ impl Server {
                 unknown_host: self.tls.unknown_host,
                 trusted_proxies: self.trusted_proxies,
                 underscores: self.underscores,
-                experiments: Experiments::default(),
+                variants: Variants::default(),
                 beacons: None,
             },
             tls: self.tls,
             sessions: self.sessions,
             keystore,
+            variation: VariationSettings::default(),
             upstreams,
             access_log: self.access_log,
             certificates: self.certificates,
@@ -342,7 +340,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &sessions::LIFETIMES)
             .0,
         certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
-        records: raw.tls.growing_records.map_or(usual.records, experiments::records),
+        records: raw.tls.growing_records.map_or(usual.records, records),
         hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
             as usize,
         unknown_host: match raw.server.unknown_host {
@@ -354,6 +352,11 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
         client_fingerprints: false,
         key_log: false,
     }
+}
+
+/// The records for a value of `growing_records`.
+const fn records(is_growing: bool) -> Records {
+    if is_growing { Records::Growing } else { Records::Full }
 }
 
 /// The versions of HTTP, where any are written. Each once, and at least one.

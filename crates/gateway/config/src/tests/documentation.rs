@@ -20,7 +20,8 @@ fn the_examples_of_the_documentation_are_right() {
 }
 
 /// Files and folders with structs of keys, from the folder of this crate.
-const KEYS: &[&str] = &["src/raw.rs", "src/raw", "../../http/answer/src/features"];
+const KEYS: &[&str] =
+    &["src/raw.rs", "src/raw", "../../http/answer/src/features", "../../visitors/trials/src/keys.rs"];
 
 /// The files with structs of keys at `path` and below. In the folder of features, these are the files called `keys.rs`.
 fn sources(path: &Path) -> Vec<PathBuf> {

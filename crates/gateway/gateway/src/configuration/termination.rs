@@ -82,15 +82,13 @@ impl Termination {
     }
 }
 
-/// The hosts of `service`, each with the slot of the host before that has the same names, and with the numbers of tickets that
-/// experiments try.
+/// The hosts of `service`, each with the slot of the host before that has the same names.
 fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSettings> {
-    let with_slot = |(place, host): (usize, &proxy::HostSettings)| {
+    let with_slot = |host: &proxy::HostSettings| {
         let host = &host.tls;
         // Keeps the slot of a host with the same names, so that obtained certificates survive a reload.
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
-        let other_tickets = service.experiments.tickets(place);
-        HostSettings { slot: Arc::clone(&same.slot), other_tickets, ..host.clone() }
+        HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
     };
-    service.hosts.iter().enumerate().map(with_slot).collect()
+    service.hosts.iter().map(with_slot).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brisk_http::trace_context::TraceId;
 use brisk_telemetry::{RequestLog, RequestSpan, Side, Source};
-use brisk_trials::HostExperiments;
+use brisk_variants::{HostVariants, Labels};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
@@ -39,8 +39,8 @@ pub(super) struct Line {
     pub(super) upstream_start: Cell<Option<Duration>>,
     /// Bytes of all these parts, at most those of the head.
     pub(super) held: usize,
-    /// Experiments of the host that include the connection, each with the arm.
-    pub(super) experiments: Vec<(Arc<str>, Arc<str>)>,
+    /// Values of varied settings of the host that the connection has.
+    pub(super) labels: Labels,
 }
 
 impl Exchange {
@@ -54,10 +54,10 @@ impl Exchange {
         }
     }
 
-    /// Adds the arms of the connection in the host's experiments to the access log.
-    pub(crate) fn name_arms(&mut self, experiments: &HostExperiments) {
-        if let (Some(line), Some(arms)) = (&mut self.line, self.connection.extras.arms()) {
-            line.experiments = experiments.named(arms);
+    /// Adds the values of varied settings of the host that the connection has to the access log.
+    pub(crate) fn name_variants(&mut self, variants: &HostVariants) {
+        if let (Some(line), Some(assigned)) = (&mut self.line, self.connection.extras.assigned()) {
+            line.labels = variants.labels(assigned);
         }
     }
 }
@@ -134,7 +134,7 @@ impl Line {
             user: None,
             trace: None,
             upstream_start: Cell::default(),
-            experiments: Vec::new(),
+            labels: Labels::default(),
         }
     }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use brisk_http_connection::body::client::testing::of_hyper;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
-use brisk_trials::Experiments;
 use brisk_upstream::GroupState;
 use brisk_upstream::settings::GroupSettings;
 use bytes::Bytes;
@@ -22,7 +21,7 @@ use super::*;
 use crate::Body;
 use crate::settings::{
     Action, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, RouteSettings, Underscores,
-    UpstreamAction, UpstreamPath,
+    UpstreamAction, UpstreamPath, Variants,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
@@ -47,7 +46,7 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
         underscores: Underscores::Drop,
-        experiments: Experiments::default(),
+        variants: Variants::default(),
         beacons: None,
     }
 }

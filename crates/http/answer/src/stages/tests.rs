@@ -15,10 +15,10 @@ use brisk_jwt::{KeySet, KeySource, TokenCheck, TokenRules};
 use brisk_limits::{LimitSettings, Limits};
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
-use brisk_trials::{ExperimentSettings, Experiments, HostExperiments, Values};
 use brisk_upstream::settings::GroupSettings;
 use brisk_upstream::{Group, GroupState};
-use brisk_visits::{Experiment, ExperimentId, Metric, Visits};
+use brisk_variants::{HostVariants, RequestValues, VariedId, VariedSetting};
+use brisk_visits::Visits;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, Request, StatusCode};
@@ -154,13 +154,12 @@ fn forward_auth() -> ForwardAuth {
     }
 }
 
-/// The host with `visits` measured where it says so, and with experiments on `values`.
-fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
-    let experiments = Experiments::new(values.into_iter().map(experiment).collect());
-    let visits = Visits::off();
-    experiments.define(&visits);
-    let beacons = Beacons::new(visits);
-    let ids: Vec<ExperimentId> = Vec::new();
+/// The host with `visits` measured where it says so, and with a setting that has `values` beside the configured one.
+fn context(settings: &HostSettings, values: Option<RequestValues>) -> HostContext<'_> {
+    let texts = ["configured", "other"].map(Arc::from).into();
+    let varied = |values| VariedSetting { id: VariedId(0), name: "x".into(), texts, values };
+    let variants = Arc::new(HostVariants::new("variants", values.map(varied).into_iter().collect()));
+    let beacons = Beacons::new(Visits::off());
     HostContext {
         settings,
         names: Rc::new(Names::new(&settings.tls.names).expect("names")),
@@ -168,8 +167,8 @@ fn context(settings: &HostSettings, values: Option<Values>) -> HostContext<'_> {
             settings.headers.hsts.map(HstsSettings::value),
             &settings.headers.others,
         ),
-        experiments: Rc::new(HostExperiments::new(&experiments, 0)),
-        visits: settings.visits.as_ref().map(|visits| SiteVisits::new(visits, &beacons, None, ids)),
+        visits: settings.visits.as_ref().map(|visits| SiteVisits::new(visits, &beacons, None, &variants)),
+        variants,
         forwarding: Rc::new(Forwarding::new(Vec::new(), Underscores::Drop)),
         groups: Groups(&|name| Some(group(name))),
     }
@@ -185,20 +184,6 @@ fn group(name: &str) -> Rc<Group> {
     Group::new(state, &DeadlineWheel::new())
 }
 
-fn experiment(values: Values) -> ExperimentSettings {
-    let arms = [Arc::from("control"), Arc::from("other")].into();
-    let experiment = Experiment {
-        name: "x".into(),
-        arms,
-        advice: Vec::new(),
-        metric: Metric::Load,
-        margin: 0.0,
-        hosts: Vec::new(),
-        share: 1.0,
-    };
-    ExperimentSettings { experiment, hosts: vec![0], values }
-}
-
 fn names(host: Option<&HostContext<'_>>, target: StageTarget<'_>) -> Vec<&'static str> {
     RouteStages::compile(&StageContext { host, target }).names()
 }
@@ -210,10 +195,10 @@ fn of_route(host: &HostSettings, route: &RouteSettings) -> Vec<&'static str> {
 #[test]
 fn a_route_with_every_feature_has_all_stages_in_their_order() {
     let host = full_host();
-    let context = context(&host, Some(Values::EarlyHints(vec![true])));
+    let context = context(&host, Some(RequestValues::EarlyHints(vec![true])));
     let route = full_route();
     let all = [
-        "ArmNames",
+        "VariantNames",
         "Trace",
         "KeepAlive",
         "Limits",
@@ -337,11 +322,11 @@ fn added_by(host: &HostSettings, route: &RouteSettings) -> Vec<&'static str> {
 }
 
 #[test]
-fn experiments_add_hints_and_the_names_of_arms() {
+fn varied_settings_add_hints_and_their_names() {
     let host = host();
-    let context = context(&host, Some(Values::EarlyHints(vec![true])));
+    let context = context(&host, Some(RequestValues::EarlyHints(vec![true])));
     let stages = names(Some(&context), StageTarget::Route(&upstream()));
-    let expected = ["ArmNames", "KeepAlive", "EarlyData", "EarlyHints", "HeadMethod", "ConnectionClose"];
+    let expected = ["VariantNames", "KeepAlive", "EarlyData", "EarlyHints", "HeadMethod", "ConnectionClose"];
     assert_eq!(stages, expected);
 }
 

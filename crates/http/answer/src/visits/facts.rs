@@ -25,8 +25,7 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     visit.device = Device::of(user_agent);
     visit.network = view.visits.beacons.visits().network(exchange.client().ip());
     visit.http = Some(version::of(view.version));
-    visit.arms =
-        connection.extras.arms().map(|arms| arms.within(&view.visits.experiments)).unwrap_or_default();
+    visit.assigned = view.visits.variants.within(connection.extras.assigned());
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use brisk_budget::Resource;
 use brisk_certs::Identity;
 use brisk_net::rates::{Event, Rates};
-use brisk_visits::Arms;
+use brisk_variants::AssignedValues;
 use http::{HeaderMap, StatusCode};
 
 use crate::gathering::Shared;
@@ -34,8 +34,8 @@ pub struct Extras(OnceCell<Box<Boxed>>);
 /// The allocated state.
 #[derive(Debug, Default)]
 struct Boxed {
-    /// Arms in experiments, if the connection takes part in any.
-    arms: OnceCell<Arms>,
+    /// Values of settings that vary between connections, if the connection has any.
+    assigned: OnceCell<AssignedValues>,
     /// Rate limits of clients, if there are any.
     rates: OnceCell<Arc<Rates>>,
     /// The upstream's transport after a switch of protocols, until the driver joins both transports.
@@ -66,17 +66,17 @@ impl Extras {
         self.0.get().is_some_and(|boxed| boxed.rates.get().is_some())
     }
 
-    /// Assigns the connection to arms of experiments. Call it once, before the first request.
-    pub fn take_part(&self, arms: Arms) {
-        if !arms.is_empty() {
+    /// Assigns values of varied settings to the connection. Call it once, before the first request.
+    pub fn assign(&self, values: AssignedValues) {
+        if !values.is_empty() {
             // Already set; the first value is kept.
-            let _ = self.boxed().arms.set(arms);
+            let _ = self.boxed().assigned.set(values);
         }
     }
 
-    /// Arms in experiments, if the connection takes part in any.
-    pub fn arms(&self) -> Option<&Arms> {
-        self.0.get()?.arms.get()
+    /// Values of varied settings, if the connection has any.
+    pub fn assigned(&self) -> Option<&AssignedValues> {
+        self.0.get()?.assigned.get()
     }
 
     /// Stores the upstream's transport of a switched protocol for the driver. Its type is defined in

@@ -119,7 +119,7 @@ fn a_304_varies_unless_its_content_is_known_not_to() {
     let confirmed = |path: &[u8], root: Option<&str>, head: &[(&'static str, &str)]| {
         let names = Rc::new(Names::new(&["a.example".to_owned()]).expect("names"));
         let root = root.map(PathBuf::from);
-        let compression = Compression::of_route(&Arc::default(), true, root, &names, Vec::new());
+        let compression = Compression::of_route(&Arc::default(), true, root, &names, &Arc::default());
         let mut answer = response(head, Body::Empty);
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         let asked = request(&[ALL, ("if-none-match", "\"x\"")]);
@@ -203,7 +203,7 @@ fn pages_for_users_are_not_compressed_for_other_sites() {
     }
     let mut file = response(&[HTML], text());
     let names = Rc::new(Names::new(&["www.example".to_owned()]).expect("names"));
-    let of_files = Compression::of_route(&Arc::default(), false, None, &names, Vec::new());
+    let of_files = Compression::of_route(&Arc::default(), false, None, &names, &Arc::default());
     of_files.negotiate(&connection(), &exposed, b"/").apply(&connection(), &mut file);
     assert!(coding(&file).is_some(), "files hold no secrets and repeat nothing");
 }

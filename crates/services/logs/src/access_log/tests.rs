@@ -70,7 +70,8 @@ pub(crate) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
         error: None,
         error_side: None,
         upgraded_end: None,
-        experiments: &[],
+        labels: &[],
+        label_field: "labels",
     }
 }
 
@@ -141,20 +142,21 @@ fn early_data_and_a_resumption_that_failed_are_named() {
 }
 
 #[test]
-fn experiments_are_named_with_their_arms() {
+fn labels_have_a_field_of_their_own() {
     let connection = connection();
     let mut record = request(&connection);
-    let arm = |name: &str, arm: &str| (name.into(), arm.into());
-    let arms = [arm("tcp", "congestion_control = \"bbr\""), arm("records", "growing_records = false")];
-    record.experiments = &arms;
+    let label = |name: &str, text: &str| (name.into(), text.into());
+    let labels = [label("tcp", "congestion_control = \"bbr\""), label("records", "growing_records = false")];
+    record.labels = &labels;
     let line = text_line(&record);
-    let field = " experiments=\"tcp: congestion_control = \\x22bbr\\x22; records: growing_records = false\" connection=7 ";
+    let field =
+        " labels=\"tcp: congestion_control = \\x22bbr\\x22; records: growing_records = false\" connection=7 ";
     assert!(line.contains(field), "{line}");
     let line = json_line(&record);
-    assert_eq!(line["experiments"]["tcp"], "congestion_control = \"bbr\"");
-    assert_eq!(line["experiments"].as_object().unwrap().len(), 2);
-    record.experiments = &[];
-    assert!(json_line(&record).get("experiments").is_none() && !text_line(&record).contains("experiments"));
+    assert_eq!(line["labels"]["tcp"], "congestion_control = \"bbr\"");
+    assert_eq!(line["labels"].as_object().unwrap().len(), 2);
+    record.labels = &[];
+    assert!(json_line(&record).get("labels").is_none() && !text_line(&record).contains("labels"));
 }
 
 #[test]

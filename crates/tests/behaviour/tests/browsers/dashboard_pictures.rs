@@ -128,7 +128,7 @@ fn visit(numbers: &mut Numbers, ids: &[ExperimentId], ago: Duration) -> Visit {
     if is_new {
         for id in ids.iter().skip(usize::from(host == NAME)) {
             let arm = u8::from(numbers.unit() < 0.5);
-            assert!(visit.arms.push(Arm { experiment: *id, arm }));
+            assert!(visit.assigned.push(Arm { setting: *id, value: arm }));
             if *id == ids[0] && arm == 1 {
                 paint *= 0.9;
             }

@@ -8,4 +8,5 @@ mod measurements;
 mod paths;
 mod statics;
 mod tree;
+mod visitors;
 mod words;

@@ -53,10 +53,18 @@ pub(crate) fn name(path: &Path) -> &str {
 
 /// The Rust files in `folder` and below; none if the folder does not exist.
 pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
+    files(folder, &["rs"])
+}
+
+/// The files in `folder` and below with one of these extensions; none if the folder does not exist.
+pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.expect("an entry").path());
-    let found = paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+    let found = paths.flat_map(|path| if path.is_dir() { files(&path, extensions) } else { vec![path] });
+    let has_one = |path: &PathBuf| {
+        path.extension().is_some_and(|own| extensions.iter().any(|extension| own == *extension))
+    };
+    found.filter(has_one).collect()
 }
 
 /// The documents of the repository: the Markdown files of the root and of `docs`, without the results of measurements.

@@ -141,7 +141,7 @@ mod tests {
             let mut visit = Visit::new("example.com".into(), "/".into());
             let ms = 100.0 * (0.5 + random.unit()) * if arm == 1 { factor } else { 1.0 };
             visit.measures.set(Metric::FirstByte, ms);
-            visit.arms.push(Arm { experiment: id, arm });
+            visit.assigned.push(Arm { setting: id, value: arm });
             visits.record(visit);
         }
         assert!(visits.flush(LONG), "{:?}", visits.status());

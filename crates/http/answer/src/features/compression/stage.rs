@@ -80,5 +80,5 @@ fn of_route(route: &RouteSettings, host: &HostContext<'_>) -> Option<Rc<Compress
         Action::Static(files) => Some(files.root.clone()),
         _ => None,
     };
-    Some(Compression::of_route(settings, may_leak, root, &host.names, host.experiments.levels()))
+    Some(Compression::of_route(settings, may_leak, root, &host.names, &host.variants))
 }

@@ -9,7 +9,7 @@ use brisk_rewrite::OriginMap;
 use brisk_transform::body::Body;
 use brisk_transform::credentials::Credentials;
 use brisk_transform::names::Names;
-use brisk_trials::ByArm;
+use brisk_variants::HostVariants;
 use http::Response;
 
 use super::hints::{self, EarlyHints, PageKey};
@@ -18,12 +18,12 @@ use crate::settings::EarlyHintsSettings;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
 /// Prepares the hints of navigations, which the action sends, and learns links from the upstream's pages. Compiled for
-/// routes to upstreams if hints are configured or vary in an experiment.
+/// routes to upstreams if hints are configured or vary between connections.
 #[derive(Debug)]
 pub(crate) struct EarlyHintsStage {
     configured: Option<Rc<EarlyHints>>,
-    /// Whether connections in an experiment get hints, by arm, and these hints.
-    drawn: Option<(ByArm<bool>, Rc<EarlyHints>)>,
+    /// If hints vary between connections: the connections that get hints, and these hints.
+    varied: Option<(Arc<HostVariants>, Rc<EarlyHints>)>,
     names: Rc<Names>,
     /// The origins whose URLs are translated in the hints of the host's own pages.
     origins: Option<Arc<OriginMap>>,
@@ -35,13 +35,13 @@ impl Stage for EarlyHintsStage {
         let configured = route.early_hints.settings.as_ref();
         let configured = configured.map(|settings| EarlyHints::new(settings, &route.early_hints.learned));
         let usual = || EarlyHints::new(&Arc::new(EarlyHintsSettings::usual()), &route.early_hints.learned);
-        let drawn = host.experiments.early_hints();
-        let drawn = drawn.map(|arms| (arms, configured.clone().unwrap_or_else(usual)));
+        let variants = host.variants.varies_early_hints().then(|| Arc::clone(&host.variants));
+        let varied = variants.map(|variants| (variants, configured.clone().unwrap_or_else(usual)));
         let consolidation =
             host.settings.consolidation.as_ref().filter(|_| route.consolidation.place.is_none());
         let origins = consolidation.map(|consolidation| Arc::clone(&consolidation.map));
         let names = Rc::clone(&host.names);
-        context.may_hint().then_some(Self { configured, drawn, names, origins })
+        context.may_hint().then_some(Self { configured, varied, names, origins })
     }
 
     fn request(
@@ -70,10 +70,11 @@ impl Stage for EarlyHintsStage {
 }
 
 impl EarlyHintsStage {
-    /// The hints for requests on `connection`: the setting of its arm, or the configured hints outside of experiments.
+    /// The hints for requests on `connection`: those of its assigned value, or the configured hints.
     fn of(&self, connection: &Connection) -> Option<&Rc<EarlyHints>> {
-        let drawn = self.drawn.as_ref();
-        match drawn.and_then(|(arms, hints)| Some((*arms.of(connection.extras.arms())?, hints))) {
+        let varied = self.varied.as_ref();
+        let assigned = connection.extras.assigned();
+        match varied.and_then(|(variants, hints)| Some((variants.early_hints(assigned)?, hints))) {
             Some((is_on, hints)) => is_on.then_some(hints),
             None => self.configured.as_ref(),
         }

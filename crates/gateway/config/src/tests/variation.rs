@@ -1,4 +1,4 @@
-//! `[experiment.NAME]`: what is said of it.
+//! Experiments on visitors: what is said of `[experiment.NAME]`.
 
 use brisk_trials::Values;
 use brisk_visits::Metric;
@@ -24,7 +24,7 @@ fn an_experiment_has_a_control_and_other_arms() {
     let one = |text: &str| {
         let resolved = accepted(text);
         assert_eq!(resolved.warnings, [""; 0]);
-        resolved.settings.service.experiments.all()[0].clone()
+        resolved.settings.variation.0.all()[0].clone()
     };
     let found = one(&with("setting = \"tls.growing_records\"\nvalues = [false]"));
     let arms: Vec<_> = found.experiment.arms.iter().map(AsRef::as_ref).collect();
@@ -45,7 +45,7 @@ fn an_experiment_has_a_control_and_other_arms() {
 
 #[test]
 fn each_arm_has_its_advice_and_each_setting_a_metric_that_it_can_change() {
-    let one = |text: &str| accepted(text).settings.service.experiments.all()[0].experiment.clone();
+    let one = |text: &str| accepted(text).settings.variation.0.all()[0].experiment.clone();
     let found = one(&with("setting = \"tls.tickets_per_handshake\"\nvalues = [2]"));
     assert!(found.advice.iter().all(|advice| advice.starts_with("That is what sending the tickets costs; ")));
     let found = one(&with_routes("setting = \"compression.zstd_level\"\nvalues = [9]"));
@@ -215,7 +215,7 @@ fn an_experiment_needs_page_views_that_are_measured() {
          0: write a greater one",
     );
     let found = accepted(&format!("{LISTENER}{none}{some}{STORE}{table}"));
-    let found = &found.settings.service.experiments.all()[0];
+    let found = &found.settings.variation.0.all()[0];
     assert_eq!((&*found.hosts, &*found.experiment.hosts), (&[1][..], &["b.test".into()][..]));
     let redirect = "[[host.route]]\npath = \"/\"\nredirect = \"https://a.test/\"\n";
     refused(

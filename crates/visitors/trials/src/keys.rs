@@ -1,14 +1,15 @@
-//! `[experiment.NAME]`: a setting with different values for different visitors.
+//! Keys of `[experiment.NAME]`: a setting with different values for different visitors.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-/// `[experiment.NAME]`.
+/// `[experiment.NAME]`. A field has the name and the meaning of its key in `docs/configuration.md`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Experiment {
+#[expect(missing_docs, reason = "docs/configuration.md describes the keys")]
+pub struct ExperimentKeys {
     pub setting: String,
     pub values: Vec<ExperimentValue>,
     pub share: Option<f64>,
@@ -19,9 +20,12 @@ pub(crate) struct Experiment {
 
 /// A value of the setting, as its own key has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ExperimentValue {
+pub enum ExperimentValue {
+    /// `true` or `false`.
     Switch(bool),
+    /// A whole number.
     Number(i64),
+    /// Text in quotes.
     Text(String),
 }
 

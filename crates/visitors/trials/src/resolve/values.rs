@@ -3,18 +3,15 @@
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 
-use brisk_answer::settings::{Action, RouteSettings};
 use brisk_coding::Coding;
-use brisk_config_file::KeyPath;
+use brisk_config_file::{Findings, KeyPath};
 use brisk_net::Congestion;
 use brisk_tls::settings::Records;
-use brisk_trials::Values;
 use brisk_visits::{MOST_ARMS, Metric};
 
-use super::Surroundings;
-use crate::raw::{self, ExperimentValue};
-use crate::resolve::context::Context;
-use brisk_answer::features::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
+use super::{HostFacts, Surroundings};
+use crate::experiments::Values;
+use crate::keys::{ExperimentKeys, ExperimentValue};
 
 /// A setting that can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +63,9 @@ impl Setting {
     }
 
     /// The type of a valid value.
-    fn values(self) -> Kind {
-        let levels = |coding: Coding, highest: u8| {
+    fn values(self, highest_levels: [u8; 3]) -> Kind {
+        let levels = |coding: Coding| {
+            let highest = highest_levels[coding.index()];
             Kind::Number(i64::from(*coding.levels().start())..=i64::from(highest))
         };
         match self {
@@ -75,9 +73,9 @@ impl Setting {
             // At least 1: without tickets no visitor would resume, and the cost would appear on later connections
             // outside the experiment.
             Self::Tickets => Kind::Number(1..=8),
-            Self::Zstd => levels(Coding::Zstd, HIGHEST_ZSTD),
-            Self::Brotli => levels(Coding::Brotli, HIGHEST_BROTLI),
-            Self::Gzip => levels(Coding::Gzip, HIGHEST_GZIP),
+            Self::Zstd => levels(Coding::Zstd),
+            Self::Brotli => levels(Coding::Brotli),
+            Self::Gzip => levels(Coding::Gzip),
             Self::Congestion => Kind::Text,
         }
     }
@@ -145,25 +143,25 @@ enum Kind {
 /// The arms of the experiment at `path` on the hosts at these places; `None` if something is wrong with them.
 pub(super) fn values(
     setting: Setting,
-    table: &raw::Experiment,
-    surroundings: &Surroundings<'_>,
+    table: &ExperimentKeys,
+    surroundings: &Surroundings,
     hosts: &[usize],
     path: &KeyPath,
-    context: &mut Context<'_>,
+    findings: &mut Findings<'_>,
 ) -> Option<Drawn> {
-    let control = control(setting, surroundings, hosts, path, context)?;
+    let control = control(setting, surroundings, hosts, path, findings)?;
     let path = path.key("values");
-    if table.values.is_empty() && !context.shared.findings.written(&path.index(0)) {
-        context.shared.findings.wrong(&path, "no value: write what is to be tried beside what is configured");
+    if table.values.is_empty() && !findings.written(&path.index(0)) {
+        findings.wrong(&path, "no value: write what is to be tried beside what is configured");
     }
     if table.values.len() >= MOST_ARMS {
         let message = format!("{} values: write at most {}", table.values.len(), MOST_ARMS - 1);
-        context.shared.findings.wrong(&path, message);
+        findings.wrong(&path, message);
     }
     let mut is_right = !table.values.is_empty();
     let mut controls = control.congestion.iter().cloned().collect::<Vec<_>>();
     for (index, value) in table.values.iter().enumerate() {
-        let reason = wrong(setting, value).or_else(|| {
+        let reason = wrong(setting, value, surroundings.highest_levels).or_else(|| {
             let is_twice = table.values[..index].contains(value);
             is_twice.then(|| format!("{value} is in the list already")).or_else(|| control.equal(value))
         });
@@ -172,7 +170,7 @@ pub(super) fn values(
             ExperimentValue::Switch(_) | ExperimentValue::Number(_) => None,
         });
         if let Some(reason) = reason {
-            context.shared.findings.wrong(&path.index(index), reason);
+            findings.wrong(&path.index(index), reason);
             is_right = false;
         }
     }
@@ -187,13 +185,13 @@ pub(super) fn values(
 }
 
 /// The records for a value of `growing_records`.
-pub(in crate::resolve) const fn records(is_growing: bool) -> Records {
+const fn records(is_growing: bool) -> Records {
     if is_growing { Records::Growing } else { Records::Full }
 }
 
 /// Reason for which a value is invalid for this setting.
-fn wrong(setting: Setting, value: &ExperimentValue) -> Option<String> {
-    match (setting.values(), value) {
+fn wrong(setting: Setting, value: &ExperimentValue, highest_levels: [u8; 3]) -> Option<String> {
+    match (setting.values(highest_levels), value) {
         (Kind::Switch, ExperimentValue::Switch(_)) | (Kind::Text, ExperimentValue::Text(_)) => None,
         (Kind::Switch, _) => Some(format!("{value} is no value of {}: write true or false", setting.name())),
         (Kind::Number(range), ExperimentValue::Number(number)) => (!range.contains(number))
@@ -254,28 +252,27 @@ impl Control {
 
 fn control(
     setting: Setting,
-    surroundings: &Surroundings<'_>,
+    surroundings: &Surroundings,
     hosts: &[usize],
     path: &KeyPath,
-    context: &mut Context<'_>,
+    findings: &mut Findings<'_>,
 ) -> Option<Control> {
-    let routes = || hosts.iter().flat_map(|place| &surroundings.hosts[*place].routes);
+    let of_hosts = || hosts.iter().map(|place| &surroundings.hosts[*place]);
     let (none, mut values): (_, Vec<_>) = match setting {
-        Setting::Records => ("", vec![ExperimentValue::Switch(surroundings.tls.records == Records::Growing)]),
+        Setting::Records => ("", vec![ExperimentValue::Switch(surroundings.records == Records::Growing)]),
         Setting::Tickets => {
             // Eight at most.
-            let tickets = i64::try_from(surroundings.tls.tickets_per_handshake).unwrap_or_default();
+            let tickets = i64::try_from(surroundings.tickets_per_handshake).unwrap_or_default();
             ("", vec![ExperimentValue::Number(tickets)])
         }
         Setting::EarlyHints => {
-            let of_upstreams = routes().filter(|route| matches!(route.action, Action::Upstream(_)));
             let values =
-                of_upstreams.map(|route| ExperimentValue::Switch(route.early_hints.settings.is_some()));
+                of_hosts().flat_map(|host| &host.early_hints).map(|hints| ExperimentValue::Switch(*hints));
             ("no route of its hosts has an `upstream`, and other answers come at once", values.collect())
         }
-        Setting::Zstd => levels(Coding::Zstd, routes()),
-        Setting::Brotli => levels(Coding::Brotli, routes()),
-        Setting::Gzip => levels(Coding::Gzip, routes()),
+        Setting::Zstd => levels(Coding::Zstd, of_hosts()),
+        Setting::Brotli => levels(Coding::Brotli, of_hosts()),
+        Setting::Gzip => levels(Coding::Gzip, of_hosts()),
         Setting::Congestion => {
             let usual = Congestion::usual().map(ExperimentValue::Text);
             ("the kernel does not say which it has", usual.into_iter().collect())
@@ -286,11 +283,11 @@ fn control(
         _ => None,
     };
     if let Some(Err(reason)) = &usual {
-        context.shared.findings.wrong(&path.key("setting"), format!("has no effect: {reason}"));
+        findings.wrong(&path.key("setting"), format!("has no effect: {reason}"));
         return None;
     }
     if values.is_empty() {
-        context.shared.findings.wrong(&path.key("setting"), format!("has no effect: {none}"));
+        findings.wrong(&path.key("setting"), format!("has no effect: {none}"));
         return None;
     }
     let mut seen = Vec::new();
@@ -312,13 +309,12 @@ fn control(
 }
 
 /// The levels of a coding on routes that use it.
-fn levels<'r>(
+fn levels<'h>(
     coding: Coding,
-    routes: impl Iterator<Item = &'r RouteSettings>,
+    hosts: impl Iterator<Item = &'h HostFacts>,
 ) -> (&'static str, Vec<ExperimentValue>) {
-    let compressions = routes.filter_map(|route| route.compression.settings.as_ref());
-    let using = compressions.filter(|compression| compression.codings.contains(&coding));
-    let levels = using.map(|compression| ExperimentValue::Number(compression.levels[coding.index()].into()));
+    let levels = hosts.flat_map(|host| &host.levels).filter(|(of, _)| *of == coding);
+    let levels = levels.map(|(_, level)| ExperimentValue::Number((*level).into()));
     ("no route of its hosts is compressed with it: write `compression`", levels.collect())
 }
 
