@@ -9,7 +9,8 @@ use brisk_rewrite::{Base, OriginMap};
 use http::header::{CONTENT_LENGTH, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::connection::{Connection, InterimResponse};
+use crate::connection::Connection;
+pub use crate::connection::InterimResponse;
 use crate::held::{Account, HeldBytes};
 use crate::streams::StreamKey;
 

@@ -18,7 +18,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::error::CaptureError;
 use crate::report::{ConnectionReport, as_object};
-use crate::time::{Nanos, text};
+use crate::time::Nanos;
 
 /// Records kept; about 500 bytes each.
 const KEPT: usize = 500_000;

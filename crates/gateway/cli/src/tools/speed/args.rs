@@ -28,7 +28,7 @@ pub(crate) struct Speed {
     #[arg(long, value_name = "ENGINE", conflicts_with = "core")]
     pub(crate) engine: Option<Engine>,
     #[command(flatten)]
-    pub(crate) cuda: cuda::Options,
+    pub(super) cuda: cuda::Options,
 }
 
 /// Engines for key operations.

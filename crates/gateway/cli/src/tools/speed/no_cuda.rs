@@ -9,7 +9,7 @@ use super::args::Speed;
 
 /// GPU options of `brisk speed`: none.
 #[derive(Args, Debug)]
-pub(super) struct Options {}
+pub(crate) struct Options {}
 
 /// Prints an error with the command that builds brisk with a GPU. Exit code: 2.
 pub(super) fn run(arguments: Speed) -> ExitCode {
