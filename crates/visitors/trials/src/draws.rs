@@ -221,4 +221,21 @@ mod tests {
         drawn.leave(first);
         assert_eq!((drawn.arms.iter().count(), drawn.arms.get(first)), (1, None));
     }
+    #[test]
+    fn hosts_have_the_settings_of_their_experiments_and_their_field_of_the_log() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let visits = Visits::open(folder.path(), Settings::default()).expect("a store");
+        let experiments =
+            Experiments::new(vec![experiment("a", 1.0, &[1], Values::EarlyHints(vec![true, false]))]);
+        assert!(experiments.variants(1).is_empty(), "not defined yet");
+        experiments.define(&visits);
+        assert!(experiments.variants(0).is_empty(), "of no experiment");
+        let variants = experiments.variants(1);
+        let (id, _) = experiments.of_host(1).next().expect("an experiment");
+        let mut arms = Arms::default();
+        assert!(arms.push(Arm { setting: id, value: 2 }));
+        assert_eq!(variants.early_hints(Some(&arms)), Some(false));
+        let labels = variants.labels(&arms);
+        assert_eq!((labels.field, &*labels.pairs), ("experiments", &[("a".into(), "2".into())][..]));
+    }
 }

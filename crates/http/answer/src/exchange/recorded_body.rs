@@ -68,9 +68,8 @@ impl http_body::Body for RecordedBody {
             return Poll::Pending;
         }
         let polled = Pin::new(body).poll_frame(context);
-        if polled.is_ready() {
-            exchange.reserved = None;
-        }
+        // Dropped after the piece is counted: without both, the connection would give up the client's share.
+        let _reserved = polled.is_ready().then(|| exchange.reserved.take());
         exchange.sent(&polled);
         if let Poll::Ready(Some(Err(error))) = polled {
             *broken = Some(error);
