@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use brisk_answer::features::RouteKeys;
 pub use brisk_config_file::{ConfigError, Period};
 use brisk_config_file::{Document, Located};
-use brisk_upstream::settings::ServerUrl;
+use brisk_upstream_group::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;

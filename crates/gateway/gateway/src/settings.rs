@@ -16,7 +16,7 @@ use brisk_server::ServerSettings;
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RedisSettings};
 use brisk_telemetry::access_log::AccessLogSettings;
 use brisk_tls::settings::TlsSettings;
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 use ipnet::IpNet;
 
 /// Settings of a gateway. A reload replaces them as a whole, except those that are fixed at the start.

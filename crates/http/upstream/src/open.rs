@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brisk_telemetry::metrics::UpstreamMetrics;
 
-use crate::places::Place;
+use brisk_upstream_group::places::Place;
 
 /// An open connection in the limit and the metrics. Counted as closed on drop.
 #[derive(Debug)]

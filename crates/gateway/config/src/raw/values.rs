@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use brisk_config_file::{Written, read_as_text};
 use brisk_net::Target;
-use brisk_upstream::settings::{ServerUrl, ServerUrlError};
+use brisk_upstream_group::settings::{ServerUrl, ServerUrlError};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 

@@ -24,7 +24,7 @@ use brisk_server::ServerSettings;
 use brisk_telemetry::access_log::{AccessLogSettings, Sample};
 use brisk_tls::settings::TlsSettings;
 use brisk_trials::Experiments;
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;

@@ -1,7 +1,7 @@
 //! The paths of the servers of an upstream.
 
 use brisk_config_file::KeyPath;
-use brisk_upstream::settings::ServerSettings;
+use brisk_upstream_group::settings::ServerSettings;
 
 use super::context::Context;
 

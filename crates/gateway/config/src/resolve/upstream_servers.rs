@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use brisk_config_file::{KeyPath, Period};
-use brisk_upstream::settings::{DnsSettings, ResolverSettings, ServerAddress, ServerSettings};
+use brisk_upstream_group::settings::{DnsSettings, ResolverSettings, ServerAddress, ServerSettings};
 
 use super::context::Context;
 use crate::raw;

@@ -8,7 +8,7 @@ use brisk_answer::features::sticky::sticky;
 use brisk_certs::{Warning, load};
 use brisk_config_file::{KeyPath, Period, Size};
 use brisk_keys::Keystore;
-use brisk_upstream::settings::{
+use brisk_upstream_group::settings::{
     ActiveChecks, Balance, GroupSettings, HEAD_SIZE, HEADERS, HashKey, HealthSettings, HedgeSettings,
     Identity, PassiveChecks, PoolSettings, ProxyVersion, QueueSettings, Retry, ServerScheme, TlsProtocol,
     UpstreamTimeouts, UpstreamTlsSettings,

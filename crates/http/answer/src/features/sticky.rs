@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brisk_config_file::{KeyPath, Period};
-use brisk_upstream::settings::StickySettings;
+use brisk_upstream_group::settings::StickySettings;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 

@@ -10,6 +10,7 @@ use brisk_http::http1::request::Output;
 use brisk_http_connection::Connection;
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_telemetry::metrics::PipelineRepeat;
+use brisk_upstream_group::UpstreamIo;
 use bytes::Bytes;
 use http::{Method, Response};
 
@@ -17,7 +18,6 @@ use super::messages::Messages;
 use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};
 use crate::error::UpstreamError;
 use crate::interim::pass;
-use crate::io::UpstreamIo;
 use crate::pipeline::Followers;
 
 /// Maximum wait for the head of a response that delays others.

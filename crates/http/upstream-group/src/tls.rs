@@ -11,12 +11,12 @@ use crate::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSetti
 /// Hashes of the files of a connector: authorities, chain and key. Hashes because the key is secret and the files may
 /// be large.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TlsFiles([Option<u64>; 3]);
+pub(crate) struct TlsFiles([Option<u64>; 3]);
 
 impl TlsFiles {
     /// Reads and hashes the files. `None` for an unreadable file too, because creating the connector reports that
     /// error.
-    pub(super) fn read(settings: &UpstreamTlsSettings) -> Self {
+    pub(crate) fn read(settings: &UpstreamTlsSettings) -> Self {
         let identity = settings.identity.as_ref();
         let files =
             [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
@@ -30,7 +30,7 @@ impl TlsFiles {
 }
 
 /// Builds the connector for the `https` servers of a group, if there are any. Reads files.
-pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
+pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
     if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
         return Ok(None);
     }

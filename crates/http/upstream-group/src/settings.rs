@@ -83,7 +83,7 @@ impl GroupSettings {
     }
 
     /// Limits for the head of a response.
-    pub(crate) fn head_limits(&self) -> HeadLimits {
+    pub fn head_limits(&self) -> HeadLimits {
         HeadLimits { size: self.head_size, lines: self.headers }
     }
 

@@ -16,9 +16,10 @@ use hyper_util::rt::TokioExecutor;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use crate::group::{GroupState, ServerState};
+use crate::group::GroupState;
 use crate::health::Verdict;
 use crate::io::HyperIo;
+use crate::server::ServerState;
 use crate::settings::ActiveChecks;
 
 /// Runs the active checks of a group for as long as it is polled. Returns at once if none are configured.
