@@ -24,10 +24,8 @@ mod otlp;
 mod redis;
 mod remote;
 mod server;
-mod server_paths;
 mod sessions;
 mod tokens;
-mod upstream_servers;
 mod upstreams;
 pub(crate) mod visit_store;
 

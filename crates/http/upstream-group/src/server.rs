@@ -14,9 +14,9 @@ use brisk_telemetry::metrics::{UpstreamMetrics, Upstreams};
 use brisk_tls::connector::Connector;
 use http::HeaderValue;
 
-use crate::health::{Availability, ServerHealth, Verdict};
+use crate::features::health::server_health::{Availability, ServerHealth, Verdict};
+use crate::features::pool::places::Places;
 use crate::io::{DialError, Dialer, UpstreamIo};
-use crate::places::Places;
 use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, ServerUrl, TlsProtocol};
 
 /// Minimum interval between two warnings of failed connections to a server.

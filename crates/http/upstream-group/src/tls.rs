@@ -1,12 +1,38 @@
 //! TLS to the servers of a group, and the files used for it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
 use brisk_wire::HttpVersion;
 
-use crate::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
+use crate::settings::{GroupSettings, Identity, ServerScheme};
+
+/// TLS to `https` servers: verification, and client authentication.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UpstreamTlsSettings {
+    /// PEM file of trusted authorities. Default: the system's.
+    pub ca: Option<PathBuf>,
+    /// Certificate and key for servers that request client authentication. Default: none.
+    pub identity: Option<Identity>,
+    /// Server name that is sent and verified. Default: the host of the server's URL.
+    pub server_name: Option<String>,
+    /// HTTP version. Default: HTTP/1.1.
+    pub protocol: TlsProtocol,
+    /// Whether a server may close a connection without `close_notify`. Default: no.
+    pub allows_missing_close_notify: bool,
+}
+
+/// HTTP version over TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
 
 /// Hashes of the files of a connector: authorities, chain and key. Hashes because the key is secret and the files may
 /// be large.

@@ -66,7 +66,7 @@ impl Server {
             Admission::Open(place) => place,
         };
         let (io, open) = self.open(client, place).await?;
-        let mut http1 = Http1::new(io, self.register_deadline(), open, self.group_settings().head_limits());
+        let mut http1 = Http1::new(io, self.register_deadline(), open, self.group_settings().head.limits());
         if self.state().proxy_protocol().is_some() {
             http1.belong_to(self.owner_of_proxied(client));
         }

@@ -99,7 +99,7 @@ pub(crate) struct Http2 {
 impl Http2Limits {
     pub(crate) fn of(settings: &GroupSettings) -> Self {
         let timeouts = &settings.timeouts;
-        Self { head: settings.head_limits(), ping: timeouts.ping, pong: timeouts.connect }
+        Self { head: settings.head.limits(), ping: timeouts.ping, pong: timeouts.connect }
     }
 }
 

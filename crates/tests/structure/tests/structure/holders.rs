@@ -141,7 +141,9 @@ const CONFIGURED: &[&str] = &[
     "limits::LimitSettings",
     "limits::Limits",
     "rewrite::Origin",
+    "upstream-group::ActiveChecks",
     "upstream-group::Dialer",
+    "upstream-group::UpstreamTlsSettings",
 ];
 
 /// The types of a source text that have a growing field.

@@ -16,11 +16,11 @@ use hyper_util::rt::TokioExecutor;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
+use super::ActiveChecks;
+use super::server_health::Verdict;
 use crate::group::GroupState;
-use crate::health::Verdict;
 use crate::io::HyperIo;
 use crate::server::ServerState;
-use crate::settings::ActiveChecks;
 
 /// Runs the active checks of a group for as long as it is polled. Returns at once if none are configured.
 ///

@@ -1,4 +1,4 @@
-//! Health of servers, from the active [`checks`](crate::checks) and from the outcomes of clients' requests.
+//! Health of servers, from the active [`checks`](super::checks) and from the outcomes of clients' requests.
 //!
 //! Both write atomics that every worker reads when it chooses a server. A server gets requests while the checks
 //! consider it up and it is not paused because of failed requests.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::settings::PassiveChecks;
+use super::PassiveChecks;
 
 /// Maximum number of times that the pause doubles.
 const DOUBLINGS: u32 = 5;

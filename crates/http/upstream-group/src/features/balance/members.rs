@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use crate::balance::{Balancer, Member};
+use super::Balance;
+use super::choice::{Balancer, Member};
 use crate::group::SharedMembers;
-use crate::settings::Balance;
 
 /// The servers at present. DNS replaces them as a whole.
 #[derive(Debug)]

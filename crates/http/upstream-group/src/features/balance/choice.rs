@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::header::COOKIE;
 use http::request::Parts;
 
-use crate::settings::{Balance, HashKey};
+use super::{Balance, HashKey};
 
 /// A candidate for the choice.
 pub trait Member {
