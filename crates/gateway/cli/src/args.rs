@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use brisk_config::{AccessLogFormat, CommandLine};
-use brisk_upstream::settings::ServerUrl;
+use brisk_upstream_group::settings::ServerUrl;
 use brisk_visits::MarkName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 

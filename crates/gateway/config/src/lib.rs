@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use brisk_answer::features::RouteKeys;
 pub use brisk_config_file::{ConfigError, Period};
 use brisk_config_file::{Document, Located};
-use brisk_upstream::settings::ServerUrl;
+use brisk_upstream_group::features::servers::UpstreamServer;
+use brisk_upstream_group::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;
 pub use raw::AccessLogFormat;
-use raw::values::{self, Address, UpstreamServer};
+use raw::values::{self, Address};
 pub use renewal::Renewed;
 pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
@@ -194,7 +195,7 @@ fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
     let mut host = raw::Host::default();
     host.features.site.names = brisk_certs::DevelopmentCa::NAMES.map(str::to_owned).to_vec();
     host.features.site.route = upstream.iter().map(|_| whole_host(name.clone())).collect();
-    let group = |url| raw::Upstream { servers: vec![UpstreamServer::new(url)], ..raw::Upstream::default() };
+    let group = |url| raw::Upstream::of(UpstreamServer::new(url));
     raw::Config {
         server: raw::Server {
             https: loopback(),
@@ -244,7 +245,7 @@ fn shortcuts(raw: &mut raw::Config) {
         let Some(server) = host.own.upstream.take() else { continue };
         let name = server.url.to_string();
         host.features.site.route.push(whole_host(name.clone()));
-        let group = raw::Upstream { servers: vec![server], ..raw::Upstream::default() };
+        let group = raw::Upstream::of(server);
         raw.upstream.entry(name).or_insert(group);
     }
 }

@@ -1,7 +1,7 @@
 //! The configuration in the operator's form: one struct per table, one field per key, without defaults.
 //!
-//! [`resolve`](crate::resolve) adds defaults and cross-checks. The keys of features of hosts and routes are in
-//! [`brisk_answer::features`], those of experiments on visitors in [`brisk_trials`]. `docs/configuration.md` describes every
+//! [`resolve`](crate::resolve) adds defaults and cross-checks. The keys of features are in [`brisk_answer::features`] and
+//! [`brisk_upstream_group::features`], those of experiments on visitors in [`brisk_trials`]. `docs/configuration.md` describes every
 //! key; a field has the name and the meaning of its key.
 
 mod access_log;
@@ -24,6 +24,7 @@ use brisk_answer::features::limits::Limit;
 use brisk_answer::features::{HostKeys, RouteKeys};
 use brisk_config_file::{Period, Rate, Size, SizeLimit, table_of_parts};
 use brisk_trials::ExperimentKeys;
+use brisk_upstream_group::features::servers::UpstreamServer;
 use serde::Deserialize;
 
 pub use access_log::AccessLogFormat;
@@ -36,12 +37,11 @@ pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSe
 pub(crate) use redis::{Redis, RedisTopology};
 use values::{
     Address, ClientConnections, FastOpen, KeyPlace, Network, PrivateHost, ProxyProtocol, TicketKeys,
-    UpstreamServer,
 };
 
 pub(crate) use keys::{KeyFamily, Keys};
 pub(crate) use otlp::Otlp;
-pub(crate) use upstreams::{Balance, Health, Pool, ProxyVersion, Upstream, UpstreamTimeouts};
+pub(crate) use upstreams::Upstream;
 pub(crate) use visit_store::Visits;
 
 /// A whole file.

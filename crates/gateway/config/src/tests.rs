@@ -36,7 +36,7 @@ use brisk_gateway::settings::ProxyProtocol;
 use brisk_logs::AccessLogTarget;
 use brisk_testkit::ca::{LeafKey, TestCa};
 use brisk_tls::settings::Records;
-use brisk_upstream::settings::{Balance, HashKey, Retry};
+use brisk_upstream_group::settings::{Balance, HashKey, Retry};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use tempfile::TempDir;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_certs::Maintenance;
 use brisk_keys::Engines;
 use brisk_telemetry::{Metrics, Sink};
-use brisk_upstream::metrics::Upstreams;
+use brisk_upstream_group::metrics::Upstreams;
 use brisk_visits::Visits;
 
 /// Sources of the displayed data. Reading them does not delay workers.

@@ -19,7 +19,7 @@ use brisk_net::DeadlineWheel;
 use brisk_net::rates::Rates;
 use brisk_telemetry::Metrics;
 use brisk_tls::Resources;
-use brisk_upstream::GroupState;
+use brisk_upstream_group::GroupState;
 use brisk_visits::Visits;
 use ipnet::IpNet;
 use tokio::sync::watch;

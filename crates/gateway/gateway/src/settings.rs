@@ -16,7 +16,7 @@ use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
 use brisk_session::{FleetSecret, KeySource, MemorySettings, RedisSettings};
 use brisk_tls::settings::TlsSettings;
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 use ipnet::IpNet;
 
 pub use crate::variation::VariationSettings;

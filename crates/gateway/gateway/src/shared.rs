@@ -16,7 +16,7 @@ use brisk_keys::{Engines, Keystore};
 use brisk_limits::Limits;
 use brisk_logs::{AccessLog, LostLines, connect_exporter};
 use brisk_telemetry::{Metrics, Sink, Throttle};
-use brisk_upstream::metrics::Upstreams;
+use brisk_upstream_group::metrics::Upstreams;
 use brisk_visits::Visits;
 
 use crate::GatewayError;

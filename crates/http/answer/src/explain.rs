@@ -10,7 +10,7 @@ use brisk_beacon::Beacons;
 use brisk_http::path::RequestPath;
 use brisk_rules::{Examined, Failing, Pairs, Routes};
 use brisk_transform::body::Body;
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 use brisk_visits::Visits;
 use http::request::Parts;
 use http::{Response, header};

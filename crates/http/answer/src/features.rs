@@ -24,7 +24,6 @@ pub mod maintenance;
 pub mod mirror;
 pub mod real_ip;
 pub mod split;
-pub mod sticky;
 pub mod trace;
 pub mod visits;
 

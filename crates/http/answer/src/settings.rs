@@ -1,7 +1,7 @@
 //! Settings of hosts: routes, their actions, and the limits of requests.
 //!
 //! All workers share these values; each worker builds its own [`Service`](crate::service::Service) from them. Settings
-//! of upstream groups are in [`brisk_upstream::settings`].
+//! of upstream groups are in [`brisk_upstream_group::settings`].
 
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! Admission of requests to servers with limited connections: immediately, after waiting in the queue, or never.
 
 use brisk_http_connection::Connection;
+use brisk_upstream_group::UpstreamIo;
+use brisk_upstream_group::places::{Grant, Next, Place, Waiting, Worker};
 use tokio::time::timeout;
 
 use crate::error::UpstreamError;
 use crate::group::Server;
 use crate::http1::Http1;
-use crate::io::UpstreamIo;
 use crate::open::{AtLimit, OpenConnection};
-use crate::places::{Grant, Next, Place, Waiting, Worker};
 use crate::proxied::Requester;
 
 /// Result of an admission.
@@ -27,7 +27,7 @@ impl Server {
         at_limit: AtLimit,
         client: &Connection,
     ) -> Result<Admission, UpstreamError> {
-        let Some(places) = &self.state().places else {
+        let Some(places) = self.state().places() else {
             return Ok(Admission::Open(None));
         };
         if let Some(place) = places.try_take() {
@@ -66,7 +66,7 @@ impl Server {
             Admission::Open(place) => place,
         };
         let (io, open) = self.open(client, place).await?;
-        let mut http1 = Http1::new(io, self.register_deadline(), open, self.group_settings().head_limits());
+        let mut http1 = Http1::new(io, self.register_deadline(), open, self.group_settings().head.limits());
         if self.state().proxy_protocol().is_some() {
             http1.belong_to(self.owner_of_proxied(client));
         }
@@ -87,7 +87,7 @@ impl Server {
 
     /// Passes a reusable connection to the request that waits longest, or keeps it.
     pub(crate) fn keep(&self, http1: Box<Http1>) {
-        let next = self.state().places.as_ref().map_or(Next::Idle, |places| places.pass_on(self.worker()));
+        let next = self.state().places().map_or(Next::Idle, |places| places.pass_on(self.worker()));
         match next {
             Next::Idle => self.pool().put(http1),
             Next::SameWorker => self.handed.borrow_mut().push_back(http1),
@@ -98,7 +98,7 @@ impl Server {
 
     /// Closes idle connections while requests of other workers wait for their permits.
     pub(crate) fn yield_idle(&self) {
-        let Some(places) = &self.state().places else { return };
+        let Some(places) = self.state().places() else { return };
         while places.waiting() > 0 {
             if self.pool().close_oldest() {
                 continue;
@@ -122,14 +122,14 @@ struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     fn new(server: &'a Server, waiting: Waiting) -> Self {
-        server.state().metrics.wait_begun();
+        server.state().metrics().wait_begun();
         Self { server, waiting }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.server.state().metrics.wait_ended();
+        self.server.state().metrics().wait_ended();
         if let Some(Grant::Connection) = self.waiting.leave()
             && let Some(http1) = self.server.handed.borrow_mut().pop_front()
         {

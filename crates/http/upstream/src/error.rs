@@ -4,6 +4,7 @@ use std::io;
 
 use brisk_http::error::ConnectionError;
 use brisk_telemetry::Side;
+use brisk_upstream_group::DialError;
 use http::StatusCode;
 use thiserror::Error;
 
@@ -65,6 +66,15 @@ pub enum UpstreamError {
     /// The client paused within its request body for too long.
     #[error("the request body did not come in time")]
     RequestBodyTimeout,
+}
+
+impl From<DialError> for UpstreamError {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Failed(error) => Self::Connect(error),
+            DialError::Timeout => Self::ConnectTimeout,
+        }
+    }
 }
 
 impl UpstreamError {

@@ -18,25 +18,25 @@ use brisk_http::error::ConnectionError;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
+use brisk_upstream_group::Member as _;
+use brisk_upstream_group::hedge::race;
+use brisk_upstream_group::settings::{HedgeSettings, RequestTimeouts, Retry, ServerScheme};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use tokio::time::timeout;
 
-use crate::balance::Member as _;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
-use crate::hedge::race;
 use crate::http1::{Failure, Http1, Owner};
 use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
-use crate::metrics::Hedge;
 use crate::open::AtLimit;
 use crate::proxied::{self, Requester};
-use crate::settings::{HedgeSettings, RequestTimeouts, Retry, ServerScheme};
 use crate::upgrade::{PendingUpgrade, is_requested};
+use brisk_upstream_group::metrics::Hedge;
 
 use self::framing::{Framing, frame_body, settle_length, to_origin_form};
 pub use self::outcome::{ForwardFacts, ForwardOutcome};
@@ -247,7 +247,7 @@ impl<'a> Journey<'a> {
             return (None, sending.await);
         };
         if !credit.spend() {
-            first.server.state().metrics.hedge(Hedge::Budget);
+            first.server.state().metrics().hedge(Hedge::Budget);
             return (None, sending.await);
         }
         let (placement, at_limit) = (Placement::Kept, AtLimit::Fail);
@@ -260,7 +260,7 @@ impl<'a> Journey<'a> {
         {
             other.server.failed(error);
         }
-        second.server.state().metrics.hedge(if raced.is_second { Hedge::Won } else { Hedge::Lost });
+        second.server.state().metrics().hedge(if raced.is_second { Hedge::Won } else { Hedge::Lost });
         (raced.is_second.then_some(second), raced.result)
     }
 

@@ -1,14 +1,9 @@
-//! Upstream groups: the part shared by the process ([`GroupState`]) and the part of each worker ([`Group`]).
+//! Upstream groups as used by one worker, with the worker's connections.
 
 mod lease;
-mod members;
-mod server_state;
-mod state;
-mod tls;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -17,6 +12,10 @@ use std::time::Duration;
 
 use brisk_http_connection::proxy_header;
 use brisk_net::{Deadline, DeadlineWheel};
+use brisk_upstream_group::hedge::HedgeCredit;
+use brisk_upstream_group::places::Place;
+use brisk_upstream_group::settings::GroupSettings;
+use brisk_upstream_group::{GroupState, Member, Members, ServerState, UpstreamIo};
 use http::header::SET_COOKIE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -24,23 +23,15 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::balance::Member;
 use crate::error::UpstreamError;
-use crate::hedge::HedgeCredit;
 use crate::http1::Http1;
 use crate::http2::{Http2Limits, Http2Pool};
-use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
-use crate::places::Place;
 use crate::pool::Pool;
 use crate::proxied::{ProxiedClients, Requester};
-use crate::settings::GroupSettings;
 
 pub(crate) use self::lease::Lease;
-use self::members::Members;
-pub use self::server_state::ServerState;
-pub use self::state::GroupState;
 
 /// Interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -106,14 +97,10 @@ impl Group {
 
     /// The available server that the sticky cookie of a request names, if the group has such cookies.
     pub(crate) fn assigned(&self, head: &Parts) -> Option<Rc<Server>> {
-        let sticky = self.state.settings.sticky.as_ref()?;
+        let sticky = self.state.settings().sticky.as_ref()?;
         let servers = self.servers();
         let is_assigned = |server: &&Rc<Server>| {
-            server
-                .state
-                .assignment
-                .as_ref()
-                .is_some_and(|assignment| sticky.is_assigned(&head.headers, assignment))
+            server.state.assignment().is_some_and(|assignment| sticky.is_assigned(&head.headers, assignment))
         };
         servers.iter().find(is_assigned).filter(|server| server.is_available()).cloned()
     }
@@ -132,7 +119,7 @@ impl Group {
             }
         };
         // The caller finds out whether there are servers.
-        drop(timeout(self.state.settings.timeouts.connect, arrival).await);
+        drop(timeout(self.state.settings().timeouts.connect, arrival).await);
     }
 
     /// Replaces the servers by those that DNS has named. Connections to others close with their requests.
@@ -157,7 +144,7 @@ impl Group {
     fn sweep(&self) {
         for server in &*self.servers() {
             server.pool.sweep();
-            let pool = &self.state.settings.pool;
+            let pool = &self.state.settings().pool;
             let ticks = idle_ticks(pool.idle_timeout);
             server.http2.sweep(pool.idle_connections, ticks);
             server.sweep_proxied(ticks);
@@ -168,17 +155,17 @@ impl Group {
 /// The present servers of `group`: those of `before` that remain, with their connections, and new ones.
 fn members(group: &Arc<GroupState>, before: &[Rc<Server>], wheel: &DeadlineWheel) -> Members<Rc<Server>> {
     let shared = group.members();
-    let servers = shared.servers.iter().map(|state| {
+    let servers = shared.servers().iter().map(|state| {
         let kept = before.iter().find(|server| Arc::ptr_eq(&server.state, state));
         kept.map_or_else(|| Rc::new(Server::new(group, state, wheel)), Rc::clone)
     });
     let servers = servers.collect();
-    Members::new(shared, servers, &group.settings.balance)
+    Members::new(shared, servers, &group.settings().balance)
 }
 
 /// Checks idle connections once a second and when other requests need their permits, and follows DNS.
 async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
-    let (wanted, mut changes) = (Arc::clone(&state.idle_wanted), state.changes());
+    let (wanted, mut changes) = (Arc::clone(state.idle_wanted()), state.changes());
     // The group must end when the configuration no longer has it.
     drop(state);
     let mut ticks = interval(SWEEP);
@@ -218,15 +205,15 @@ fn idle_ticks(timeout: Duration) -> u32 {
 
 impl Server {
     fn new(group: &Arc<GroupState>, state: &Arc<ServerState>, wheel: &DeadlineWheel) -> Self {
-        let settings = &group.settings.pool;
+        let settings = &group.settings().pool;
         Self {
             group: Arc::clone(group),
             state: Arc::clone(state),
             wheel: wheel.clone(),
             pool: Pool::new(settings.idle_connections, idle_ticks(settings.idle_timeout)),
-            http2: Http2Pool::new(Http2Limits::of(&group.settings), wheel),
+            http2: Http2Pool::new(Http2Limits::of(group.settings()), wheel),
             proxied: ProxiedClients::new(settings.idle_connections),
-            pipelines: Pipelines::new(group.settings.pipeline, &state.metrics),
+            pipelines: Pipelines::new(group.settings().pipeline, state.metrics()),
             handed: RefCell::default(),
             active: Cell::new(0),
         }
@@ -234,7 +221,7 @@ impl Server {
 
     /// Host and port, or the Unix socket, for the log and the metrics.
     pub fn name(&self) -> &str {
-        &self.state().name
+        self.state.name()
     }
 
     /// The part of the server that all workers share.
@@ -275,12 +262,12 @@ impl Server {
     }
 
     pub(crate) fn group_settings(&self) -> &GroupSettings {
-        &self.group.settings
+        self.group.settings()
     }
 
     /// An empty pool of HTTP/2 connections to the server.
     pub(crate) fn new_http2_pool(&self) -> Http2Pool {
-        Http2Pool::new(Http2Limits::of(&self.group.settings), &self.wheel)
+        Http2Pool::new(Http2Limits::of(self.group.settings()), &self.wheel)
     }
 
     pub(crate) fn register_deadline(&self) -> Deadline {
@@ -297,22 +284,14 @@ impl Server {
         let header = state
             .proxy_protocol()
             .map(|version| proxy_header::header(client.connection, client.address, version));
-        let connected = state.dialer.connect(&header.unwrap_or_default()).await;
-        let io = connected.inspect_err(|error| {
-            state.warn_of(error, &self.group.settings.name, "no connection to the upstream server");
-        })?;
-        match io.is_resumed() {
-            None => {}
-            Some(true) => state.metrics.resumed_handshake(),
-            Some(false) => state.metrics.full_handshake(),
-        }
-        Ok((io, OpenConnection::new(&state.metrics, place)))
+        let io = state.connect(&self.group_settings().name, &header.unwrap_or_default()).await?;
+        Ok((io, OpenConnection::new(state.metrics(), place)))
     }
 
     /// Assigns the client to the server by a cookie, unless it has this cookie already, in a group with such cookies.
     pub(crate) fn assign(&self, assigned: Option<&Rc<Self>>, headers: &mut HeaderMap) {
         let is_assigned = assigned.is_some_and(|assigned| std::ptr::eq(&raw const **assigned, self));
-        if let Some(assignment) = &self.state.assignment
+        if let Some(assignment) = self.state.assignment()
             && !is_assigned
         {
             headers.append(SET_COOKIE, assignment.clone());
@@ -321,38 +300,21 @@ impl Server {
 
     /// Records a response, which may be a failure of the server.
     pub(crate) fn answered(&self, status: StatusCode) {
-        let checks = &self.group.settings.health.passive;
-        if checks.counts_server_errors && status.is_server_error() {
-            self.count_failure(&format_args!("status {}", status.as_u16()));
-        } else {
-            self.state.health.request_succeeded(checks);
-        }
+        self.group.record_response(&self.state, status);
     }
 
     /// Records a request without a response.
     pub(crate) fn failed(&self, error: &UpstreamError) {
         if let UpstreamError::HeadTooLarge = error {
-            self.state.warn_of(error, &self.group.settings.name, "a response was refused");
+            self.state.warn_of(error, &self.group_settings().name, "a response was refused");
         }
-        self.count_failure(error);
-    }
-
-    fn count_failure(&self, last: &dyn fmt::Display) {
-        self.state.metrics.failure();
-        let checks = &self.group.settings.health.passive;
-        let pause = self.state.health.request_failed(checks, || self.group.may_pause(checks.max_excluded));
-        let Some(pause) = pause else {
-            return;
-        };
-        self.state.metrics.unhealthy();
-        let group = &self.group.settings.name;
-        tracing::warn!(%group, server = self.name(), ?pause, %last, "upstream server left out after failed requests");
+        self.group.record_failure(&self.state, error);
     }
 }
 
-impl Member for Rc<Server> {
+impl Member for Server {
     fn name(&self) -> &str {
-        &self.state().name
+        self.state.name()
     }
 
     fn weight(&self) -> u32 {

@@ -20,6 +20,7 @@ use brisk_http_connection::body::request::{BodyProgress, ClientFailure, RequestB
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::Deadline;
 use brisk_telemetry::Side;
+use brisk_upstream_group::UpstreamIo;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
@@ -29,7 +30,6 @@ use self::messages::Messages;
 pub(crate) use self::pipelined::GATHERED;
 use crate::error::UpstreamError;
 use crate::interim::pass;
-use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 use crate::pipeline::Followers;
 

@@ -28,6 +28,8 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::{Deadline, DeadlineWheel};
+use brisk_upstream_group::UpstreamIo;
+use brisk_upstream_group::settings::GroupSettings;
 use http::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
@@ -37,9 +39,7 @@ use self::link::{Audience, Link, Unanswered};
 use crate::error::UpstreamError;
 use crate::http1::{Failure, HeadWatch, upstream_error};
 use crate::interim::pass;
-use crate::io::UpstreamIo;
 use crate::open::{AtLimit, OpenConnection};
-use crate::settings::GroupSettings;
 
 pub(crate) use self::link::Exchange;
 pub(crate) use self::output::Destination;
@@ -99,7 +99,7 @@ pub(crate) struct Http2 {
 impl Http2Limits {
     pub(crate) fn of(settings: &GroupSettings) -> Self {
         let timeouts = &settings.timeouts;
-        Self { head: settings.head_limits(), ping: timeouts.ping, pong: timeouts.connect }
+        Self { head: settings.head.limits(), ping: timeouts.ping, pong: timeouts.connect }
     }
 }
 

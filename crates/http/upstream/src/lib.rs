@@ -1,37 +1,27 @@
-//! Upstreams: groups of servers with their connections and health, and the forwarding of requests to them.
+//! Forwarding of requests to upstreams: connections over HTTP/1.1 and HTTP/2, their pools and pipelines, and retries.
 //!
 //! [`forward`](forward::forward) sends a request to a server of a [`Group`] and returns the response with an
-//! [`UpstreamBody`]. Connections belong to one worker and never leave its thread; [`GroupState`], shared by all
-//! workers, is `Send`.
+//! [`UpstreamBody`]. Connections belong to one worker and never leave its thread. The settings and servers of a group, which
+//! all workers share, are in [`brisk_upstream_group`].
 
 mod admission;
-mod balance;
 mod body;
-pub mod checks;
 mod error;
 pub mod forward;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod group;
-mod health;
-mod hedge;
 mod http1;
 mod http2;
 mod interim;
-mod io;
 mod login;
-pub mod metrics;
 mod open;
 mod pipeline;
-mod places;
 mod pool;
 mod proxied;
-pub mod resolution;
-pub mod settings;
 pub mod upgrade;
-mod waits;
 
 pub use body::UpstreamBody;
 pub use error::UpstreamError;
-pub use group::{Group, GroupState, Server, ServerState};
+pub use group::{Group, Server};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::metrics::UpstreamMetrics;
-use crate::places::Place;
+use brisk_upstream_group::metrics::UpstreamMetrics;
+use brisk_upstream_group::places::Place;
 
 /// An open connection in the limit and the metrics. Counted as closed on drop.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ pub(crate) use self::followers::{Followers, Reached, Seat, Unanswered, pass};
 use self::pace::Paces;
 pub(crate) use self::pace::{Site, Time};
 use crate::http1::Http1;
-use crate::metrics::UpstreamMetrics;
+use brisk_upstream_group::metrics::UpstreamMetrics;
 
 /// Time without pipelines after an incorrect response to one.
 const BAN: Duration = Duration::from_mins(10);

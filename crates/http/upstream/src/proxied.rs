@@ -204,7 +204,7 @@ impl Server {
 
     /// Whether a connection with a PROXY header carries one request only.
     pub(crate) fn closes_proxied(&self) -> bool {
-        self.state().places.is_some() && self.state().proxy_protocol().is_some()
+        self.state().places().is_some() && self.state().proxy_protocol().is_some()
     }
 
     /// Closes connections of clients that ended or were idle for `idle_ticks` sweeps. Called once a second.

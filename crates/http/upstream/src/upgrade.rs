@@ -9,13 +9,13 @@ use std::task::{Context, Poll, ready};
 use brisk_http_connection::Connection;
 use brisk_net::{Deadline, TurnLimit};
 use brisk_telemetry::UpgradedEnd;
+use brisk_upstream_group::UpstreamIo;
 use bytes::{Buf, Bytes};
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::group::Lease;
 use crate::http1::Upgraded;
-use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 
 /// Maximum size of a read in bytes.

@@ -10,6 +10,7 @@ use brisk_certs::{Crl, subject};
 use brisk_config_file::KeyPath;
 use brisk_keys::pem_certificates;
 use brisk_tls::settings::{ClientCertificates, Revocation, UnknownRevocation};
+use brisk_upstream_group::features::proxy_protocol::HeaderVersion;
 use rustls_pki_types::CertificateDer;
 
 use super::context::Context;
@@ -41,7 +42,7 @@ pub(super) fn authenticated(
             Some(ForwardCertificate::Certificate | ForwardCertificate::Chain)
         ) || host.routes().iter().any(|route| route.access.client_certificate.is_some())
             // The PROXY header contains the common name.
-            || config.upstream.values().any(|group| group.proxy_protocol == Some(raw::ProxyVersion::V2)),
+            || config.upstream.values().any(|group| group.features.proxy_protocol.proxy_protocol == Some(HeaderVersion::V2)),
     }
 }
 

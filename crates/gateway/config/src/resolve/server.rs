@@ -23,7 +23,7 @@ use brisk_logs::{AccessLogSettings, Sample};
 use brisk_net::{ListenerSettings, RateLimits};
 use brisk_server::ServerSettings;
 use brisk_tls::settings::{Records, TlsSettings};
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;

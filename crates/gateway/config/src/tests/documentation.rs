@@ -20,8 +20,13 @@ fn the_examples_of_the_documentation_are_right() {
 }
 
 /// Files and folders with structs of keys, from the folder of this crate.
-const KEYS: &[&str] =
-    &["src/raw.rs", "src/raw", "../../http/answer/src/features", "../../visitors/trials/src/keys.rs"];
+const KEYS: &[&str] = &[
+    "src/raw.rs",
+    "src/raw",
+    "../../http/answer/src/features",
+    "../../http/upstream-group/src/features",
+    "../../visitors/trials/src/keys.rs",
+];
 
 /// The files with structs of keys at `path` and below. In the folder of features, these are the files called `keys.rs`.
 fn sources(path: &Path) -> Vec<PathBuf> {
@@ -66,7 +71,9 @@ fn words_of(page: &str) -> impl Iterator<Item = &str> {
 fn comments(source: &str) -> Vec<(String, String)> {
     let (mut found, mut comment, mut is_flat) = (Vec::new(), Vec::new(), false);
     for line in source.lines() {
-        if let Some(name) = line.strip_prefix("pub struct ") {
+        if let Some(name) =
+            line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").strip_prefix("struct ")
+        {
             is_flat = name.split([' ', '<']).next().is_some_and(|name| name.ends_with("Keys"));
         } else if let Some(text) = line.strip_prefix("    /// ") {
             comment.push(text);
@@ -97,6 +104,9 @@ fn rows<'p>(page: &'p str, heading: &str) -> Vec<(Vec<&'p str>, &'p str)> {
 /// A comment as the meaning of a row: without capital and full stop.
 fn meaning(comment: &str) -> String {
     let comment = comment.strip_suffix('.').unwrap_or(comment);
+    if let Some(link) = comment.strip_prefix('[') {
+        return format!("[{}", meaning(link));
+    }
     let (first, rest) = comment.split_at(comment.chars().next().map_or(0, char::len_utf8));
     let is_name = rest.starts_with(|next: char| next.is_uppercase());
     if is_name { comment.to_owned() } else { first.to_lowercase() + rest }
@@ -142,4 +152,39 @@ fn rows_of_hosts_and_routes_are_the_comments_of_their_keys() {
         }
     }
     assert!(checked > 40, "only {checked} rows found");
+}
+
+/// Headings of the tables about `[upstream.NAME]`.
+const UPSTREAM_TABLES: &[&str] = &[
+    "## `[upstream.NAME]`\n",
+    "### Sticky cookies\n",
+    "### Hedging\n",
+    "### Servers from DNS\n",
+    "### `[upstream.NAME.timeouts]`\n",
+    "### `[upstream.NAME.pool]`\n",
+    "### `[upstream.NAME.health]`\n",
+    "### `[upstream.NAME.tls]`\n",
+];
+
+#[test]
+fn rows_of_upstreams_are_the_comments_of_their_keys() {
+    let page = include_str!("../../../../../docs/configuration.md");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = sources(&folder.join("../../http/upstream-group/src/features"));
+    let files = files.into_iter().chain([folder.join("src/raw/upstreams.rs")]);
+    let comments: Vec<_> =
+        files.flat_map(|file| comments(&fs::read_to_string(file).expect("a source"))).collect();
+    let mut checked = 0;
+    for (keys, written) in UPSTREAM_TABLES.iter().flat_map(|heading| rows(page, heading)) {
+        for key in keys {
+            let own = comments.iter().filter(|(name, _)| name == key).map(|(_, text)| meaning(text));
+            let own = own.collect::<Vec<_>>();
+            assert!(
+                own.iter().any(|text| *text == written),
+                "{key}: docs/configuration.md has {written:?}, the comments have {own:#?}"
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 45, "only {checked} rows found");
 }

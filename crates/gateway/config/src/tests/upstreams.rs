@@ -89,7 +89,7 @@ fn connections_with_a_proxy_header_are_not_shared() {
     let resolved = accepted(&upstream(&format!("{servers}proxy_protocol = \"v1\"")));
     assert_eq!(
         resolved.settings.upstreams[0].proxy_protocol,
-        Some(brisk_upstream::settings::ProxyVersion::V1)
+        Some(brisk_upstream_group::settings::ProxyVersion::V1)
     );
 }
 

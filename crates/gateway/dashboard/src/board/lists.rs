@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use brisk_certs::maintenance::Report;
 use brisk_telemetry::Problem;
-use brisk_upstream::metrics::UpstreamReading;
+use brisk_upstream_group::metrics::UpstreamReading;
 use serde_json::{Value, json};
 
 use super::unix_millis;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::metrics::Metrics;
-use brisk_upstream::settings::GroupSettings;
-use brisk_upstream::{Group, GroupState, checks, resolution};
+use brisk_upstream::Group;
+use brisk_upstream_group::settings::GroupSettings;
+use brisk_upstream_group::{GroupState, checks, resolution};
 use tokio::task::JoinSet;
 
 use crate::GatewayError;

@@ -2,26 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Display;
-use std::fs::File;
-use std::io::Read;
-use std::ops::RangeInclusive;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use brisk_access::{PasswordFiles, PasswordThreads};
-use brisk_config_file::{Findings, KeyPath, Period, SizeLimit};
+use brisk_config_file::{Findings, KeyPath, SizeLimit};
 use brisk_jwt::KeySources;
-use brisk_keys::encoding_fault;
 use brisk_rules::{Maps, Variable};
-use zeroize::Zeroizing;
+
+pub use brisk_upstream_group::features::TIMEOUTS;
 
 use crate::features::RouteSettings;
 use crate::features::limits::RequestLimit;
-
-/// Limits of time: deadlines have a granularity of 100 ms, and a day is no limit any more.
-pub const TIMEOUTS: RangeInclusive<Period> =
-    Period(Duration::from_millis(100))..=Period(Duration::from_hours(24));
 
 /// State that the features of a configuration share while they are resolved.
 pub struct Context<'d> {
@@ -85,11 +76,19 @@ impl<'d> Context<'d> {
         *certificates |= has(&Variable::ClientFingerprint);
     }
 
+    /// The part of the state that features of upstream groups use.
+    pub fn of_groups(&mut self) -> brisk_upstream_group::features::Context<'_, 'd> {
+        brisk_upstream_group::features::Context {
+            findings: &mut self.findings,
+            base: self.base,
+            files: &mut self.files,
+            secrets: &mut self.secrets,
+        }
+    }
+
     /// A path of the file as it is opened, noted as one to watch.
     pub fn file(&mut self, path: &Path) -> PathBuf {
-        let path = self.base.join(path);
-        self.files.insert(path.clone());
-        path
+        self.of_groups().file(path)
     }
 
     /// Whether there is an upstream with this name; otherwise reports the mistake at `path`.
@@ -122,50 +121,12 @@ impl<'d> Context<'d> {
         path: &KeyPath,
         read: impl FnOnce(&Path) -> Result<T, E>,
     ) -> Option<T> {
-        let value = read(file).map_err(|error| {
-            let message = match start(file).and_then(|(bytes, length)| encoding_fault(&bytes[..length])) {
-                Some(fault) => format!("{}: {fault}", file.display()),
-                None => error.to_string(),
-            };
-            self.findings.wrong(path, message);
-        });
-        let value = value.ok()?;
-        self.warn_of_access(file);
-        Some(value)
+        self.of_groups().read_privately(file, path, read)
     }
 
     /// Notes a file with a secret, and warns where others than the owner and the group may read a secret, or others than the owner
     /// may change it.
     pub fn warn_of_access(&mut self, file: &Path) {
-        self.secrets.push(file.to_owned());
-        let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
-        let file = file.display();
-        if mode & 0o004 != 0 {
-            let warning =
-                format!("{file}: everyone on this machine may read it; `chmod o= {file}` ends that");
-            self.findings.warn(warning);
-        }
-        if mode & 0o022 != 0 {
-            let warning =
-                format!("{file}: others than its owner may change it; `chmod go-w {file}` ends that");
-            self.findings.warn(warning);
-        }
+        self.of_groups().warn_of_access(file);
     }
-}
-
-/// The first bytes of a regular file, at most 16, and their number: enough to recognize its encoding. A pipe was read to its
-/// end before, so opening it again would wait for another writer.
-fn start(file: &Path) -> Option<(Zeroizing<[u8; 16]>, usize)> {
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let (mut start, mut length) = (Zeroizing::new([0; 16]), 0);
-    let mut file = File::open(file).ok()?;
-    while length < start.len() {
-        match file.read(&mut start[length..]).ok()? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    Some((start, length))
 }

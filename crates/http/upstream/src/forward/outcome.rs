@@ -8,10 +8,10 @@ use std::time::Duration;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::BodyProgress;
 use brisk_http_connection::interim::InterimReceivers;
+use brisk_upstream_group::settings::RequestTimeouts;
 
 use crate::group::Server;
 use crate::proxied::Requester;
-use crate::settings::RequestTimeouts;
 
 /// Parameters of forwarding besides the request, and the record of its outcome.
 #[derive(Debug)]

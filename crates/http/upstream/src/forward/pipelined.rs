@@ -17,8 +17,8 @@ use crate::http1::{Failure, GATHERED, Http1, Owner};
 use crate::http2::Placement;
 use crate::login;
 use crate::login::PrivateConnections;
-use crate::metrics::PipelineRepeat;
 use crate::pipeline::{Position, Reached, Site, Time, Unanswered, pass};
+use brisk_upstream_group::metrics::PipelineRepeat;
 
 /// Reason of a ban.
 const SURPLUS: &str = "it sends more than the responses";

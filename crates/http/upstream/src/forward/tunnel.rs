@@ -15,6 +15,8 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_net::{Deadline, TurnLimit};
+use brisk_upstream_group::UpstreamIo;
+use brisk_upstream_group::settings::ServerScheme;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
@@ -30,10 +32,8 @@ use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
 use crate::http1::{Failure, Upgraded};
 use crate::http2::Destination;
-use crate::io::UpstreamIo;
 use crate::open::{AtLimit, OpenConnection};
 use crate::proxied;
-use crate::settings::ServerScheme;
 
 /// Size of a read in bytes.
 const CHUNK: usize = 16 << 10;

@@ -4,11 +4,12 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
+use brisk_upstream_group::settings::RequestTimeouts;
+
 use super::Server;
 use crate::http1::{Http1, Owner};
 use crate::login::PrivateConnections;
 use crate::proxied;
-use crate::settings::RequestTimeouts;
 
 /// The claim of a request on its server, from the choice to the end of the response. Counted by least-connections
 /// balancing.
@@ -26,7 +27,7 @@ impl Lease {
     /// The claim of a request with these timeouts.
     pub(crate) fn new(server: &Rc<Server>, timeouts: RequestTimeouts) -> Self {
         server.active.set(server.active.get() + 1);
-        server.state().metrics.request();
+        server.state().metrics().request();
         let milliseconds = |pause: Duration| u32::try_from(pause.as_millis()).unwrap_or(u32::MAX);
         let pause = timeouts.body.and_then(|pause| NonZeroU32::new(milliseconds(pause)));
         Self { server: Rc::clone(server), pause, is_upgraded: false }
@@ -44,7 +45,7 @@ impl Lease {
 
     /// Maximum pause within a response body, or after a switch of protocols.
     pub(crate) fn pause_limit(&self) -> Duration {
-        let timeouts = &self.server.group.settings.timeouts;
+        let timeouts = &self.server.group.settings().timeouts;
         match self.pause {
             _ if self.is_upgraded => timeouts.upgraded,
             Some(pause) => Duration::from_millis(pause.get().into()),
@@ -74,7 +75,7 @@ impl Lease {
 impl Server {
     /// Timeout for the head of the response to a request with timeouts of its own.
     pub(crate) fn head_timeout(&self, request: RequestTimeouts) -> Duration {
-        request.head.unwrap_or(self.group.settings.timeouts.head)
+        request.head.unwrap_or(self.group.settings().timeouts.head)
     }
 }
 

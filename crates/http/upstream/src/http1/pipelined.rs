@@ -9,6 +9,8 @@ use brisk_http::error::ConnectionError;
 use brisk_http::http1::request::Output;
 use brisk_http_connection::Connection;
 use brisk_http_connection::interim::InterimReceivers;
+use brisk_upstream_group::UpstreamIo;
+use brisk_upstream_group::metrics::PipelineRepeat;
 use bytes::Bytes;
 use http::{Method, Response};
 
@@ -16,8 +18,6 @@ use super::messages::Messages;
 use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};
 use crate::error::UpstreamError;
 use crate::interim::pass;
-use crate::io::UpstreamIo;
-use crate::metrics::PipelineRepeat;
 use crate::pipeline::Followers;
 
 /// Maximum wait for the head of a response that delays others.

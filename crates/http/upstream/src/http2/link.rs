@@ -16,6 +16,7 @@ use std::time::Duration;
 use brisk_http::error::Http2Error;
 use brisk_http_connection::Connection;
 use brisk_net::DeadlineWheel;
+use brisk_upstream_group::UpstreamIo;
 use brisk_wire::h2::frame::Reason;
 use bytes::BytesMut;
 use tokio::io::AsyncWrite as _;
@@ -28,7 +29,6 @@ use super::Http2Limits;
 use super::cancels::Cancels;
 use super::pulse::{Linger, Pulse};
 use super::state::State;
-use crate::io::UpstreamIo;
 use crate::open::OpenConnection;
 
 /// Size of a read in bytes: the first value initially, doubled after a full read up to the second.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Method, Response};
 
 use crate::http1::{Failure, Http1};
-use crate::metrics::{PipelineRepeat, UpstreamMetrics};
+use brisk_upstream_group::metrics::{PipelineRepeat, UpstreamMetrics};
 
 /// The requests behind the one that uses a connection, in the order of sending. On drop, they are sent again.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ const CRATES: &[&str] = &[
     "limits",
     "rewrite",
     "upstream",
+    "upstream-group",
 ];
 
 /// Types of fields that grow with received bytes.
@@ -94,7 +95,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
     ("stored copies", &["answer::Kept", "answer::Key", "answer::Copy"]),
     ("stored dictionaries", &["answer::Store", "coding::Dictionary"]),
     ("learned hints", &["answer::EarlyHints", "answer::LearnedHints", "answer::Page"]),
-    ("requests that wait for an upstream", &["upstream::State", "upstream::Server", "upstream::Pool"]),
+    ("requests that wait for an upstream", &["upstream-group::State", "upstream::Server", "upstream::Pool"]),
     ("requests in a pipeline", &["upstream::Followers", "upstream::Frames"]),
     (
         "verifications of passwords",
@@ -140,10 +141,9 @@ const CONFIGURED: &[&str] = &[
     "limits::LimitSettings",
     "limits::Limits",
     "rewrite::Origin",
-    "upstream::ActiveChecks",
-    "upstream::Dialer",
-    "upstream::GroupSettings",
-    "upstream::UpstreamTlsSettings",
+    "upstream-group::ActiveChecks",
+    "upstream-group::Dialer",
+    "upstream-group::UpstreamTlsSettings",
 ];
 
 /// The types of a source text that have a growing field.

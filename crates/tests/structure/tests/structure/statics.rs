@@ -36,10 +36,10 @@ const STATICS: &[(&str, &[&str])] = &[
         ],
     ),
     ("a property of the processor, measured once", &["keys::CHOICES", "lanes::MEASURED"]),
-    ("the origin of times that are kept as numbers in atomics", &["certs::START", "upstream::START"]),
+    ("the origin of times that are kept as numbers in atomics", &["certs::START", "upstream-group::START"]),
     (
         "numbers that distinguish objects of the process",
-        &["certs::COUNT", "logs::NEXT", "telemetry::NEXT", "transform::NEXT", "upstream::NEXT"],
+        &["certs::COUNT", "logs::NEXT", "telemetry::NEXT", "transform::NEXT", "upstream-group::NEXT"],
     ),
     (
         "memory that a thread reuses within a turn, or hands to a call that takes no argument",

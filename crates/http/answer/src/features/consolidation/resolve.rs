@@ -7,7 +7,7 @@ use brisk_config_file::KeyPath;
 use brisk_rewrite::{MappedOrigin, Origin, OriginMap, Prefix};
 use brisk_rules::{RoutePath, UpstreamPath};
 use brisk_transform::consolidate::{Consolidation, Cookies};
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 
 use super::RouteConsolidation;
 use super::keys::{self, Consolidate, HostConsolidationKeys};

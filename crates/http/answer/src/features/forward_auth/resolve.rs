@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
-use brisk_upstream::settings::GroupSettings;
+use brisk_upstream_group::settings::GroupSettings;
 use http::uri::PathAndQuery;
 use http::{HeaderName, header};
 
@@ -89,7 +89,7 @@ fn split(url: &str) -> Option<(&str, &str)> {
     let start = url.find("://")? + 3;
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |end| start + end);
     let (server, target) = url.split_at(end);
-    server.parse::<brisk_upstream::settings::ServerUrl>().ok()?;
+    server.parse::<brisk_upstream_group::settings::ServerUrl>().ok()?;
     Some((server, if target.is_empty() { "/" } else { target }))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_config_file::{KeyPath, Period};
 use brisk_limits::{KEYS, LimitSettings, Limits, OnFailure};
 use brisk_rules::Template;
-use brisk_upstream::settings::RequestTimeouts;
+use brisk_upstream_group::settings::RequestTimeouts;
 use http::StatusCode;
 
 use super::keys::{self, TimeoutsKeys};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brisk_limits::Limit;
 use brisk_rules::Template;
-use brisk_upstream::settings::RequestTimeouts;
+use brisk_upstream_group::settings::RequestTimeouts;
 use http::StatusCode;
 
 /// One limit, and the response to requests beyond it.

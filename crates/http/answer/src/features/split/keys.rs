@@ -1,9 +1,8 @@
 //! Keys of splits.
 
 use brisk_config_file::table_of_parts;
+use brisk_upstream_group::features::sticky::CookieKeys;
 use serde::Deserialize;
-
-use crate::features::sticky::Sticky;
 
 /// Split of a route.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,7 +19,7 @@ table_of_parts! {
         /// The upstream and the share.
         pub destination: Destination,
         /// The cookie by which visitors keep their upstream.
-        pub cookie: Sticky,
+        pub cookie: CookieKeys,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use brisk_config_file::KeyPath;
 use brisk_rules::{Share, SplitSettings};
+use brisk_upstream_group::features::sticky::cookie;
 
 use super::keys;
-use crate::features::sticky::sticky;
 use crate::features::{Context, RouteScope};
 
 /// Name of the cookie of a split, unless another is written.
@@ -19,7 +19,7 @@ pub(super) fn of_route(
     let path = route.key("split");
     let group = other_upstream(&raw.destination.upstream, route, &path, context);
     let share = share(raw.destination.percent, &path, context);
-    let cookie = sticky(&raw.cookie, COOKIE, &path, context);
+    let cookie = cookie(&raw.cookie, COOKIE, &path, &mut context.of_groups());
     Some(SplitSettings { group: group?, share: share?, cookie })
 }
 

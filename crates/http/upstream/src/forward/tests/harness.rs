@@ -14,6 +14,8 @@ use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_upstream_group::GroupState;
+use brisk_upstream_group::settings::{GroupSettings, RequestTimeouts};
 use http::{Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -28,8 +30,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use crate::body::UpstreamBody;
 use crate::forward::{ForwardFacts, ForwardOutcome, forward};
-use crate::group::{Group, GroupState};
-use crate::settings::{GroupSettings, RequestTimeouts};
+use crate::group::Group;
 use crate::upgrade::{Joined, PendingUpgrade};
 
 /// A body that a test sends.

@@ -13,6 +13,8 @@ use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_upstream_group::GroupState;
+use brisk_upstream_group::settings::RequestTimeouts;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -22,8 +24,7 @@ use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 
 use super::harness::{Origin, RawConnection, eventually, settings};
 use crate::forward::{ForwardFacts, ForwardOutcome, forward};
-use crate::group::{Group, GroupState};
-use crate::settings::RequestTimeouts;
+use crate::group::Group;
 
 const DEPTH: usize = 8;
 

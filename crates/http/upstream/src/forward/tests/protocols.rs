@@ -5,6 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use brisk_telemetry::Metrics;
+use brisk_upstream_group::GroupState;
+use brisk_upstream_group::checks::run_checks;
+use brisk_upstream_group::settings::ActiveChecks;
 use futures_util::future::join_all;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -14,9 +17,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
 use super::harness::{Front, Origin, body_of, eventually, get, post, settings, settings_for, text};
-use crate::checks::run_checks;
-use crate::group::GroupState;
-use crate::settings::ActiveChecks;
 
 #[tokio::test(flavor = "local")]
 async fn http2_carries_requests_at_one_time_on_one_connection() {

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use brisk_upstream_group::settings::{Balance, HashKey, Retry};
 use http::StatusCode;
 
 use super::harness::{Front, Origin, body_of, eventually, get, post, settings, text};
-use crate::settings::{Balance, HashKey, Retry};
 
 /// Answers one request on each connection and closes it when the next one comes.
 async fn forgetful() -> Origin {

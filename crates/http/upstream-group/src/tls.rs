@@ -1,22 +1,48 @@
 //! TLS to the servers of a group, and the files used for it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 
 use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
 use brisk_wire::HttpVersion;
 
-use crate::settings::{GroupSettings, ServerScheme, TlsProtocol, UpstreamTlsSettings};
+use crate::settings::{GroupSettings, Identity, ServerScheme};
+
+/// TLS to `https` servers: verification, and client authentication.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UpstreamTlsSettings {
+    /// PEM file of trusted authorities. Default: the system's.
+    pub ca: Option<PathBuf>,
+    /// Certificate and key for servers that request client authentication. Default: none.
+    pub identity: Option<Identity>,
+    /// Server name that is sent and verified. Default: the host of the server's URL.
+    pub server_name: Option<String>,
+    /// HTTP version. Default: HTTP/1.1.
+    pub protocol: TlsProtocol,
+    /// Whether a server may close a connection without `close_notify`. Default: no.
+    pub allows_missing_close_notify: bool,
+}
+
+/// HTTP version over TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
 
 /// Hashes of the files of a connector: authorities, chain and key. Hashes because the key is secret and the files may
 /// be large.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TlsFiles([Option<u64>; 3]);
+pub(crate) struct TlsFiles([Option<u64>; 3]);
 
 impl TlsFiles {
     /// Reads and hashes the files. `None` for an unreadable file too, because creating the connector reports that
     /// error.
-    pub(super) fn read(settings: &UpstreamTlsSettings) -> Self {
+    pub(crate) fn read(settings: &UpstreamTlsSettings) -> Self {
         let identity = settings.identity.as_ref();
         let files =
             [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
@@ -30,7 +56,7 @@ impl TlsFiles {
 }
 
 /// Builds the connector for the `https` servers of a group, if there are any. Reads files.
-pub(super) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
+pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
     if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
         return Ok(None);
     }

@@ -8,7 +8,9 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use crate::group::GroupState;
-use crate::settings::{DnsSettings, GroupSettings};
+use crate::settings::GroupSettings;
+
+use super::DnsSettings;
 
 /// Longest pause after repeated failures, unless the configured minimum is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use brisk_net::{DialLimits, dial, unix};
 use brisk_tls::connector::{ClientStream, Connector};
 use hyper_util::rt::TokioIo;
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::error::UpstreamError;
 use crate::settings::{ServerAddress, ServerUrl};
 
 /// The I/O type of hyper. The adapter costs nothing and leaves `unsafe` code for uninitialised buffers to hyper-util.
@@ -19,10 +19,24 @@ pub(crate) type HyperIo = TokioIo<UpstreamIo>;
 
 /// A transport to an upstream server.
 #[derive(Debug)]
-pub(crate) enum UpstreamIo {
+pub enum UpstreamIo {
+    /// TCP.
     Plain(TcpStream),
+    /// A Unix socket.
     Unix(UnixStream),
+    /// TLS over TCP.
     Tls(Box<ClientStream>),
+}
+
+/// Reason why no transport to a server was opened.
+#[derive(Debug, Error)]
+pub enum DialError {
+    /// Connecting failed, including TLS.
+    #[error("{0}")]
+    Failed(#[source] io::Error),
+    /// Connecting timed out.
+    #[error("cannot connect in time")]
+    Timeout,
 }
 
 /// Address of a server, and the identity that it must prove.
@@ -37,13 +51,13 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     /// Connects, including TLS, within the timeout. `header` precedes all other bytes, TLS included.
-    pub(crate) async fn connect(&self, header: &[u8]) -> Result<UpstreamIo, UpstreamError> {
+    pub(crate) async fn connect(&self, header: &[u8]) -> Result<UpstreamIo, DialError> {
         let connected = timeout(self.limits.connect, self.connect_unlimited(header)).await;
         match connected {
             Ok(Ok(io)) => Ok(io),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(UpstreamError::ConnectTimeout),
-            Ok(Err(error)) => Err(UpstreamError::Connect(error)),
-            Err(_) => Err(UpstreamError::ConnectTimeout),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(DialError::Timeout),
+            Ok(Err(error)) => Err(DialError::Failed(error)),
+            Err(_) => Err(DialError::Timeout),
         }
     }
 
@@ -73,7 +87,7 @@ impl Dialer {
 
 impl UpstreamIo {
     /// Whether the TLS handshake resumed a session; `None` without TLS.
-    pub(crate) fn is_resumed(&self) -> Option<bool> {
+    pub fn is_resumed(&self) -> Option<bool> {
         match self {
             Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => Some(stream.is_resumed()),
@@ -82,7 +96,7 @@ impl UpstreamIo {
 
     /// Acknowledges received data now. A server with Nagle's algorithm that writes the head of a response and its body
     /// separately sends the body only after that; the kernel would wait for up to 40 ms.
-    pub(crate) fn acknowledge(&self) {
+    pub fn acknowledge(&self) {
         match self {
             Self::Plain(stream) => brisk_net::acknowledge(stream),
             Self::Unix(_) => {}

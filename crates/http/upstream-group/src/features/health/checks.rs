@@ -16,10 +16,11 @@ use hyper_util::rt::TokioExecutor;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use crate::group::{GroupState, ServerState};
-use crate::health::Verdict;
+use super::ActiveChecks;
+use super::server_health::Verdict;
+use crate::group::GroupState;
 use crate::io::HyperIo;
-use crate::settings::ActiveChecks;
+use crate::server::ServerState;
 
 /// Runs the active checks of a group for as long as it is polled. Returns at once if none are configured.
 ///

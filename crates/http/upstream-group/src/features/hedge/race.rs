@@ -11,16 +11,16 @@ const MOST: u32 = 10 * COST;
 
 /// Credit of a worker for second requests: each request that may be hedged adds its percentage.
 #[derive(Debug, Default)]
-pub(crate) struct HedgeCredit(Cell<u32>);
+pub struct HedgeCredit(Cell<u32>);
 
 impl HedgeCredit {
     /// Adds the credit of a request.
-    pub(crate) fn earn(&self, percent: u32) {
+    pub fn earn(&self, percent: u32) {
         self.0.set((self.0.get() + percent).min(MOST));
     }
 
     /// Takes the credit for a second request, if there is enough.
-    pub(crate) fn spend(&self) -> bool {
+    pub fn spend(&self) -> bool {
         let left = self.0.get().checked_sub(COST);
         self.0.set(left.unwrap_or(self.0.get()));
         left.is_some()
@@ -29,17 +29,17 @@ impl HedgeCredit {
 
 /// The result of two attempts.
 #[derive(Debug)]
-pub(crate) struct Raced<T, E> {
+pub struct Raced<T, E> {
     /// The first success; without one, the failure of the first attempt.
-    pub(crate) result: Result<T, E>,
+    pub result: Result<T, E>,
     /// Whether the success is that of the second attempt.
-    pub(crate) is_second: bool,
+    pub is_second: bool,
     /// The failure of the other attempt, if it failed before.
-    pub(crate) other: Option<E>,
+    pub other: Option<E>,
 }
 
 /// Awaits the first success of two attempts. Drops the other attempt, which cancels it.
-pub(crate) async fn race<T, E>(
+pub async fn race<T, E>(
     first: Pin<&mut impl Future<Output = Result<T, E>>>,
     second: impl Future<Output = Result<T, E>>,
 ) -> Raced<T, E> {

@@ -1,5 +1,6 @@
 //! A server as shared by all workers.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,11 +13,10 @@ use brisk_telemetry::Throttle;
 use brisk_tls::connector::Connector;
 use http::HeaderValue;
 
-use crate::error::UpstreamError;
-use crate::health::{Availability, ServerHealth, Verdict};
-use crate::io::Dialer;
+use crate::features::health::server_health::{Availability, ServerHealth, Verdict};
+use crate::features::pool::places::Places;
+use crate::io::{DialError, Dialer, UpstreamIo};
 use crate::metrics::{UpstreamMetrics, Upstreams};
-use crate::places::Places;
 use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, ServerUrl, TlsProtocol};
 
 /// Minimum interval between two warnings of failed connections to a server.
@@ -28,7 +28,7 @@ const SLOW_START_UNIT: u32 = 100;
 /// A server as shared by all workers.
 #[derive(Debug)]
 pub struct ServerState {
-    pub(super) name: Box<str>,
+    name: Box<str>,
     /// Index of the entry of the settings that the server belongs to.
     entry: usize,
     /// The address, if DNS has named it.
@@ -41,21 +41,21 @@ pub struct ServerState {
     is_of_service: bool,
     multiplexes: bool,
     proxy_protocol: Option<ProxyVersion>,
-    pub(super) dialer: Dialer,
+    dialer: Dialer,
     /// Permits for connections, if their number is limited.
-    pub(crate) places: Option<Arc<Places>>,
-    pub(super) health: ServerHealth,
+    places: Option<Arc<Places>>,
+    health: ServerHealth,
     slow_start: Option<Duration>,
-    pub(crate) metrics: Arc<UpstreamMetrics>,
+    metrics: Arc<UpstreamMetrics>,
     /// Warnings of failed connections and of large heads.
     warnings: Throttle,
     /// The sticky cookie of the server, if the group has one.
-    pub(super) assignment: Option<HeaderValue>,
+    assignment: Option<HeaderValue>,
 }
 
 impl ServerState {
     /// A server of entry `entry` of the settings: the one that is written there, or one that DNS has named.
-    pub(super) fn new(
+    pub(crate) fn new(
         settings: &GroupSettings,
         entry: usize,
         endpoint: Option<&Endpoint>,
@@ -101,7 +101,7 @@ impl ServerState {
     }
 
     /// Takes weight and priority from DNS.
-    pub(super) fn update(&self, endpoint: &Endpoint) {
+    pub(crate) fn update(&self, endpoint: &Endpoint) {
         if let Some(weight) = endpoint.weight {
             self.weight.store(weight.into(), Ordering::Relaxed);
         }
@@ -109,7 +109,7 @@ impl ServerState {
     }
 
     /// The server as DNS has named it; `None` for a server without DNS.
-    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let weight = u16::try_from(self.weight.load(Ordering::Relaxed)).ok().filter(|_| self.is_of_service);
         self.address.map(|address| Endpoint {
             address,
@@ -118,7 +118,7 @@ impl ServerState {
         })
     }
 
-    pub(super) fn entry(&self) -> usize {
+    pub(crate) fn entry(&self) -> usize {
         self.entry
     }
 
@@ -128,12 +128,12 @@ impl ServerState {
     }
 
     /// Whether DNS has named the server at this address for this entry of the settings.
-    pub(super) fn is_at(&self, entry: usize, address: SocketAddr) -> bool {
+    pub(crate) fn is_at(&self, entry: usize, address: SocketAddr) -> bool {
         self.is_of(entry) && self.address == Some(address)
     }
 
     /// Share of the requests at present, in proportion to other servers of the group; at least 1.
-    pub(super) fn weight(&self) -> u32 {
+    pub fn weight(&self) -> u32 {
         let weight = self.weight.load(Ordering::Relaxed);
         match self.slow_start {
             None => weight,
@@ -143,7 +143,7 @@ impl ServerState {
     }
 
     /// Whether the server gets requests only while no other is available.
-    pub(super) fn is_backup(&self) -> bool {
+    pub fn is_backup(&self) -> bool {
         self.is_backup.load(Ordering::Relaxed)
     }
 
@@ -178,15 +178,53 @@ impl ServerState {
         }
     }
 
-    /// Logs why no connection was opened, at most once in [`WARNING_INTERVAL`].
-    pub(super) fn warn_of(&self, error: &UpstreamError, group: &str, fault: &str) {
+    /// Opens a transport for requests, and counts its TLS handshake. `header` precedes all other bytes, TLS included. A failure
+    /// is logged with the name of the group.
+    ///
+    /// # Errors
+    ///
+    /// [`DialError`] if there is no connection within the timeout of connecting.
+    pub async fn connect(&self, group: &str, header: &[u8]) -> Result<UpstreamIo, DialError> {
+        let connected = self.dialer.connect(header).await;
+        let io = connected
+            .inspect_err(|error| self.warn_of(error, group, "no connection to the upstream server"))?;
+        match io.is_resumed() {
+            None => {}
+            Some(true) => self.metrics.resumed_handshake(),
+            Some(false) => self.metrics.full_handshake(),
+        }
+        Ok(io)
+    }
+
+    /// Logs a fault of the server, at most once in 10 s.
+    pub fn warn_of(&self, error: &dyn Display, group: &str, fault: &str) {
         if let Some(more) = self.warnings.pass() {
             tracing::warn!(group, server = self.name(), %error, more, "{fault}");
         }
     }
 
+    /// Permits for connections; `None` if their number is not limited.
+    pub fn places(&self) -> Option<&Arc<Places>> {
+        self.places.as_ref()
+    }
+
+    /// Figures of the server.
+    pub fn metrics(&self) -> &Arc<UpstreamMetrics> {
+        &self.metrics
+    }
+
+    /// The sticky cookie of the server, if the group has one.
+    pub fn assignment(&self) -> Option<&HeaderValue> {
+        self.assignment.as_ref()
+    }
+
+    /// The outcomes of requests to the server.
+    pub(crate) fn health(&self) -> &ServerHealth {
+        &self.health
+    }
+
     /// The version of the PROXY protocol on connections to the server, if any.
-    pub(crate) fn proxy_protocol(&self) -> Option<ProxyVersion> {
+    pub fn proxy_protocol(&self) -> Option<ProxyVersion> {
         self.proxy_protocol
     }
 
@@ -195,7 +233,8 @@ impl ServerState {
         self.proxy_protocol.map(proxy_header::own_header).unwrap_or_default()
     }
 
-    pub(crate) fn multiplexes(&self) -> bool {
+    /// Whether connections to the server carry concurrent requests: HTTP/2.
+    pub fn multiplexes(&self) -> bool {
         self.multiplexes
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::settings::PassiveChecks;
+use super::PassiveChecks;
 
 /// Maximum number of times that the pause doubles.
 const DOUBLINGS: u32 = 5;

@@ -1,44 +1,19 @@
-//! Cookies by which clients return to a server or to an upstream: `sticky` of upstreams and `split` of routes.
+//! Cookies by which clients return to a server or to an upstream: `sticky` of groups and `split` of routes.
 
-use std::path::{Path, PathBuf};
+mod keys;
+
+use std::path::Path;
 use std::time::Duration;
 
 use brisk_config_file::{KeyPath, Period};
-use brisk_upstream::settings::StickySettings;
-use serde::Deserialize;
+use brisk_rules::StickySettings;
 use zeroize::Zeroizing;
 
-use super::Context;
+use super::{Context, GroupFeature, GroupScope};
+pub use keys::{CookieKeys, SameSite, StickyKeys};
 
-/// `sticky`: the cookie by which clients return to their server.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sticky {
-    /// Name of the cookie.
-    pub cookie: Option<String>,
-    /// File with at least 32 random bytes, read again when it changes.
-    pub secret: Option<PathBuf>,
-    /// Lifetime of the cookie, up to 400 days.
-    pub max_age: Option<Period>,
-    /// Attribute `SameSite`.
-    pub same_site: Option<SameSite>,
-    /// Attribute `Secure`.
-    pub secure: Option<bool>,
-    /// Attribute `HttpOnly`.
-    pub http_only: Option<bool>,
-}
-
-/// Value of the attribute `SameSite`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum SameSite {
-    /// `SameSite=Strict`.
-    Strict,
-    /// `SameSite=Lax`.
-    Lax,
-    /// `SameSite=None`.
-    None,
-}
+/// Name of the cookie, unless another is written.
+const COOKIE: &str = "brisk_server";
 
 /// Minimum length of a secret in bytes.
 const SECRET: usize = 32;
@@ -46,8 +21,25 @@ const SECRET: usize = 32;
 /// Maximum size of a file with a secret in bytes.
 const FILE: usize = 4096;
 
+/// `sticky` of groups.
+#[derive(Debug)]
+pub struct StickyFeature;
+
+impl GroupFeature for StickyFeature {
+    type Keys = StickyKeys;
+    type Settings = Option<StickySettings>;
+
+    fn resolve(
+        keys: &StickyKeys,
+        group: &GroupScope<'_>,
+        context: &mut Context<'_, '_>,
+    ) -> Option<StickySettings> {
+        keys.sticky.as_ref().map(|written| cookie(written, COOKIE, &group.key("sticky"), context))
+    }
+}
+
 /// Resolves the table at `path`. The cookie is called `name`, unless another name is written.
-pub fn sticky(raw: &Sticky, name: &str, path: &KeyPath, context: &mut Context<'_>) -> StickySettings {
+pub fn cookie(raw: &CookieKeys, name: &str, path: &KeyPath, context: &mut Context<'_, '_>) -> StickySettings {
     let cookie = raw.cookie.as_deref().unwrap_or(name);
     // RFC 6265 section 4.1.1: a token, as the name of a header.
     if cookie.parse::<http::HeaderName>().is_err() {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::state::SharedMembers;
-use crate::balance::{Balancer, Member};
-use crate::settings::Balance;
+use super::Balance;
+use super::choice::{Balancer, Member};
+use crate::group::SharedMembers;
 
 /// The servers at present. DNS replaces them as a whole.
 #[derive(Debug)]
-pub(super) struct Members<M> {
+pub struct Members<M> {
     servers: Vec<M>,
     balancer: Balancer,
     /// The servers as shared by all workers.
@@ -20,32 +20,34 @@ pub(super) struct Members<M> {
 
 impl<M: Member> Members<M> {
     /// `servers` are those of `shared`, in the same order.
-    pub(super) fn new(shared: SharedMembers, servers: Vec<M>, balance: &Balance) -> Self {
+    pub fn new(shared: SharedMembers, servers: Vec<M>, balance: &Balance) -> Self {
         let balancer = Balancer::new(balance, &servers);
         Self { servers, balancer, shared }
     }
 
     /// Whether the members are those of the group at present.
-    pub(super) fn are(&self, present: &SharedMembers) -> bool {
+    pub fn are(&self, present: &SharedMembers) -> bool {
         Arc::ptr_eq(&present.servers, &self.shared.servers) && present.unresolved == self.shared.unresolved
     }
 
-    pub(super) fn servers(&self) -> &[M] {
+    /// The servers, in the order of the settings.
+    pub fn servers(&self) -> &[M] {
         &self.servers
     }
 
     /// Whether DNS may soon name the first servers.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         self.servers.is_empty() && self.shared.unresolved > 0
     }
 
-    /// See [`Group::choose`](super::Group::choose).
-    pub(super) fn choose(&self, key: u64, avoid: Option<usize>) -> Option<&M> {
+    /// Chooses a server for a request: an available one, or any if none is available, because an attempt costs less than a
+    /// refusal. Never returns the server at the index `avoid`.
+    pub fn choose(&self, key: u64, avoid: Option<usize>) -> Option<&M> {
         self.balancer.choose(&self.servers, key, avoid).map(|index| &self.servers[index])
     }
 
-    /// See [`Group::key`](super::Group::key).
-    pub(super) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
+    /// The balancing key of a request: requests with equal keys should reach the same server.
+    pub fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.balancer.key(head, client)
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 ///
 /// The lock is held for a few instructions, and only when a connection begins or ends or a request waits.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     limit: usize,
     /// Maximum number of requests in the queue. Further requests fail at once.
     queue: usize,
@@ -41,11 +41,11 @@ struct Waiter {
 
 /// Identity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Worker(pub(crate) usize);
+pub struct Worker(pub usize);
 
 /// The resource granted to the first request in the queue.
 #[derive(Debug)]
-pub(crate) enum Grant {
+pub enum Grant {
     /// A permit for a new connection.
     Place(Place),
     /// An open connection that another request of the same worker has released.
@@ -54,11 +54,11 @@ pub(crate) enum Grant {
 
 /// The permit for one open connection. Dropping it grants it to the next request.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Places>);
+pub struct Place(Arc<Places>);
 
 /// A position in the queue. Resolves when a permit is granted; dropping it leaves the queue.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub struct Waiting {
     places: Arc<Places>,
     number: u64,
     grant: oneshot::Receiver<Grant>,
@@ -67,7 +67,7 @@ pub(crate) struct Waiting {
 
 /// Use of a connection that its request has released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// No request waits: the connection becomes idle.
     Idle,
     /// A request of the same worker was notified and will take the connection from the pool.
@@ -78,13 +78,13 @@ pub(crate) enum Next {
 
 impl Places {
     /// Creates `limit` permits, for which at most `queue` requests wait.
-    pub(crate) fn new(limit: usize, queue: usize) -> Arc<Self> {
+    pub fn new(limit: usize, queue: usize) -> Arc<Self> {
         let shares = FairShare::new(queue);
         Arc::new(Self { limit, queue, shares, waiting: AtomicUsize::new(0), state: Mutex::default() })
     }
 
     /// Takes a permit, if one is free and no request waits.
-    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
+    pub fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut state = self.lock();
         if !state.queue.is_empty() || state.taken >= self.limit {
             return None;
@@ -94,7 +94,7 @@ impl Places {
     }
 
     /// Joins the queue; `None` if it is full, or if `client` has its share of it. An unknown client has no share.
-    pub(crate) fn wait(self: &Arc<Self>, worker: Worker, client: Option<IpAddr>) -> Option<Waiting> {
+    pub fn wait(self: &Arc<Self>, worker: Worker, client: Option<IpAddr>) -> Option<Waiting> {
         let share = match client {
             Some(client) => Some(self.shares.try_acquire(client)?),
             None => None,
@@ -120,12 +120,12 @@ impl Places {
     }
 
     /// The length of the queue. Costs one load.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Decides the use of a connection that `worker` has released.
-    pub(crate) fn pass_on(&self, worker: Worker) -> Next {
+    pub fn pass_on(&self, worker: Worker) -> Next {
         if self.waiting() == 0 {
             return Next::Idle;
         }
@@ -178,7 +178,7 @@ impl Drop for Place {
 
 impl Waiting {
     /// Leaves the queue. Returns a grant that arrived meanwhile.
-    pub(crate) fn leave(&mut self) -> Option<Grant> {
+    pub fn leave(&mut self) -> Option<Grant> {
         let mut state = self.places.lock();
         state.queue.retain(|waiter| waiter.number != self.number);
         self.places.note_length(&state);

@@ -1,23 +1,25 @@
 //! A group as shared by all workers.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brisk_dns::{Endpoint, Known};
 use brisk_telemetry::Metrics;
 use brisk_tls::TlsError;
 use brisk_tls::connector::Connector;
+use http::StatusCode;
 use tokio::sync::{Notify, watch};
 
-use super::server_state::ServerState;
-use super::tls::{TlsFiles, connector};
 use crate::metrics::Upstreams;
+use crate::server::ServerState;
 use crate::settings::{GroupSettings, ServerSettings};
+use crate::tls::{TlsFiles, connector};
 
 /// A group as shared by all workers: settings, health and connection counts.
 #[derive(Debug)]
 pub struct GroupState {
-    pub(super) settings: GroupSettings,
+    settings: GroupSettings,
     members: watch::Sender<SharedMembers>,
     /// Addresses that DNS has named for each entry of the settings, by host and family.
     known: Box<[Mutex<Known>]>,
@@ -26,15 +28,22 @@ pub struct GroupState {
     /// Hashes of the files used for TLS.
     files: TlsFiles,
     /// Signals that a request waits for a permit that an idle connection of some worker holds.
-    pub(super) idle_wanted: Arc<Notify>,
+    idle_wanted: Arc<Notify>,
 }
 
 /// The servers of a group at present, in the order of the settings.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedMembers {
+pub struct SharedMembers {
     pub(crate) servers: Arc<[Arc<ServerState>]>,
     /// Number of entries of the settings that DNS has not been asked for yet.
     pub(crate) unresolved: usize,
+}
+
+impl SharedMembers {
+    /// The servers, in the order of the settings.
+    pub fn servers(&self) -> &[Arc<ServerState>] {
+        &self.servers
+    }
 }
 
 impl GroupState {
@@ -147,25 +156,54 @@ impl GroupState {
         self.members().servers
     }
 
-    pub(crate) fn members(&self) -> SharedMembers {
+    /// The servers at present, with the number of names that DNS has not been asked for yet.
+    pub fn members(&self) -> SharedMembers {
         self.members.borrow().clone()
     }
 
     /// Reports changes of the members.
-    pub(crate) fn changes(&self) -> watch::Receiver<SharedMembers> {
+    pub fn changes(&self) -> watch::Receiver<SharedMembers> {
         self.members.subscribe()
     }
 
     /// Whether another server may be paused, so that at most this percentage of them is.
-    pub(super) fn may_pause(&self, percentage: u32) -> bool {
+    fn may_pause(&self, percentage: u32) -> bool {
         let servers = self.servers();
-        let paused = servers.iter().filter(|server| server.health.is_paused()).count();
+        let paused = servers.iter().filter(|server| server.health().is_paused()).count();
         let most = servers.len() as u64 * u64::from(percentage) / 100;
         (paused as u64) < most.max(1)
     }
 
+    /// Records a response of `server`, which may be a failure of the server.
+    pub fn record_response(&self, server: &ServerState, status: StatusCode) {
+        let checks = &self.settings.health.passive;
+        if checks.counts_server_errors && status.is_server_error() {
+            self.record_failure(server, &format_args!("status {}", status.as_u16()));
+        } else {
+            server.health().request_succeeded(checks);
+        }
+    }
+
+    /// Records a request without a response of `server`, for the reason `last`.
+    pub fn record_failure(&self, server: &ServerState, last: &dyn fmt::Display) {
+        server.metrics().failure();
+        let checks = &self.settings.health.passive;
+        let pause = server.health().request_failed(checks, || self.may_pause(checks.max_excluded));
+        let Some(pause) = pause else {
+            return;
+        };
+        server.metrics().unhealthy();
+        let group = &self.settings.name;
+        tracing::warn!(%group, server = server.name(), ?pause, %last, "upstream server left out after failed requests");
+    }
+
+    /// Signals that a request waits for a permit that an idle connection of some worker holds.
+    pub fn idle_wanted(&self) -> &Arc<Notify> {
+        &self.idle_wanted
+    }
+
     /// Requests all workers to close idle connections whose permits are needed.
-    pub(crate) fn ask_for_idle(&self) {
+    pub fn ask_for_idle(&self) {
         self.idle_wanted.notify_waiters();
     }
 }

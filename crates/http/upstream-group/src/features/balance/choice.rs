@@ -5,23 +5,48 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::header::COOKIE;
 use http::request::Parts;
 
-use crate::settings::{Balance, HashKey};
+use super::{Balance, HashKey};
 
 /// A candidate for the choice.
-pub(crate) trait Member {
+pub trait Member {
+    /// Name of the candidate, from which consistent hashing derives its share of the keys.
     fn name(&self) -> &str;
     /// Weight of the candidate, at least 1.
     fn weight(&self) -> u32;
     /// Number of requests in flight.
     fn active(&self) -> u32;
+    /// Whether the candidate gets requests at present.
     fn is_available(&self) -> bool;
     /// Whether the candidate is chosen only if no other is available.
     fn is_backup(&self) -> bool;
+}
+
+impl<M: Member> Member for Rc<M> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn weight(&self) -> u32 {
+        (**self).weight()
+    }
+
+    fn active(&self) -> u32 {
+        (**self).active()
+    }
+
+    fn is_available(&self) -> bool {
+        (**self).is_available()
+    }
+
+    fn is_backup(&self) -> bool {
+        (**self).is_backup()
+    }
 }
 
 /// The algorithm and its state.

@@ -1,0 +1,77 @@
+//! `timeouts`: limits of time for servers.
+
+mod keys;
+
+use std::time::Duration;
+
+use brisk_config_file::Period;
+
+use super::{Context, GroupFeature, GroupScope, TIMEOUTS};
+pub use keys::{ServerTimeoutsKeys, TimeoutsKeys};
+
+/// Timeouts of servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamTimeouts {
+    /// Timeout for connecting, including TLS. Default: 5 s.
+    pub connect: Duration,
+    /// Timeout from the end of the request to the head of the response. Default: 60 s.
+    pub head: Duration,
+    /// Maximum pause within a response body. Default: 60 s.
+    pub body: Duration,
+    /// Maximum pause after a switch of protocols. Default: 60 s.
+    pub upgraded: Duration,
+    /// HTTP/2: time without a frame, while requests are open, after which PING is sent. Without a reply within
+    /// `connect`, the connection is closed. `None` sends no PING. Default: 30 s.
+    pub ping: Option<Duration>,
+}
+
+impl Default for UpstreamTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            head: Duration::from_mins(1),
+            body: Duration::from_mins(1),
+            upgraded: Duration::from_mins(1),
+            ping: Some(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// Timeouts of a request in place of those of its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimeouts {
+    /// In place of [`UpstreamTimeouts::head`].
+    pub head: Option<Duration>,
+    /// In place of [`UpstreamTimeouts::body`].
+    pub body: Option<Duration>,
+}
+
+/// `timeouts` of groups.
+#[derive(Debug)]
+pub struct TimeoutsFeature;
+
+impl GroupFeature for TimeoutsFeature {
+    type Keys = TimeoutsKeys;
+    type Settings = UpstreamTimeouts;
+
+    fn resolve(
+        keys: &TimeoutsKeys,
+        group: &GroupScope<'_>,
+        context: &mut Context<'_, '_>,
+    ) -> UpstreamTimeouts {
+        let (keys, path) = (&keys.timeouts, group.key("timeouts"));
+        let usual = UpstreamTimeouts::default();
+        let mut limit = |key: &str, value: Option<Period>, usual: Duration| {
+            context.findings.within(&path.key(key), value, Period(usual), &TIMEOUTS).0
+        };
+        UpstreamTimeouts {
+            connect: limit("connect", keys.connect, usual.connect),
+            head: limit("head", keys.head, usual.head),
+            body: limit("body", keys.body, usual.body),
+            upgraded: limit("upgraded", keys.upgraded, usual.upgraded),
+            ping: keys
+                .ping
+                .map_or(usual.ping, |ping| ping.0.map(|period| limit("ping", Some(period), period.0))),
+        }
+    }
+}
