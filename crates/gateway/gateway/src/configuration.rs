@@ -56,8 +56,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The state for `settings`, which shows no certificate and whose variation has not begun. Parts of `before` whose settings are
-    /// the same stay.
+    /// The state for `settings`, which shows no certificate and whose variation has not begun. Parts of `before` whose
+    /// settings are the same stay.
     pub(crate) fn new(
         settings: &GatewaySettings,
         resources: Resources,

@@ -93,10 +93,7 @@ const STATICS: &[(&str, &[&str])] = &[
     ),
     ("padded pages of a visitor, which a reload must not grant again", &["transform::PAGES"]),
     ("random keys whose sessions and cookies outlive reloads", &["rules::RANDOM", "session::OF_PROCESS"]),
-    (
-        "a limit of threads or of log lines for the process",
-        &["answer::READERS", "answer::READING", "transform::THROTTLE"],
-    ),
+    ("a limit of threads or of log lines for the process", &["answer::READERS", "transform::THROTTLE"]),
     ("one thread looks after the files of the hosts of all generations", &["answer::SWITCHES"]),
     ("a shared library and a token know only the process", &["keys-pkcs11::MODULES", "keys-pkcs11::REFUSED"]),
     (
@@ -105,7 +102,6 @@ const STATICS: &[(&str, &[&str])] = &[
     ),
     ("the log of the program begins before all components", &["cli::DROPPED", "cli::PROBLEMS"]),
     ("kernels compiled for the processor, for tests of the crate", &["keys-cuda::CACHE"]),
-    ("a fault that a test causes in the next batch", &["lanes::FAULT"]),
 ];
 
 /// The name of the static that a line declares, if its type is one of [`CHANGING`].
