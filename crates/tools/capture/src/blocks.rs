@@ -137,7 +137,7 @@ impl Section {
                 Ok(interface.packet(None, (12, captured, found.origlen), 0))
             }
             Block::DecryptionSecrets(found) if found.secrets_type == SecretsType::TlsKeyLog => {
-                Ok(Content::Secrets(20..20 + (found.secrets_len as usize).min(found.data.len())))
+                Ok(Content::Secrets(16..16 + (found.secrets_len as usize).min(found.data.len())))
             }
             _ => Ok(Content::Other(self.four(block, 0))),
         }
@@ -212,6 +212,7 @@ fn options<'a>(options: &'a [PcapNGOption<'a>]) -> impl Iterator<Item = &'a Pcap
 #[cfg(test)]
 mod tests {
     use crate::analysis::Settings;
+    use crate::reader::PacketReader;
     use crate::testing::{Results, handshake, results};
 
     /// Writer of a pcapng file in one byte order.
@@ -274,6 +275,18 @@ mod tests {
     /// Times of the packets in milliseconds.
     fn times(results: &Results) -> Vec<u64> {
         results.packets.iter().map(|packet| packet.time.0 / 1_000_000).collect()
+    }
+
+    #[test]
+    fn secrets_begin_behind_their_type_and_length() {
+        for is_big_endian in [false, true] {
+            let mut file = File::new(is_big_endian);
+            let numbers = [0x544c_534b, 7].map(|number| file.number(number)).concat();
+            file.block(10, &[&numbers[..], b"SERVER\n"].concat());
+            let mut reader = PacketReader::new(&file.bytes[..]).expect("a capture");
+            assert!(reader.next().expect("blocks").is_none());
+            assert_eq!(reader.take_secrets().as_deref(), Some(&b"SERVER\n"[..]));
+        }
     }
 
     #[test]

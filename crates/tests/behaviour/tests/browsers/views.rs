@@ -36,8 +36,8 @@ fn site(pages: &[(&str, &str, &str)]) -> Site {
     })
 }
 
-/// Says whether the browser has the Navigation API.
-const API: &str = "fetch(`/navigation-${Boolean(window.navigation)}`);\n";
+/// Says whether the browser has the Navigation API. The page may end before the response.
+const API: &str = "fetch(`/navigation-${Boolean(window.navigation)}`, { keepalive: true });\n";
 
 /// Resolves after the next frame.
 const PAINTED: &str =

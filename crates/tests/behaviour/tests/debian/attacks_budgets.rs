@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use brisk_behaviour::h2::{DATA, END_STREAM, frame, get, get_with};
@@ -312,9 +312,13 @@ fn unread_responses_of_an_upstream_over_http2_leave_memory_for_those_of_others()
 fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
     const BODY: usize = 16 << 20;
     // Reads nothing: kernel and gateway hold the bytes of clients.
-    let silent = Origin::raw(|stream| {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let silent = Origin::raw(move |stream| {
         Origin::receive_little(&stream);
-        std::thread::sleep(LIMIT);
+        while !over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         drop(stream);
         Ok(())
     });
@@ -339,13 +343,11 @@ fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
     let (large, small) = (file("large", BODY), file("small", 200_000));
     let before = site.brisk.process().resident_bytes();
     std::thread::scope(|scope| {
-        let uploads: Vec<_> = (0..24)
-            .map(|_| {
-                let options = ["--http2", "--max-time", "12", "--data-binary", &large];
-                let site = &site;
-                scope.spawn(move || site.curl(&options, "/silent"))
-            })
-            .collect();
+        for _ in 0..24 {
+            let options = ["--http2", "--data-binary", &large];
+            let site = &site;
+            scope.spawn(move || site.curl(&options, "/silent"));
+        }
         wait_until("a client with its share", || (refusals(&site, "bodies") > 0.5).then_some(()));
         assert!(held(&site, "bodies") <= f64::from(9 << 20), "{}", held(&site, "bodies"));
         let grown = site.brisk.process().resident_bytes().saturating_sub(before);
@@ -354,7 +356,7 @@ fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
             let options = [&OTHER[..], &["--http2", "--data-binary", &small]].concat();
             assert_eq!(site.curl(&options, "/").success(), "200000 bytes");
         }
-        drop(uploads);
+        is_over.store(true, Ordering::SeqCst);
     });
     wait_until("bodies that are dropped", || (held(&site, "bodies") < 0.5).then_some(()));
 }

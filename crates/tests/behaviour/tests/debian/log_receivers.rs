@@ -100,11 +100,18 @@ fn no_client_forges_a_message_or_a_field() {
     let start = format!("GET /last HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nUser-Agent: ");
     stream.write_all(&[start.as_bytes(), hostile, b"\r\n\r\n"].concat()).expect("a connection");
     stream.read_to_end(&mut Vec::new()).expect("a response");
-    site.brisk.logged("/last");
-    let lines: Vec<_> = site.brisk.access_log().iter().map(|line| without_time(line)).collect();
+    // Each worker writes for itself, so the line of the last request can come before others.
+    let requests = forged.len() + 1;
+    let lines = wait_until("a line of each request", || {
+        let lines = site.brisk.access_log();
+        (lines.len() == requests).then_some(lines)
+    });
+    let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
     for input in ["imudp", "imtcp", "imuxsock"] {
-        rsyslog.message(input, "/last");
-        let messages = rsyslog.messages(input);
+        let messages = wait_until("a message of each request", || {
+            let messages = rsyslog.messages(input);
+            (messages.len() == requests).then_some(messages)
+        });
         let mut received: Vec<_> =
             messages.iter().map(|message| without_time(message["message"].as_str().expect("text"))).collect();
         let mut lines = lines.clone();
