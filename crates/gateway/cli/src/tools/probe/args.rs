@@ -1,4 +1,5 @@
 //! Definition of the options of `brisk probe`.
+#![expect(clippy::doc_markdown, reason = "doc comments of arguments are help texts for a terminal")]
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
