@@ -1,4 +1,4 @@
-//! Experiments on visitors: what is said of `[experiment.NAME]`.
+//! Experiments on visitors: messages about `[experiment.NAME]`.
 
 use brisk_trials::Values;
 use brisk_visits::Metric;

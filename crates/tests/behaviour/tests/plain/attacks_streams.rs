@@ -1,7 +1,7 @@
 //! Timeouts of HTTP/2 streams: a stalled stream ends, and the other streams of its connection continue.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
@@ -12,6 +12,7 @@ use brisk_behaviour::h2_client::{Client, GOAWAY, RST_STREAM};
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 const DATA: u8 = 0;
@@ -117,17 +118,23 @@ fn an_http_1_download_below_the_minimum_rate_is_closed() {
             stream.write_all(&piece)?;
         }
     });
-    // The client reads 1 MiB a second, so that brisk and the origin always wait for it.
-    // After the end, the client still reads some MiB from the buffers of the kernel.
-    for (rate, is_too_slow, pieces) in [("\"1GiB\"", true, 1200), ("\"64KiB\"", false, 160)] {
-        let keys = format!("server.timeouts.write = \"3s\"\nserver.limits.read_rate = {rate}\n");
-        let site = Site::custom(&keys, &proxy_to(&[&origin.url()]), |setup| setup);
+    // The client reads 128 KiB a second, so that brisk and the origin always wait for it: the buffers of the kernel are small.
+    for (rate, write, is_too_slow, pieces) in
+        [("\"1GiB\"", "\"3s\"", true, 120), ("\"64KiB\"", "\"12s\"", false, 32)]
+    {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        set_socket_send_buffer_size(&socket, 16 << 10).expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        let keys = format!(
+            "server.https = [\"{address}\"]\nserver.timeouts.write = {write}\nserver.limits.read_rate = {rate}\n"
+        );
+        let site = Site::custom(&keys, &proxy_to(&[&origin.url()]), |setup| setup.inherit("", &socket));
         let mut connection = site.connect();
         Origin::receive_little(connection.tcp());
         write!(connection, "GET /big HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server that reads");
         let mut piece = vec![0; 64 << 10];
         let is_cut = (0..pieces).any(|_| {
-            sleep(Duration::from_millis(50));
+            sleep(Duration::from_millis(500));
             connection.read_exact(&mut piece).is_err()
         });
         assert_eq!(is_cut, is_too_slow, "{rate}");
