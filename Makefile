@@ -56,7 +56,7 @@ MEASUREMENTS := $(notdir $(basename $(wildcard bench/measures/*.py)))
 
 # Output file of the bill of materials, and the features of the brisk that it describes.
 SBOM ?= $(CARGO_TARGET_DIR)/brisk.cdx.json
-FEATURES ?=
+FEATURES ?= brisk-cli/tools
 
 # A plan of bench/plans.
 PLAN ?= peers

@@ -4,7 +4,7 @@
 mod bench;
 mod capture;
 mod probe;
-pub(crate) mod speed;
+mod speed;
 
 use std::path::Path;
 use std::process::ExitCode;

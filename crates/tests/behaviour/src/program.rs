@@ -19,7 +19,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
     // Tests are in the folder `deps`, programs in its parent.
     let program = test.parent().expect("deps").with_file_name(name);
-    let remedy = "cargo build --workspace --bins";
+    let remedy = "cargo build --workspace --bins --features brisk-cli/tools";
     assert!(program.exists(), "{} is missing: {remedy}", program.display());
     if let Some(source) = newer_source(&program) {
         panic!("{} is older than {}: {remedy}", program.display(), source.display());
