@@ -325,6 +325,7 @@ fn requests_decrypted_with_a_key_log_are_those_of_tshark() {
     for (name, value) in first.as_object().expect("an object") {
         assert_eq!(value, &same[name], "{name}");
     }
+    assert_eq!(first, same);
     let drawn = text(&ng, &["--ladder", &first["connection"].to_string()]);
     assert!(drawn.contains("GET /large") && drawn.contains("404 for /missing"), "{drawn}");
 }
