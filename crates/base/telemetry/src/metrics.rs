@@ -242,6 +242,14 @@ impl Metrics {
         page::render(self)
     }
 
+    /// Names of the metrics on the page that `documentation` does not contain in backquotes. For tests of the crates that define
+    /// metrics.
+    pub fn undocumented(self: &Arc<Self>, documentation: &str) -> Vec<String> {
+        let page = self.render();
+        let names = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        names.filter(|name| !documentation.contains(&format!("`{name}"))).map(str::to_owned).collect()
+    }
+
     fn collectors(&self) -> MutexGuard<'_, Vec<Box<dyn Collector>>> {
         self.collectors.lock().unwrap_or_else(PoisonError::into_inner)
     }

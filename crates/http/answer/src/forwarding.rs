@@ -196,7 +196,8 @@ fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
     element
 }
 
-fn value(text: impl Into<Bytes>) -> HeaderValue {
+/// A header value of `text`, which has no control characters.
+pub(crate) fn value(text: impl Into<Bytes>) -> HeaderValue {
     HeaderValue::from_maybe_shared(text.into())
         .expect("addresses, checked authorities and header values joined")
 }

@@ -58,8 +58,8 @@ impl Reserved {
     ///
     /// [`Full`] if the client has its share of the budget for responses, or the limit of the process is reached.
     pub fn within_limits(bytes: usize, connection: &Rc<Connection>) -> Option<Result<Self, Full>> {
-        let checked = connection.has_room_for(bytes)?;
-        Some(checked.map(|()| Self::new(bytes, connection)))
+        let reserved = connection.reserve_share(bytes)?;
+        Some(reserved.map(|()| Self::new(bytes, connection)))
     }
 
     /// Changes the reservation to `bytes`.

@@ -207,12 +207,12 @@ impl Connection {
         }
     }
 
-    /// Checks the limits for `bytes` more of a response; `None` while [`room_for`](Self::room_for) waits.
+    /// Reserves the client's share for `bytes` more of a response, which the caller takes at once; `None` while [`room_for`](Self::room_for) waits.
     ///
     /// # Errors
     ///
     /// [`Full`] if the client has its share of the budget for responses, or the limit of the process is reached.
-    pub(crate) fn has_room_for(&self, bytes: usize) -> Option<Result<(), Full>> {
+    pub(crate) fn reserve_share(&self, bytes: usize) -> Option<Result<(), Full>> {
         self.room_limits().map_or(Some(Ok(())), |limits| self.answers.reserve(bytes, &limits))
     }
 

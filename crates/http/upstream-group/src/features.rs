@@ -20,12 +20,12 @@ pub mod timeouts;
 use std::fmt;
 
 use brisk_config_file::{KeyPath, table_of_parts};
+use brisk_http::server_url::ServerUrl;
 use serde::de::DeserializeOwned;
 
 pub use self::context::{Context, TIMEOUTS};
 use self::servers::{ServerSettings, ServersKeys};
 use crate::tls::UpstreamTlsSettings;
-use brisk_http::server_url::ServerUrl;
 
 /// A feature of upstream groups.
 pub trait GroupFeature {

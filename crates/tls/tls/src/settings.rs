@@ -82,6 +82,13 @@ pub enum Records {
     Full,
 }
 
+impl Records {
+    /// Records that grow, or full ones.
+    pub const fn new(is_growing: bool) -> Self {
+        if is_growing { Self::Growing } else { Self::Full }
+    }
+}
+
 /// TLS settings of one host.
 #[derive(Clone, Debug)]
 pub struct HostSettings {

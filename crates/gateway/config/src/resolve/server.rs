@@ -340,7 +340,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
             .within(&path.key("session_lifetime"), raw.tls.session_lifetime, lifetime, &sessions::LIFETIMES)
             .0,
         certificate_compression: raw.tls.certificate_compression.unwrap_or(usual.certificate_compression),
-        records: raw.tls.growing_records.map_or(usual.records, records),
+        records: raw.tls.growing_records.map_or(usual.records, Records::new),
         hello_size: findings.within(&hello_path, raw.server.limits.hello_size, hello_size, &hellos).0
             as usize,
         unknown_host: match raw.server.unknown_host {
@@ -352,11 +352,6 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
         client_fingerprints: false,
         key_log: false,
     }
-}
-
-/// The records for a value of `growing_records`.
-const fn records(is_growing: bool) -> Records {
-    if is_growing { Records::Growing } else { Records::Full }
 }
 
 /// The versions of HTTP, where any are written. Each once, and at least one.

@@ -2,14 +2,12 @@
 
 mod keys;
 
-use std::net::IpAddr;
-
-use bytes::Bytes;
+use http::HeaderMap;
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue};
 
 use super::{Context, HostFeature, HostScope, RouteFeature, RouteScope};
 use crate::exchange::Exchange;
+use crate::forwarding;
 use crate::stage::{RequestState, Stage, StageContext};
 pub use keys::RealIpKeys;
 
@@ -48,10 +46,6 @@ impl Stage for RealIpStage {
     }
 
     fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
-        headers.insert(&REAL_IP, value(exchange.client().ip()));
+        headers.insert(&REAL_IP, forwarding::value(exchange.client().ip().to_string()));
     }
-}
-
-fn value(client: IpAddr) -> HeaderValue {
-    HeaderValue::from_maybe_shared(Bytes::from(client.to_string())).expect("digits, letters, dots and colons")
 }

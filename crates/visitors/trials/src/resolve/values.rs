@@ -184,11 +184,6 @@ pub(super) fn values(
     Some(Drawn { arms, advice, values: typed(setting, &table.values, controls) })
 }
 
-/// The records for a value of `growing_records`.
-const fn records(is_growing: bool) -> Records {
-    if is_growing { Records::Growing } else { Records::Full }
-}
-
 /// Reason for which a value is invalid for this setting.
 fn wrong(setting: Setting, value: &ExperimentValue, highest_levels: [u8; 3]) -> Option<String> {
     match (setting.values(highest_levels), value) {
@@ -327,7 +322,7 @@ fn typed(setting: Setting, values: &[ExperimentValue], controls: Vec<Congestion>
     };
     let numbers = || values.iter().map(number);
     match setting {
-        Setting::Records => Values::Records(switches().map(records).collect()),
+        Setting::Records => Values::Records(switches().map(Records::new).collect()),
         Setting::Tickets => Values::Tickets(numbers().map(usize::from).collect()),
         Setting::EarlyHints => Values::EarlyHints(switches().collect()),
         Setting::Zstd => Values::Level(Coding::Zstd, numbers().collect()),
