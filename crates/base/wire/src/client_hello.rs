@@ -5,6 +5,7 @@
 //! [`ClientHello::read`] reads the fields too. [`ClientHello::read_message`] is for QUIC, which has no TLS records.
 
 mod facts;
+pub(crate) mod parts;
 mod plaintext;
 mod server_name;
 
@@ -25,7 +26,7 @@ const MAX_RECORD: usize = 1 << 14;
 pub enum Progress {
     /// Right so far; more bytes are needed.
     Incomplete,
-    /// The hello is complete; these are its fields.
+    /// The [`ClientHello`] is complete; these are its fields.
     Complete(Box<ClientHello>),
 }
 
@@ -71,25 +72,25 @@ pub struct ClientHello {
     /// The host name of the SNI extension: lower case, without a trailing dot. `None` also for an IP address, which
     /// RFC 6066 forbids and clients send all the same.
     pub server_name: Option<String>,
-    /// Protocol names of ALPN.
+    /// Protocol names of ALPN (`application_layer_protocol_negotiation`, RFC 7301).
     pub alpn: Vec<Vec<u8>>,
     /// Versions offered; without the extension, the one in the hello's own field.
     pub versions: Vec<ProtocolVersion>,
-    /// Cipher suites offered.
+    /// Cipher suites offered (`cipher_suites`).
     pub suites: Vec<CipherSuite>,
-    /// Groups offered; empty when the extension is missing.
+    /// Groups offered; empty when the extension `supported_groups` is missing.
     pub groups: Vec<NamedGroup>,
     /// Groups of the key shares; `None` without the extension. An empty list requests a `HelloRetryRequest`.
     pub key_shares: Option<Vec<NamedGroup>>,
-    /// Signature schemes the client can verify; empty when the extension is missing.
+    /// Signature schemes the client can verify; empty when the extension `signature_algorithms` is missing.
     pub signature_schemes: Vec<SignatureScheme>,
     /// Length of the session ID; TLS 1.3 clients fill it for middleboxes, so it shows resumption in TLS 1.2 only.
     pub session_id_len: usize,
     /// A TLS 1.2 session ticket is offered (the extension is there and not empty).
     pub has_ticket: bool,
-    /// A TLS 1.3 pre-shared key is offered.
+    /// A TLS 1.3 pre-shared key is offered (`pre_shared_key`).
     pub has_psk: bool,
-    /// The client sends early data.
+    /// The client sends early data (`early_data`).
     pub early_data: bool,
     /// JA4, after [`fingerprint`](Self::fingerprint).
     pub ja4: Option<Box<str>>,

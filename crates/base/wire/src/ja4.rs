@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
-use tls_parser::{TlsExtension, parse_tls_extension_unknown, parse_tls_handshake_client_hello};
 
 use crate::client_hello::ClientHello;
+use crate::client_hello::parts::{Bytes, Parts};
 use crate::registry::ProtocolVersion;
 
 /// Transport of a hello, the first character of its fingerprint.
@@ -19,8 +19,7 @@ pub enum Transport {
 
 /// JA4 of a `ClientHello`: its fields, and the body of the message. `None` if the body is malformed. About 3 us.
 pub fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<String> {
-    let (_, contents) = parse_tls_handshake_client_hello(body).ok()?;
-    let numbers = extensions(contents.ext.unwrap_or_default());
+    let numbers = extensions(Parts::of(body)?.extensions);
     let numbers: Vec<u16> = numbers.filter(|number| !is_grease(*number)).collect();
     let suites: Vec<u16> =
         hello.suites.iter().map(|suite| suite.0).filter(|suite| !is_grease(*suite)).collect();
@@ -49,14 +48,9 @@ pub fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<Str
 }
 
 /// Numbers of the extensions in a block without its length.
-fn extensions(mut block: &[u8]) -> impl Iterator<Item = u16> {
-    std::iter::from_fn(move || match parse_tls_extension_unknown(block) {
-        Ok((rest, TlsExtension::Unknown(kind, _))) => {
-            block = rest;
-            Some(kind.0)
-        }
-        _ => None,
-    })
+fn extensions(block: &[u8]) -> impl Iterator<Item = u16> {
+    let mut block = Bytes(block);
+    std::iter::from_fn(move || block.extension().map(|(number, _)| number))
 }
 
 /// Reserved values (RFC 8701).

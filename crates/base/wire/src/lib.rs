@@ -1,6 +1,6 @@
 //! Wire formats of TLS, HTTP/2 and HTTP/3: code points with registered names, facts and fingerprints of a `ClientHello`, hellos of probes and
 //! responses of servers, frames and compressed fields of HTTP/2 and HTTP/3, priorities of responses, directives for
-//! caches.
+//! caches, schemes of URIs.
 //!
 //! The crate does no I/O, holds no keys and has no connections. Every parser accepts untrusted bytes and never panics.
 
@@ -19,5 +19,6 @@ pub mod priority;
 pub mod registry;
 pub mod server_flight;
 pub mod suites;
+pub mod uri;
 
 pub use http_version::HttpVersion;

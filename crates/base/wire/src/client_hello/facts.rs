@@ -1,10 +1,6 @@
 //! Fields in the body of a complete `ClientHello`.
 
-use tls_parser::{
-    TlsExtension, parse_tls_extension_alpn_content, parse_tls_extension_unknown,
-    parse_tls_handshake_client_hello,
-};
-
+use super::parts::{Bytes, Parts};
 use super::{ClientHello, HelloError, server_name};
 use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
@@ -20,42 +16,36 @@ const KEY_SHARE: u16 = 51;
 
 /// Reads `body`, the handshake message without its header.
 pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
-    let Ok((rest, contents)) = parse_tls_handshake_client_hello(body) else {
-        return Err(HelloError::Malformed("fields run past the end"));
-    };
-    if !rest.is_empty() {
+    let parts = Parts::of(body).ok_or(HelloError::Malformed("fields run past the end"))?;
+    if !parts.rest.is_empty() {
         return Err(HelloError::Malformed("bytes after the extensions"));
     }
-    if contents.ciphers.is_empty() {
-        return Err(HelloError::Malformed("no cipher suite"));
-    }
     let mut hello = ClientHello {
-        suites: contents.ciphers.into_iter().map(|suite| CipherSuite(suite.0)).collect(),
-        session_id_len: contents.session_id.map_or(0, <[u8]>::len),
+        suites: pairs(parts.suites, CipherSuite).ok_or(HelloError::Malformed("no cipher suite"))?,
+        session_id_len: parts.session_id.len(),
         ..ClientHello::default()
     };
-    read_extensions(&mut hello, contents.ext.unwrap_or_default())?;
+    read_extensions(&mut hello, parts.extensions)?;
     if hello.versions.is_empty() {
-        hello.versions.push(ProtocolVersion(contents.version.0));
+        hello.versions.push(ProtocolVersion(parts.version));
     }
     Ok(hello)
 }
 
-fn read_extensions(hello: &mut ClientHello, mut extensions: &[u8]) -> Result<(), HelloError> {
+fn read_extensions(hello: &mut ClientHello, extensions: &[u8]) -> Result<(), HelloError> {
+    let mut extensions = Bytes(extensions);
     let mut seen = 0_u64;
-    while !extensions.is_empty() {
-        let Ok((rest, TlsExtension::Unknown(kind, data))) = parse_tls_extension_unknown(extensions) else {
-            return Err(HelloError::Malformed("extensions run past the end"));
-        };
+    while !extensions.0.is_empty() {
+        let extension = extensions.extension();
+        let (kind, data) = extension.ok_or(HelloError::Malformed("extensions run past the end"))?;
         // RFC 8446 section 4.2: "There MUST NOT be more than one extension of the same type". Only the ones that are
         // read here matter here; all of them have small numbers.
-        let bit = 1_u64.checked_shl(u32::from(kind.0)).unwrap_or(0);
+        let bit = 1_u64.checked_shl(u32::from(kind)).unwrap_or(0);
         if seen & bit != 0 {
             return Err(HelloError::Malformed("an extension stands twice"));
         }
         seen |= bit;
-        read_extension(hello, kind.0, data)?;
-        extensions = rest;
+        read_extension(hello, kind, data)?;
     }
     Ok(())
 }
@@ -77,12 +67,13 @@ fn read_extension(hello: &mut ClientHello, kind: u16, data: &[u8]) -> Result<(),
 }
 
 fn protocol_names(data: &[u8]) -> Result<Vec<Vec<u8>>, HelloError> {
-    match parse_tls_extension_alpn_content(data) {
-        Ok((_, TlsExtension::ALPN(names))) if !names.is_empty() => {
-            Ok(names.into_iter().map(<[u8]>::to_vec).collect())
-        }
-        _ => Err(HelloError::Malformed("application_layer_protocol_negotiation extension")),
+    let malformed = HelloError::Malformed("application_layer_protocol_negotiation extension");
+    let mut list = Bytes::list(data).ok_or(malformed)?;
+    let mut names = Vec::new();
+    while !list.0.is_empty() {
+        names.push(list.short().ok_or(malformed)?.to_vec());
     }
+    if names.is_empty() { Err(malformed) } else { Ok(names) }
 }
 
 /// One byte of length, then versions.

@@ -1,8 +1,10 @@
 //! The host name of the SNI extension.
 
-use tls_parser::{SNIType, TlsExtension, parse_tls_extension_sni_content};
-
 use super::HelloError;
+use super::parts::Bytes;
+
+/// The only type of a name.
+const HOST_NAME: u8 = 0;
 
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
@@ -10,11 +12,9 @@ const LONGEST_LABEL: usize = 63;
 /// The host name in the extension's `data`, in lower case; `None` for an IP address.
 pub(super) fn read(data: &[u8]) -> Result<Option<String>, HelloError> {
     let malformed = HelloError::Malformed("server_name extension");
-    let Ok((_, TlsExtension::SNI(names))) = parse_tls_extension_sni_content(data) else {
-        return Err(malformed);
-    };
+    let mut list = Bytes::list(data).ok_or(malformed)?;
     // RFC 6066 section 3: the list is not empty and "MUST NOT contain more than one name of the same name_type".
-    let &[(SNIType::HostName, name)] = names.as_slice() else {
+    let (Some(HOST_NAME), Some(name), []) = (list.byte(), list.long(), list.0) else {
         return Err(malformed);
     };
     let name = str::from_utf8(name).map_err(|_| malformed)?;
