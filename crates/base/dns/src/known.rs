@@ -1,4 +1,4 @@
-//! Addresses of earlier answers, which remain in use while DNS fails for them.
+//! [`Known`] addresses of earlier answers, which remain in use while DNS fails for them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::{Addresses, DnsError};
 /// suggests one to three days.
 const KEPT: Duration = Duration::from_hours(24);
 
-/// Addresses of the earlier answers to one question, by host and family.
+/// Addresses of the earlier answers to one [`Question`](crate::Question), by host and family.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     hosts: HashMap<(String, Family), Earlier>,
@@ -26,7 +26,7 @@ enum Family {
 #[derive(Clone, Debug)]
 struct Earlier {
     ips: Vec<IpAddr>,
-    /// Time of the last response.
+    /// Time of the last response; the addresses are in use until [`KEPT`] after it.
     renewed: Instant,
 }
 

@@ -1,9 +1,12 @@
-//! Addresses of servers from DNS: A and AAAA records of a name, or SRV records of a service, with their lifetime. For audits,
-//! also the authorities that may issue certificates for a name (CAA records).
+//! Addresses of servers from DNS: `A` and `AAAA` records of a name, or `SRV` records of a service, with their lifetime. For
+//! audits, also the authorities that may issue certificates for a name (`CAA` records).
 //!
 //! Each type of records of each name is independent: a failure of one leaves the others. Responses are not cached: the caller
 //! asks again at the end of the lifetime. The hosts file (`/etc/hosts`) precedes DNS.
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod known;
 mod name_servers;
 
@@ -27,17 +30,17 @@ use self::name_servers::{NameServers, Records};
 /// section 3 waits 50 ms; servers of an upstream group are not as urgent.
 const SECOND_FAMILY: Duration = Duration::from_secs(1);
 
-/// Maximum number of aliases (CNAME) between a service and its SRV records.
+/// Maximum number of aliases (`CNAME`) between a service and its `SRV` records.
 const ALIASES: usize = 8;
 
-/// The DNS servers to ask, and the limits of answers.
+/// The DNS servers of a [`Resolver`], and the limits of an [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolverSettings {
     /// DNS servers. Empty: those of `/etc/resolv.conf`, with its search domains.
     pub servers: Vec<SocketAddr>,
-    /// Whether AAAA records are used, besides A records.
+    /// Whether `AAAA` records are used, besides `A` records.
     pub uses_ipv6: bool,
-    /// Maximum number of addresses of a name or a service, and of CAA records of a name. Further ones are ignored.
+    /// Maximum number of addresses of a name or a service, and of `CAA` records of a name. Further ones are ignored.
     pub max_addresses: usize,
 }
 
@@ -49,25 +52,25 @@ pub struct Resolver {
     max_addresses: usize,
 }
 
-/// A question about servers.
+/// A question about servers, for [`Resolver::ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question<'a> {
     /// The addresses of a host, with this port.
     Host(&'a str, u16),
-    /// The servers of a service, by the name of its SRV records, such as `_http._tcp.app.internal` (RFC 2782).
+    /// The servers of a service, by the name of its `SRV` records, such as `_http._tcp.app.internal` (RFC 2782).
     Service(&'a str),
 }
 
-/// The addresses of a name or of a service.
+/// The addresses of a name or of a service, as [`Endpoint`]s.
 #[derive(Debug)]
 pub struct Answer {
-    /// The addresses, at least one. Each address occurs once: of the SRV records that lead to an address, the record with the
+    /// The addresses, at least one. Each address occurs once: of the `SRV` records that lead to an address, the record with the
     /// smallest priority counts, and of several with that priority, the record with the largest weight. Addresses of the
     /// smallest priority precede backups; both parts are in ascending order.
     pub endpoints: Vec<Endpoint>,
     /// Time for which the answer is valid: the smallest TTL of its records.
     pub lifetime: Duration,
-    /// Number of addresses beyond the maximum, and of SRV records beyond it.
+    /// Number of addresses and of `SRV` records beyond [`ResolverSettings::max_addresses`].
     pub ignored: usize,
     /// Reason for which a part of the addresses was not renewed: one family, or one target of a service. The addresses of this
     /// part are those of an earlier answer, if there are any.
@@ -79,13 +82,13 @@ pub struct Answer {
 pub struct Endpoint {
     /// Address and port.
     pub address: SocketAddr,
-    /// Share of the requests, of an SRV record; at least 1. `None` for a name without SRV records.
+    /// Share of the requests, of an `SRV` record; at least 1, also for the weight 0. `None` for [`Question::Host`].
     pub weight: Option<u16>,
-    /// Whether an SRV record with a smaller priority exists, which must be preferred (RFC 2782).
+    /// Whether an `SRV` record with a smaller priority exists, which must be preferred (RFC 2782).
     pub is_backup: bool,
 }
 
-/// A CAA record (RFC 8659 section 4): a property of a name for authorities that issue certificates.
+/// A `CAA` record (RFC 8659 section 4): a property of a name for authorities that issue certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
     /// Whether authorities that do not know the tag must not issue.
@@ -105,7 +108,7 @@ pub struct Properties {
     pub all: Vec<Property>,
 }
 
-/// Reason for a missing answer.
+/// Reason for a missing [`Answer`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DnsError {
@@ -133,11 +136,11 @@ pub enum DnsError {
 /// The addresses of one host, by family.
 struct Addresses {
     v4: Result<Records, DnsError>,
-    /// `None`: AAAA records are not used.
+    /// `None` without [`ResolverSettings::uses_ipv6`].
     v6: Option<Result<Records, DnsError>>,
 }
 
-/// SRV records, by priority.
+/// `SRV` records, by priority.
 struct Services {
     all: Vec<SRV>,
     ttl: u32,
@@ -145,7 +148,7 @@ struct Services {
 }
 
 impl Resolver {
-    /// Reads `/etc/resolv.conf`, unless the settings have servers, and `/etc/hosts`.
+    /// Reads `/etc/resolv.conf`, unless [`ResolverSettings::servers`] has some, and `/etc/hosts`.
     ///
     /// # Errors
     ///
@@ -168,7 +171,7 @@ impl Resolver {
         }
     }
 
-    /// The CAA records that apply to a name: its own, otherwise those of the closest parent that has any. `None` if there are
+    /// The `CAA` records that apply to a name: its own, otherwise those of the closest parent that has any. `None` if there are
     /// none up to the top-level domain.
     ///
     /// # Errors
@@ -204,54 +207,24 @@ impl Resolver {
         let endpoints: Vec<_> = ips.into_iter().map(endpoint).collect();
         let none = || DnsError::NoRecords { name: name.to_owned(), records: "A or AAAA" };
         let failure = renewal.finish(!endpoints.is_empty(), none)?;
-        Ok(self.answer(endpoints, ttl, 0, failure))
+        Ok(Answer::new(endpoints, ttl, 0, self.max_addresses, failure))
     }
 
     async fn service(&self, name: &str, known: &mut Known) -> Result<Answer, DnsError> {
         let services = self.services(name).await?;
         let targets: Vec<_> = services.all.iter().map(|service| service.target.to_ascii()).collect();
         let found = join_all(targets.iter().map(|target| self.addresses(target))).await;
-        let mut renewal = known.renew(Instant::now(), self.max_addresses);
-        let addresses: Vec<_> =
-            targets.iter().zip(found).map(|(target, found)| renewal.merge(target, found)).collect();
-        let servers = services.all.iter().zip(&addresses).filter(|(_, (ips, _))| !ips.is_empty());
-        let ttl = servers.clone().map(|(_, (_, ttl))| *ttl).min().unwrap_or(u32::MAX);
-        // RFC 2782: the first priority whose target can be reached, so that of a target with addresses.
-        let first = servers.clone().map(|(service, _)| service.priority).min();
-        let endpoints: Vec<_> = servers
-            .flat_map(|(service, (ips, _))| {
-                ips.iter().map(move |ip| Endpoint {
-                    address: SocketAddr::new(*ip, service.port),
-                    weight: Some(max(service.weight, 1)),
-                    is_backup: Some(service.priority) > first,
-                })
-            })
-            .collect();
-        let none = || DnsError::NoRecords { name: name.to_owned(), records: "usable SRV" };
-        let failure = renewal.finish(!endpoints.is_empty(), none)?;
-        Ok(self.answer(endpoints, services.ttl.min(ttl), services.ignored, failure))
+        services.answer(name, found, known, self.max_addresses)
     }
 
-    fn answer(
-        &self,
-        endpoints: Vec<Endpoint>,
-        ttl: u32,
-        ignored: usize,
-        failure: Option<DnsError>,
-    ) -> Answer {
-        let mut endpoints = distinct(endpoints);
-        let ignored = ignored + endpoints.len().saturating_sub(self.max_addresses);
-        endpoints.truncate(self.max_addresses);
-        Answer { endpoints, lifetime: Duration::from_secs(ttl.into()), ignored, failure }
-    }
-
-    /// The SRV records of a service, those of the smallest priority first.
+    /// The `SRV` records of a service, those of the smallest priority first.
     async fn services(&self, name: &str) -> Result<Services, DnsError> {
         let mut name = name.to_owned();
         let mut alias_ttl = u32::MAX;
+        // Bounded, because the aliases of a faulty zone may form a loop.
         for _ in 0..ALIASES {
             let found = self.records(&name, RecordType::SRV).await?;
-            let mut all: Vec<_> = found.data.into_iter().filter_map(service_of).collect();
+            let all: Vec<_> = found.data.into_iter().filter_map(service_of).collect();
             if all.is_empty()
                 && let Some((alias, ttl)) = self.alias(&name).await?
             {
@@ -259,17 +232,12 @@ impl Resolver {
                 alias_ttl = alias_ttl.min(ttl);
                 continue;
             }
-            // RFC 2782: the root as the target means that the service is not offered.
-            all.retain(|service: &SRV| !service.target.is_root());
-            all.sort_by(|one, other| (one.priority, &one.target).cmp(&(other.priority, &other.target)));
-            let ignored = all.len().saturating_sub(self.max_addresses);
-            all.truncate(self.max_addresses);
-            return Ok(Services { all, ttl: found.ttl.min(alias_ttl), ignored });
+            return Ok(Services::new(all, found.ttl.min(alias_ttl), self.max_addresses));
         }
         Err(DnsError::NoRecords { name, records: "usable SRV" })
     }
 
-    /// The name of which `name` is an alias, with the TTL. The library follows aliases of all types of records except SRV.
+    /// The name of which `name` is an alias, with the TTL. The library follows aliases of all types of records except `SRV`.
     async fn alias(&self, name: &str) -> Result<Option<(String, u32)>, DnsError> {
         let found = self.records(name, RecordType::CNAME).await?;
         let alias = found.data.iter().find_map(|data| match data {
@@ -279,7 +247,7 @@ impl Resolver {
         Ok(alias.map(|alias| (alias, found.ttl)))
     }
 
-    /// The addresses of a host. RFC 4074 section 4: many servers answer questions about AAAA records with an error, or not at
+    /// The addresses of a host. RFC 4074 section 4: many servers answer questions about `AAAA` records with an error, or not at
     /// all, so a failure of one family says nothing about the other.
     async fn addresses(&self, name: &str) -> Addresses {
         let v4 = pin!(self.records(name, RecordType::A));
@@ -293,7 +261,7 @@ impl Resolver {
         }
     }
 
-    /// The second family, for which a host with addresses of the first does not wait long.
+    /// The second family, for which a host with addresses of the first waits for [`SECOND_FAMILY`] only.
     async fn second(
         &self,
         name: &str,
@@ -310,6 +278,64 @@ impl Resolver {
     async fn records(&self, name: &str, kind: RecordType) -> Result<Records, DnsError> {
         let found = self.servers.look_up(name, kind).await;
         found.map_err(|source| DnsError::Failed { name: name.to_owned(), source })
+    }
+}
+
+impl Services {
+    fn new(mut all: Vec<SRV>, ttl: u32, max_addresses: usize) -> Self {
+        // RFC 2782: the root as the target means that the service is not offered.
+        all.retain(|service| !service.target.is_root());
+        all.sort_by(|one, other| (one.priority, &one.target).cmp(&(other.priority, &other.target)));
+        let ignored = all.len().saturating_sub(max_addresses);
+        all.truncate(max_addresses);
+        Self { all, ttl, ignored }
+    }
+
+    /// The servers of the service `name`, with the addresses found for each record.
+    fn answer(
+        &self,
+        name: &str,
+        found: Vec<Addresses>,
+        known: &mut Known,
+        max_addresses: usize,
+    ) -> Result<Answer, DnsError> {
+        let mut renewal = known.renew(Instant::now(), max_addresses);
+        let targets = self.all.iter().zip(found);
+        let addresses: Vec<_> = targets
+            .map(|(service, found)| (service, renewal.merge(&service.target.to_ascii(), found)))
+            .collect();
+        let servers = addresses.iter().filter(|(_, (ips, _))| !ips.is_empty());
+        let ttl = servers.clone().map(|(_, (_, ttl))| *ttl).min().unwrap_or(u32::MAX);
+        // RFC 2782: the first priority whose target can be reached, so that of a target with addresses.
+        let first = servers.clone().map(|(service, _)| service.priority).min();
+        let endpoints: Vec<_> = servers
+            .flat_map(|(service, (ips, _))| {
+                ips.iter().map(move |ip| Endpoint {
+                    address: SocketAddr::new(*ip, service.port),
+                    // RFC 2782: a record of weight 0 still has a small chance beside records of other weights.
+                    weight: Some(max(service.weight, 1)),
+                    is_backup: Some(service.priority) > first,
+                })
+            })
+            .collect();
+        let none = || DnsError::NoRecords { name: name.to_owned(), records: "usable SRV" };
+        let failure = renewal.finish(!endpoints.is_empty(), none)?;
+        Ok(Answer::new(endpoints, self.ttl.min(ttl), self.ignored, max_addresses, failure))
+    }
+}
+
+impl Answer {
+    fn new(
+        endpoints: Vec<Endpoint>,
+        ttl: u32,
+        ignored: usize,
+        max_addresses: usize,
+        failure: Option<DnsError>,
+    ) -> Self {
+        let mut endpoints = distinct(endpoints);
+        let ignored = ignored + endpoints.len().saturating_sub(max_addresses);
+        endpoints.truncate(max_addresses);
+        Self { endpoints, lifetime: Duration::from_secs(ttl.into()), ignored, failure }
     }
 }
 

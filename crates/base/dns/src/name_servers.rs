@@ -12,17 +12,17 @@ use hickory_resolver::config::{
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError, NoRecords};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::{RData, RecordType};
+use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{sleep, timeout};
 
-/// Time for the response to one attempt, repetitions and the change to TCP included.
+/// Time for the response to one [`attempt`], repetitions and the change to TCP included.
 const ATTEMPT: Duration = Duration::from_secs(4);
 
 /// Time after which the next attempt begins, besides those without a response.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Time for all attempts, and with search domains for all names.
+/// Time for all attempts of [`NameServers::look_up`], and with search domains for all names.
 const QUESTION: Duration = Duration::from_secs(10);
 
 /// The name servers, in the order of the attempts.
@@ -36,7 +36,7 @@ pub(crate) struct NameServers {
     attempts: Vec<TokioResolver>,
 }
 
-/// Data of records of one type, and the smallest TTL in seconds. Empty if there are none.
+/// Data of records of one type, and the smallest TTL in seconds. `data` is empty if there are none.
 #[derive(Debug)]
 pub(crate) struct Records {
     pub(crate) data: Vec<RData>,
@@ -44,13 +44,21 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// The records of one type in the answers to a question.
+    pub(crate) fn of(kind: RecordType, answers: &[Record]) -> Self {
+        // Aliases (CNAME) on the way have TTLs too.
+        let ttl = answers.iter().map(|record| record.ttl).min().unwrap_or(0);
+        let records = answers.iter().filter(|record| record.record_type() == kind);
+        Self { data: records.map(|record| record.data.clone()).collect(), ttl }
+    }
+
     pub(crate) fn none() -> Self {
         Self { data: Vec::new(), ttl: u32::MAX }
     }
 }
 
 impl NameServers {
-    /// The given servers; without any, those of `/etc/resolv.conf`, with its search domains.
+    /// The given `servers`; without any, those of `/etc/resolv.conf`, with its search domains.
     pub(crate) fn new(servers: &[SocketAddr]) -> Result<Self, NetError> {
         let (config, mut options) = if servers.is_empty() {
             read_system_conf()?
@@ -58,6 +66,7 @@ impl NameServers {
             let servers = servers.iter().copied().map(server).collect();
             (ResolverConfig::from_parts(None, Vec::new(), servers), ResolverOpts::default())
         };
+        // The caller keeps an answer for its lifetime, so a second cache could only repeat old responses.
         options.cache_size = 0;
         options.timeout = ATTEMPT;
         // A datagram is repeated within the time of an attempt.
@@ -119,12 +128,7 @@ fn note(failure: &mut Option<NetError>, error: NetError) {
 
 async fn attempt(resolver: &TokioResolver, name: &str, kind: RecordType) -> Result<Records, NetError> {
     match resolver.lookup(name, kind).await {
-        Ok(found) => {
-            // Aliases (CNAME) on the way have TTLs too.
-            let ttl = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
-            let records = found.answers().iter().filter(|record| record.record_type() == kind);
-            Ok(Records { data: records.map(|record| record.data.clone()).collect(), ttl })
-        }
+        Ok(found) => Ok(Records::of(kind, found.answers())),
         // Another code without records is an error that the library does not know.
         Err(NetError::Dns(DnsError::NoRecordsFound(NoRecords { response_code, .. })))
             if !matches!(response_code, ResponseCode::NoError | ResponseCode::NXDomain) =>
