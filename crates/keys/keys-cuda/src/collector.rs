@@ -1,5 +1,5 @@
-//! Collection of operations into launches: a launch starts when it is full, or when its oldest operation has waited
-//! long enough.
+//! [`LaunchCollector`], the collection of operations into launches: a launch starts when it is full, or when its oldest
+//! operation has waited long enough.
 //!
 //! One GPU thread at a time collects. It leaves with its operations, and the next thread that has returned from the GPU
 //! takes over. While all threads are busy the queue grows, so launches are as large as possible under load.
@@ -17,7 +17,7 @@ use super::statistics::CudaStatistics;
 /// Time without operations after which a thread removes unused keys.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Next task of a thread.
+/// Next task of a GPU thread, from [`LaunchCollector::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CollectorTask {
     /// Perform the collected operations.
@@ -79,7 +79,7 @@ impl LaunchCollector {
         Width::ALL.into_iter().filter_map(first).min_by_key(|(arrived, _)| *arrived)
     }
 
-    /// Collects queued operations until a wave is full.
+    /// Collects each queued [`Job`] until a wave is full.
     fn take_waiting(&mut self, waves: [usize; Width::ALL.len()]) {
         let is_full = |lists: &[Vec<Job>]| lists.iter().zip(waves).any(|(list, wave)| list.len() >= wave);
         while !is_full(&self.lists)

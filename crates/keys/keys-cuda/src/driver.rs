@@ -1,5 +1,5 @@
-//! GPU driver: opens the device and compiles the kernels for it. The libraries of driver and NVRTC are loaded at their
-//! first use, so that machines without a GPU do not need them.
+//! GPU driver: opens the device and compiles the kernels for it. The libraries of driver and NVRTC (`libcuda`, `libnvrtc`) are
+//! loaded at their first use, so that machines without a GPU do not need them.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 mod compiler;
@@ -36,7 +36,7 @@ pub(super) struct Device {
     kernels: [OnceLock<Result<Kernels, CudaError>>; Width::ALL.len()],
 }
 
-/// Kernels of one width.
+/// Kernels of one [`Width`].
 struct Kernels {
     module: CUmodule,
     private: CUfunction,
@@ -91,7 +91,7 @@ impl Device {
         })
     }
 
-    /// Makes the GPU current for this thread.
+    /// Makes the context of the GPU current for this thread.
     fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().map_err(failed("be bound to a thread"))
     }

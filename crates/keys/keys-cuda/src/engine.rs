@@ -1,4 +1,4 @@
-//! The engine for RSA on a GPU, with an engine of the processor for everything else.
+//! [`CudaEngine`] for RSA on a GPU, with a [`BatchEngine`] of the processor for everything else.
 
 use std::{
     fmt,
@@ -91,7 +91,7 @@ pub struct CudaEngine {
     statistics: Arc<CudaStatistics>,
 }
 
-/// GPU threads and the sender of their queue. The threads end with the last engine that shares them.
+/// GPU threads and the [`Sender`] of their queue. The threads end with the last engine that shares them.
 struct Threads {
     queue: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
@@ -156,7 +156,7 @@ impl CudaEngine {
         }
     }
 
-    /// Statistics of the GPU, shared by all engines that use it.
+    /// [`CudaStatistics`] of the GPU, shared by all engines that use it.
     pub const fn statistics(&self) -> &Arc<CudaStatistics> {
         &self.statistics
     }
@@ -222,7 +222,7 @@ impl fmt::Debug for Threads {
     }
 }
 
-/// Uploads all keys to all streams in parallel; each key takes milliseconds.
+/// Uploads all keys of `keystore` to each [`KeyedStream`] in parallel; each key takes milliseconds.
 fn upload(streams: &mut [KeyedStream], keystore: &Keystore) -> Result<(), CudaError> {
     thread::scope(|scope| {
         let upload = |stream: &mut KeyedStream| {
@@ -297,7 +297,7 @@ impl LaunchLoop {
         Ok(())
     }
 
-    /// Passes operations without a result to the processor.
+    /// Passes each [`Job`] without a result to the processor.
     fn hand_over(&self, jobs: &mut Vec<Job>) {
         for job in jobs.drain(..) {
             self.statistics.take_over();

@@ -1,4 +1,4 @@
-//! Errors of the GPU and its libraries.
+//! [`CudaError`], the errors of the GPU and its libraries.
 
 /// Reasons for which RSA is not performed on a GPU, each in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum CudaError {
         /// Minor part of its compute capability.
         minor: i32,
     },
-    /// Threads, block and window of the settings are not compatible.
+    /// `threads`, `block` and `window` of the settings are not compatible.
     #[error(
         "operations of {bits} bits cannot be laid out with these numbers of threads, block size and window"
     )]
@@ -54,7 +54,7 @@ pub enum CudaError {
     Untrustworthy {
         /// Number of wrong results.
         wrong: usize,
-        /// Number of operations.
+        /// Number of operations in the launch.
         of: usize,
     },
     /// A thread of the engine panicked, which is a defect of brisk.

@@ -1,4 +1,4 @@
-//! Interface of the engine to a GPU: one stream of work with its own memory.
+//! [`GpuStream`], the interface of the engine to a GPU: one stream of work with its own memory.
 //!
 //! Each stream is used by one thread, which blocks on it. Two streams keep a GPU busy: while one computes, the other
 //! collects, copies and completes operations.
@@ -9,7 +9,8 @@ use super::{error::CudaError, statistics::CudaLayout};
 
 /// A stream of a GPU. It owns copies of the keys, their blinding pairs and its buffers, and wipes all of them on drop.
 ///
-/// For each width, keys are stored at indices (`place`) from 0 on. After an error the stream must not be used further.
+/// For each [`Width`], keys are stored at indices (`place`) from 0 on. After a [`CudaError`] the stream must not be used
+/// further.
 pub(crate) trait GpuStream: Send {
     /// Maximum number of operations of this width in a launch, which is also the best number. 1 before the first key.
     fn wave(&self, width: Width) -> usize;
@@ -52,7 +53,7 @@ pub(crate) struct Buffers<'a> {
 pub(crate) struct Results<'a> {
     /// Outputs, big-endian, each as long as the modulus.
     pub(crate) outputs: &'a [u8],
-    /// One verdict for each operation.
+    /// One verdict for each operation: [`DONE`], [`OUT_OF_RANGE`], or a failure.
     pub(crate) verdicts: &'a [u32],
 }
 

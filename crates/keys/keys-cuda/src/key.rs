@@ -1,4 +1,4 @@
-//! Conversion of an RSA private key for the GPU: words and Montgomery constants, computed once.
+//! [`GpuKey`], the conversion of an RSA private key for the GPU: words and Montgomery constants, computed once.
 //!
 //! The code handles secrets: no branch and no index depends on a secret word.
 

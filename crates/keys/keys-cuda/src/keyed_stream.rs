@@ -1,4 +1,4 @@
-//! A GPU stream with its keys: storage of keys, choice of blinding pairs, and launches.
+//! [`KeyedStream`], a [`GpuStream`] with its keys: storage of keys, choice of blinding pairs, and launches.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::PERFORMER;
 
-/// Wrong results up to this number in a launch are tolerated as accidents.
+/// Wrong results up to this number in a launch are tolerated as accidents; more can be [`CudaError::Untrustworthy`].
 const ACCIDENTS: usize = 4;
 
 /// One stream, used by one thread.
@@ -34,7 +34,7 @@ pub(super) struct KeyedStream {
     advances: Vec<u32>,
 }
 
-/// Keys of one width.
+/// Keys of one [`Width`].
 #[derive(Default)]
 struct KeyTable {
     places: HashMap<KeyId, u32>,
@@ -64,7 +64,7 @@ impl KeyedStream {
         }
     }
 
-    /// Maximum number of operations in a launch.
+    /// Maximum number of operations in a launch: [`GpuStream::wave`].
     pub(super) fn wave(&self, width: Width) -> usize {
         self.gpu.wave(width)
     }

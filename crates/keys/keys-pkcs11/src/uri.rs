@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use brisk_wire::uri::without_scheme;
+
 use crate::error::UriError;
 
 /// Scheme of all these URIs.
@@ -59,7 +61,7 @@ impl PinSource {
 impl KeyUri {
     /// Returns whether a text has the scheme of these URIs, valid or not.
     pub fn is_meant(text: &str) -> bool {
-        text.starts_with(SCHEME)
+        without_scheme(text, SCHEME).is_some()
     }
 
     /// The attribute `pin-source`. The caller resolves a relative path.
@@ -112,7 +114,7 @@ impl FromStr for KeyUri {
     type Err = UriError;
 
     fn from_str(written: &str) -> Result<Self, UriError> {
-        let rest = written.strip_prefix(SCHEME).ok_or(UriError::Scheme)?;
+        let rest = without_scheme(written, SCHEME).ok_or(UriError::Scheme)?;
         let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
         let mut uri = Self::default();
         for attribute in path.split(';').filter(|attribute| !attribute.is_empty()) {
@@ -208,7 +210,7 @@ fn text(name: &str, value: Vec<u8>) -> Result<String, UriError> {
 
 /// Parses `file:PATH`, `file:///PATH` or a path (RFC 7512 section 2.4). Commands (`|PROGRAM`) are refused.
 fn pin_source(value: &str) -> Result<PinSource, UriError> {
-    let path = match value.strip_prefix("file:") {
+    let path = match without_scheme(value, "file:") {
         Some(path) => path.strip_prefix("//localhost").or(path.strip_prefix("//")).unwrap_or(path),
         None if value.starts_with('/') => value,
         None => return Err(UriError::PinSource),
@@ -249,6 +251,7 @@ mod tests {
             ("/etc/pin", "/etc/pin"),
             ("file:pin", "pin"),
             ("file:/a%20b", "/a b"),
+            ("FILE:/etc/pin", "/etc/pin"),
         ] {
             let read = uri(&format!("pkcs11:object=a?pin-source={written}"));
             assert_eq!(read.pin_source().unwrap().path(), &PathBuf::from(path), "{written}");
@@ -258,6 +261,12 @@ mod tests {
         }
         assert!(refused("pkcs11:object=a?pin-value=1234").contains("pin-source=file:/"));
         assert!(!refused("pkcs11:object=a?pin-value=1234").contains("1234"));
+    }
+
+    #[test]
+    fn the_scheme_may_be_in_capitals() {
+        assert!(KeyUri::is_meant("PKCS11:object=a") && !KeyUri::is_meant("pkcs11"));
+        assert_eq!(uri("Pkcs11:object=a"), uri("pkcs11:object=a"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Algorithms of private keys, and the TLS signature schemes that each supports.
+//! [`KeyAlgorithm`] of a private key, and each TLS [`SignatureScheme`] that it supports.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum KeyAlgorithm {
 }
 
 impl KeyAlgorithm {
-    /// Whether TLS 1.2 defines signatures of this algorithm.
+    /// Whether TLS 1.2 defines signatures of this algorithm: `false` for ML-DSA.
     pub const fn signs_tls12(self) -> bool {
         !matches!(self, Self::MlDsa44 | Self::MlDsa65 | Self::MlDsa87)
     }

@@ -31,7 +31,7 @@ pub use statistics::BatchStatistics;
 /// Settings of a [`BatchEngine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSettings {
-    /// Number of threads that perform operations. Default: one.
+    /// Number of threads that perform operations. Default: one; see [`Threads`].
     pub threads: Threads,
     /// Numbers of the cores that the threads are pinned to. Default: empty; the system schedules them on all cores.
     pub cores: Vec<usize>,
@@ -223,6 +223,7 @@ impl BatchEngine {
         let key = self.keystore.get(operation.key)?;
         match &self.pool {
             Some(pool) if pool.offload.includes(key.algorithm()) => {
+                // Before the queue, so that an operation that must fail takes no slot from others.
                 key.check(&operation.kind)?;
                 pool.submit(key, operation, &self.statistics)
             }

@@ -67,7 +67,8 @@ impl Keystore {
     }
 }
 
-/// Engine that delegates each operation to the engine of its key, with the public key if the key is elsewhere.
+/// [`PrivateKeyEngine`] that delegates each [`KeyOperation`] to the engine of its key, with the public key if the key is
+/// elsewhere.
 #[derive(Debug)]
 struct ByKey {
     here: Arc<dyn PrivateKeyEngine>,

@@ -16,7 +16,7 @@ pub trait Engines: fmt::Debug + Send + Sync + 'static {
     /// changes keys. Preparing a new key takes about as long as one operation.
     fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine>;
 
-    /// Total capacity of the engines' queues. The limit per client is a share of it.
+    /// Total capacity of the engines' queues, in operations. The limit per client is a share of it.
     fn queue(&self) -> NonZeroUsize;
 
     /// One line for the operator if operations with some keys cannot be performed now, with the reason. Must not
@@ -25,7 +25,8 @@ pub trait Engines: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Length of the queue and sizes of batches, for the dashboard and metrics. Must not block. Default: empty.
+    /// Length of the queue and sizes of batches, for the dashboard and metrics. Must not block. Default: empty
+    /// [`EngineFigures`].
     fn figures(&self) -> EngineFigures {
         EngineFigures::default()
     }
@@ -36,7 +37,7 @@ pub trait Engines: fmt::Debug + Send + Sync + 'static {
 pub struct EngineFigures {
     /// Operations in the queue.
     pub waiting: u64,
-    /// Operations performed by the engine's threads, by size of their batch, starting with 1.
+    /// Operations performed by the engine's threads; the first element is for batches of one, the second for batches of two.
     pub batches: Vec<u64>,
     /// Operations that workers gathered within a turn of their event loop.
     pub gathered: Vec<Gathered>,

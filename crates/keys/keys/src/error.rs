@@ -1,4 +1,4 @@
-//! Errors of private keys and key operations.
+//! [`KeyError`], the errors of private keys and of a [`KeyOperation`](crate::KeyOperation).
 
 use aws_lc_rs::error::KeyRejected;
 use brisk_lanes::rsa::RsaError;
@@ -12,17 +12,17 @@ use crate::{KeyAlgorithm, KeyId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The engine's queue is full. Another engine may accept the operation; an immediate retry with the same one
-    /// increases the overload.
+    /// [`PrivateKeyEngine::submit`](crate::PrivateKeyEngine::submit) found the engine's queue full. Another engine may accept
+    /// the operation; an immediate retry with the same one increases the overload.
     #[error("the key engine has as many operations waiting as it accepts")]
     Overloaded,
-    /// The deadline passed before the work began.
+    /// [`KeyOperation::deadline`](crate::KeyOperation::deadline) passed before the work began.
     #[error("the deadline of the key operation has passed")]
     DeadlinePassed,
     /// The engine has no such key.
     #[error("no private key with the fingerprint {0}")]
     UnknownKey(KeyId),
-    /// The key does not support this signature scheme.
+    /// The key does not support this signature scheme; see [`KeyAlgorithm::schemes`].
     #[error("a {algorithm} key cannot sign with {scheme}")]
     UnsupportedScheme {
         /// The requested scheme.
@@ -30,7 +30,7 @@ pub enum KeyError {
         /// The algorithm of the key.
         algorithm: KeyAlgorithm,
     },
-    /// Only RSA keys decrypt.
+    /// Only RSA keys perform [`OperationKind::Decrypt`](crate::OperationKind::Decrypt).
     #[error("a {0} key cannot decrypt")]
     CannotDecrypt(KeyAlgorithm),
     /// The ciphertext is not as long as the modulus of the key, or its number is not below the modulus.

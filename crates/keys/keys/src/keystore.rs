@@ -86,7 +86,7 @@ impl Keystore {
         self.keys.get(&id).map(|key| key.algorithm())
     }
 
-    /// Ids of all keys in this process, in no particular order.
+    /// The [`KeyId`] of each key in this process, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> + '_ {
         self.keys.keys().copied()
     }

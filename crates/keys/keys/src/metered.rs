@@ -44,11 +44,11 @@ pub struct OperationReport {
 pub enum OperationOutcome {
     /// The operation has a result.
     Done,
-    /// Refused because the queue was full.
+    /// Refused with [`KeyError::Overloaded`].
     Overloaded,
-    /// Not started before its deadline.
+    /// Ended with [`KeyError::DeadlinePassed`].
     DeadlinePassed,
-    /// Ended with another error.
+    /// Ended with another [`KeyError`].
     Failed,
     /// Dropped by the caller before it ended.
     Abandoned,

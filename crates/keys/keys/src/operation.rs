@@ -1,4 +1,4 @@
-//! One operation on a private key, as submitted to an engine.
+//! [`KeyOperation`], one operation on a private key, as submitted to a [`PrivateKeyEngine`](crate::PrivateKeyEngine).
 
 use std::{fmt, time::Instant};
 
@@ -43,7 +43,8 @@ pub struct KeyOperation {
     pub key: KeyId,
     /// The operation.
     pub kind: OperationKind,
-    /// Time after which the caller does not need the result. Work that has not begun by then is not performed.
+    /// Time after which the caller does not need the result. Work that has not begun by then ends with
+    /// `KeyError::DeadlinePassed`.
     pub deadline: Instant,
     /// Public key, for engines that verify a signature which another process made. Set for keys that are registered
     /// by [`Keystore::add_elsewhere`](crate::Keystore::add_elsewhere).

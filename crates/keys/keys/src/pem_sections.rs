@@ -1,7 +1,7 @@
 //! Reader of the sections of PEM files (RFC 7468), which refuses each line that it does not understand.
 //!
 //! Parsers for general use skip sections with unknown labels and lines that they take for text, so that a damaged file loses
-//! certificates without a word. Text before and between sections is permitted (RFC 7468 section 2).
+//! certificates without an error. Text before and between sections is permitted (RFC 7468 section 2).
 
 use rustls_pki_types::CertificateDer;
 

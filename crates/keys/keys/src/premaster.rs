@@ -15,7 +15,7 @@ pub(crate) use rejection::Rejection;
 
 use crate::{KeyError, KeyOperation, Keystore, OperationKind, PendingOperation, PrivateKeyEngine};
 
-/// Engine that converts the results of decryptions into premaster secrets and passes all other operations on. A
+/// Engine that converts the results of [`OperationKind::Decrypt`] into premaster secrets and passes all other operations on. A
 /// decryption fails only if its ciphertext is not a number below the modulus, which is public.
 #[derive(Clone, Debug)]
 pub struct PremasterEngine {

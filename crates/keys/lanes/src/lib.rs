@@ -9,6 +9,7 @@ pub mod mlkem_lanes;
 mod processor;
 pub mod rsa;
 pub mod rsa_lanes;
+pub mod sha256;
 #[cfg(any(test, feature = "testing"))]
 pub mod timing;
 

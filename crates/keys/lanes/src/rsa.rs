@@ -39,11 +39,11 @@ pub struct RawRsa {
 pub struct RsaNumbers {
     /// The modulus, `p * q`.
     pub n: Zeroizing<Vec<u8>>,
-    /// The public exponent.
+    /// The public exponent, usually 65,537.
     pub e: Zeroizing<Vec<u8>>,
-    /// A prime factor.
+    /// A prime factor of `n`.
     pub p: Zeroizing<Vec<u8>>,
-    /// The other one.
+    /// The other prime factor of `n`.
     pub q: Zeroizing<Vec<u8>>,
     /// `d mod (p - 1)`.
     pub dp: Zeroizing<Vec<u8>>,

@@ -45,7 +45,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// All of them, the smallest first.
+    /// Each [`Width`], the smallest first.
     pub const ALL: [Self; 3] = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
 
     /// The width of a modulus of `bits` bits.
@@ -53,7 +53,7 @@ impl Width {
         Self::ALL.into_iter().find(|width| width.bits() == bits)
     }
 
-    /// The one of a key with these numbers. `None` for a key that cannot share a batch: of a size that is none of these,
+    /// The [`Width`] of a key with these numbers. `None` for a key that cannot share a batch: of a size that is none of these,
     /// with a public exponent that is not 65537, or with primes that are not of half the size of the modulus.
     pub fn of_key(numbers: &RsaNumbers) -> Option<Self> {
         let width = Self::of_bits(bits(&numbers.n))?;

@@ -1,6 +1,7 @@
 //! Parser for issuer certificates that CAs publish at `caIssuers` addresses (RFC 5280 section 4.2.2.1): DER, PEM, or a
 //! PKCS #7 bundle without signatures.
 
+use brisk_keys::pem_certificates;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -23,11 +24,23 @@ pub fn issuer_in(bytes: &[u8], certificate: &[u8]) -> Option<CertificateDer<'sta
     candidates.find(|candidate| is_whole(candidate) && is_signed_by(certificate, candidate))
 }
 
+/// The fault of `bytes` in PEM that can hide certificates from [`issuer_in`].
+pub(crate) fn fault_in(bytes: &[u8]) -> Option<String> {
+    if is_der(bytes) { None } else { pem_certificates(bytes).err() }
+}
+
 fn candidates(bytes: &[u8]) -> Vec<CertificateDer<'static>> {
-    if bytes.first() != Some(&SEQUENCE) {
-        return CertificateDer::pem_slice_iter(bytes).filter_map(Result::ok).collect();
+    if is_der(bytes) {
+        return bundled(bytes).unwrap_or_else(|| vec![CertificateDer::from(bytes.to_vec())]);
     }
-    bundled(bytes).unwrap_or_else(|| vec![CertificateDer::from(bytes.to_vec())])
+    // A damaged section does not hide the others.
+    let sound = || CertificateDer::pem_slice_iter(bytes).filter_map(Result::ok).collect();
+    pem_certificates(bytes).unwrap_or_else(|_| sound())
+}
+
+/// Whether `bytes` begin with the tag of a SEQUENCE, the character '0', which begins no PEM file.
+fn is_der(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&SEQUENCE)
 }
 
 /// RFC 5652 section 5.1: `ContentInfo { signedData, [0] { version, digests, content, [0] certificates, ... } }`.
@@ -84,5 +97,22 @@ mod tests {
         {
             assert_eq!(issuer_in(&wrong, &der), None);
         }
+    }
+
+    #[test]
+    fn a_damaged_section_hides_no_issuer_and_is_reported() {
+        let ca = TestCa::new();
+        let leaf = ca.server(&["a.test"]).issue();
+        let der = CertificateDer::from_pem_slice(leaf.certificate_pem.as_bytes()).unwrap();
+        let (root, issuer) = (ca.root_pem(), ca.intermediate_pem());
+        let damaged = |pem: &str| pem.replacen('\n', "\n> ", 1);
+        let older = issuer.replace("CERTIFICATE-----", "X509 CERTIFICATE-----");
+        for pem in [format!("{root}{older}"), format!("{}{issuer}", damaged(&root))] {
+            assert_eq!(issuer_in(pem.as_bytes(), &der).as_deref(), Some(&ca.intermediate_der()[..]), "{pem}");
+        }
+        let lost = format!("{root}{}", damaged(&issuer));
+        assert_eq!(issuer_in(lost.as_bytes(), &der), None);
+        assert!(fault_in(lost.as_bytes()).is_some_and(|fault| fault.contains("not base64")), "{lost}");
+        assert_eq!((fault_in(issuer.as_bytes()), fault_in(&ca.intermediate_der())), (None, None));
     }
 }

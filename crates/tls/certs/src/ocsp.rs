@@ -12,7 +12,7 @@ use x509_parser::prelude::FromDer;
 use crate::der::{INTEGER, Malformed, OCTET_STRING, SEQUENCE, write};
 use crate::error::day;
 use crate::signature::{signed_by, verifies};
-use response::{Basic, CertStatus, Responder, Single};
+use response::{Basic, CertStatus, Responder, SingleStatus};
 
 /// Maximum size of a response in bytes. Responses usually have 300 to 3,000.
 pub const RESPONSE_LIMIT: usize = 64 * 1024;
@@ -163,8 +163,9 @@ impl CertId {
         (hash(&self.issuer_name), hash(&self.issuer_key))
     }
 
-    /// Finds the `SingleResponse` for this certificate.
-    fn answer<'a>(&self, basic: &Basic<'a>) -> Result<Single<'a>, OcspError> {
+    /// Finds the status of this certificate. The status of another one is not parsed, so that a malformed one has no effect. A
+    /// malformed `CertID` is an error: clients, which look for theirs, refuse such a response.
+    fn answer(&self, basic: &Basic<'_>) -> Result<SingleStatus, OcspError> {
         for single in basic.answers() {
             let single = single?;
             let (name, key) = match single.hash {
@@ -173,7 +174,7 @@ impl CertId {
                 _ => continue,
             };
             if single.issuer_name == name && single.issuer_key == key && single.serial == self.serial {
-                return Ok(single);
+                return Ok(single.status()?);
             }
         }
         Err(OcspError::OtherCertificate)
@@ -202,11 +203,11 @@ impl CertId {
 /// The latest end of a response, without verification; `None` if it is malformed.
 pub fn ends(response: &[u8]) -> Option<SystemTime> {
     let basic = Basic::read(response).ok()?;
-    basic.answers().filter_map(|single| Some(end(&single.ok()?, &basic))).max()
+    basic.answers().filter_map(|single| Some(end(&single.ok()?.status().ok()?, &basic))).max()
 }
 
 /// `nextUpdate`, or the end of the local lifetime.
-fn end(single: &Single<'_>, basic: &Basic<'_>) -> SystemTime {
+fn end(single: &SingleStatus, basic: &Basic<'_>) -> SystemTime {
     single.next_update.unwrap_or_else(|| single.this_update.max(basic.produced_at) + WITHOUT_END)
 }
 

@@ -158,7 +158,8 @@ fn lists(points: &CRLDistributionPoints<'_>) -> Vec<String> {
 /// Returns an HTTP address; other schemes, such as LDAP, are not supported.
 fn address_of(name: &GeneralName<'_>) -> Option<String> {
     let GeneralName::URI(address) = name else { return None };
-    let is_http = address.starts_with("http://") || address.starts_with("https://");
+    let (scheme, _) = address.split_once("://")?;
+    let is_http = ["http", "https"].iter().any(|own| scheme.eq_ignore_ascii_case(own));
     (is_http && address.len() <= 2048).then(|| (*address).to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! The interface between the driver and the protocol above QUIC.
+//! The interface between the [`Driver`](crate::Driver) and the protocol above QUIC.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,25 +9,25 @@ use brisk_tls::quic::Handshaken;
 use bytes::Bytes;
 use quinn_proto::{Connection, ConnectionError, StreamEvent, StreamId};
 
-/// Users of the connections of a driver.
+/// Users of the connections of a [`Driver`](crate::Driver).
 pub trait Service: 'static {
-    /// Held for each connection from its first packet until its end.
+    /// Held for each connection from [`admit`](Self::admit) until its end.
     type Permit: 'static;
     /// The user of one connection.
     type Application: Application;
 
-    /// Admits a client before anything is done for it. Without a permit the connection is refused.
+    /// Admits a client before anything is done for it. With `None` the connection is refused (`CONNECTION_REFUSED`).
     fn admit(&self, client: SocketAddr, proof: AddressProof) -> Option<Self::Permit>;
 
-    /// Creates the user of a connection whose handshake is complete, or has accepted early data of a client whose address is
-    /// validated by a token (RFC 9000 section 8.1).
+    /// Creates the [`Application`] of a connection whose handshake is complete, or has accepted early data of a client whose
+    /// address is validated by a token (RFC 9000 section 8.1).
     fn established(&self, established: Established<Self::Permit>) -> Self::Application;
 
     /// The first bytes of the first stream that the server opens, the same for all connections. They are sent with the handshake,
     /// before the client is known (RFC 9001 section 5.7), unless early data is served.
     fn greeting(&self) -> Bytes;
 
-    /// Records a handshake that failed.
+    /// Records a handshake that failed, with its [`Failure`].
     fn failed(&self, failed: Failed<Self::Permit>);
 
     /// Reports that datagrams cannot be received because of this error, or, with `None`, that they can be again.
@@ -49,7 +49,7 @@ impl AddressProof {
     }
 }
 
-/// A connection that can be used.
+/// A connection for [`Service::established`].
 #[derive(Debug)]
 pub struct Established<P> {
     /// Address of the client at the time of the handshake.
@@ -68,7 +68,7 @@ pub struct Established<P> {
 pub struct Failed<P> {
     /// Address of the client.
     pub client: SocketAddr,
-    /// The reason of the TLS layer, if it refused the handshake.
+    /// The [`Refusal`] of the TLS layer, if it refused the handshake.
     pub refusal: Option<Box<Refusal>>,
     /// The end of the handshake.
     pub failure: Failure,
@@ -79,17 +79,17 @@ pub struct Failed<P> {
 /// The end of a handshake that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It exceeded the time limit.
+    /// The handshake exceeded [`Timeouts::handshake`](crate::Timeouts::handshake).
     Late,
-    /// The same, while the session waited: for a certificate, a key operation, or a session store.
+    /// [`Failure::Late`] while the session waited: for a certificate, a key operation, or a session store.
     LateSession,
-    /// The system has no memory for the stack of a suspended call.
+    /// The system has no memory for the stack of a [suspended call](brisk_tls::quic::SuspendedCall).
     NoStack,
     /// The connection was lost.
     Lost(ConnectionError),
 }
 
-/// The user of one connection. It stays on the thread of its driver. The driver drops it
+/// The user of one [`Connection`]. It stays on the thread of its [`Driver`](crate::Driver), which drops it
 /// together with the connection, when the last packet of a connection that has ended is sent.
 pub trait Application: 'static {
     /// The handshake is complete: early data received until now is no replay.
@@ -102,10 +102,10 @@ pub trait Application: 'static {
     fn event(&mut self, event: StreamEvent);
 
     /// Uses the connection: after events, and when the waker of `cx` was woken, which is the same for the whole
-    /// connection. `Ready` closes the connection with this application error code.
+    /// connection. [`Poll::Ready`] closes the connection with this application error code, of at most 2^62 - 1.
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<u64>;
 
-    /// The connection was lost. It is not polled again. `connection` is `None` if a suspended call had it when its handshake
-    /// exceeded the time limit.
+    /// The connection was lost. It is not polled again. `connection` is `None` if a [suspended
+    /// call](brisk_tls::quic::SuspendedCall) had it when its handshake exceeded the time limit.
     fn lost(&mut self, connection: Option<&Connection>, error: &ConnectionError);
 }

@@ -5,23 +5,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts since the start, of all drivers.
 #[derive(Debug, Default)]
 pub struct QuicCounters {
-    /// Clients that had to prove their address with a Retry.
+    /// Clients that had to prove their address with a Retry; see
+    /// [`QuicSettings::unvalidated_rate`](crate::QuicSettings::unvalidated_rate).
     pub retries: Counter,
-    /// First packets that were ignored, because their client had its share of the handshakes in progress.
+    /// First packets that were ignored, because their client had its share of
+    /// [`QuicSettings::pending_handshakes`](crate::QuicSettings::pending_handshakes).
     pub handshakes_over_limit: Counter,
-    /// Changes of the address or port of a client.
+    /// Changes of the address or port of a client; see [`Application::moved`](crate::Application::moved).
     pub migrations: Counter,
-    /// Datagrams that were dropped, because too many waited for a suspended handshake or for its client.
+    /// Datagrams that were dropped, because too many waited: see
+    /// [`QuicSettings::waiting_datagrams`](crate::QuicSettings::waiting_datagrams).
     pub datagrams_over_limit: Counter,
-    /// Datagrams that arrived at the wrong socket and were passed to the driver that their ID names.
+    /// Datagrams that arrived at the wrong socket and were passed by the [`Group`](crate::Group) to the driver that their ID
+    /// names.
     pub datagrams_passed: Counter,
     /// Packets sent, counted by the service at the end of each connection.
     pub packets_sent: Counter,
-    /// Sent packets that were declared lost, counted likewise.
+    /// Sent packets that were declared lost (RFC 9002 section 6), counted with [`packets_sent`](Self::packets_sent).
     pub packets_lost: Counter,
 }
 
-/// A count.
+/// A count, which any thread may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

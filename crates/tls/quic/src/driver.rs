@@ -1,4 +1,4 @@
-//! The driver of one datagram socket and all of its connections.
+//! The [`Driver`] of one datagram [`Socket`] and all of its connections.
 //!
 //! A turn reads all datagrams, resumes woken handshakes, lets the applications use their connections, and sends. Operations
 //! that handshakes have gathered are performed by `brisk_tls::gather` after the turn; they wake the driver again.
@@ -30,10 +30,10 @@ use crate::slot::{LastPacket, Slot, State};
 use crate::timers::Timers;
 use crate::wake::Woken;
 
-/// Batches of datagrams before other tasks of the worker get a turn.
+/// Batches of datagrams in one [`Driver::poll_turn`], before other tasks of the worker get a turn.
 const ROUNDS: usize = 4;
 
-/// Time between two attempts to receive, while the socket has an error: for example, the system has no memory.
+/// Time between two calls of [`Socket::poll_receive`] while the socket has an error: for example, the system has no memory.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Serves the connections of one datagram socket. Stays on the thread that created it.
@@ -48,31 +48,32 @@ pub struct Driver<S: Service> {
     group: Group,
     passed: Receiver<Datagram>,
     ids: Ids,
-    /// IDs that clients chose. With a secret hash, because clients can insert any ID.
+    /// Connection IDs that clients chose, by [`Slot::first_id`]. With a secret hash, because clients can insert any ID.
     first_ids: HashMap<ConnectionId, u32>,
-    /// The endpoint for packets without connection that begin none.
+    /// The [`Endpoint`] for packets with a short header and an unknown ID: it builds stateless resets.
     front: Endpoint,
     slots: Vec<Slot<S>>,
     free: Vec<u32>,
-    /// Slots that may have something to send, in turn.
+    /// Slots that may have something to send, in turn; each occurs once ([`Slot::is_dirty`]).
     dirty: VecDeque<u32>,
     timers: Timers,
     sleep: Pin<Box<Sleep>>,
     woken: Arc<Woken>,
     woken_slots: Vec<u32>,
     socket: Socket,
-    /// Absent while its datagrams are routed.
+    /// `None` only while [`Self::receive`] routes its datagrams.
     batch: Option<Box<Batch>>,
-    /// Buffer for outgoing datagrams.
+    /// Buffer for the contents of an outgoing [`Transmit`].
     out: Vec<u8>,
     unvalidated: Rate,
-    /// Time of the next attempt to receive, after an error.
+    /// Time of the next attempt to receive, after an error; see [`RETRY`].
     retry: Option<Instant>,
 }
 
 impl<S: Service> Driver<S> {
     /// A driver for `socket`, which is number `index` of `group`. Connections are refused once `drain` has started. Must be
-    /// called inside a runtime of one thread. Fails if the socket has a driver already.
+    /// called inside a runtime of one thread. `Err` if the socket has a driver already, or if `group` has more than 256
+    /// sockets.
     pub fn new(
         socket: std::net::UdpSocket,
         (index, group): (usize, &Group),
@@ -115,14 +116,16 @@ impl<S: Service> Driver<S> {
         })
     }
 
-    /// Serves until the future is dropped. Ends only when the runtime does. After an error of receiving, which is reported to
-    /// the service, further attempts follow.
+    /// Serves until the future is dropped. Ends only when the runtime does. After an error of receiving, which
+    /// [`Service::reception`] reports to the service, further attempts follow.
     pub async fn run(mut self) -> io::Error {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         self.woken.register(cx.waker());
+        // After the rounds the driver wakes itself: a flood of datagrams must not keep the other tasks of the worker from
+        // running.
         for _ in 0..ROUNDS {
             let now = Instant::now();
             let has_more = self.receive(cx, now);
@@ -142,7 +145,8 @@ impl<S: Service> Driver<S> {
         Poll::Pending
     }
 
-    /// Takes one batch from the socket, and all datagrams that other drivers have passed. Returns whether there may be more.
+    /// Takes one [`Batch`] from the socket, and all datagrams that other drivers have passed. Returns whether there may be
+    /// more.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         while let Poll::Ready(Some(datagram)) = self.passed.poll_recv(cx) {
             self.route(datagram, Passing::Arrived);
@@ -167,7 +171,7 @@ impl<S: Service> Driver<S> {
         matches!(received, Poll::Ready(Ok(())))
     }
 
-    /// Waits for the next timer, and for room in the kernel's buffer if it was full.
+    /// Registers the waker for the next timer, for [`RETRY`], and for room in the kernel's buffer if [`Socket::is_blocked`].
     fn arm(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         match self.socket.poll_unblock(cx) {
             Poll::Ready(Err(error)) => return Poll::Ready(error),
@@ -186,7 +190,8 @@ impl<S: Service> Driver<S> {
         Poll::Pending
     }
 
-    /// Routes a datagram to its connection. Unknown ones begin a connection or are answered without state.
+    /// Routes a [`Datagram`] to its connection. One with an unknown ID begins a connection ([`Self::begin`]) or is answered
+    /// without state ([`Self::reset`]).
     fn route(&mut self, datagram: Datagram, passing: Passing) {
         let Some((header, id)) = ids::destination(&datagram.data) else { return };
         let chosen = || self.first_ids.get(&ConnectionId::new(id)).copied();
@@ -215,14 +220,14 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Sends the response in the buffer. While the socket is blocked, it is dropped: the client asks again.
+    /// Sends the response in `out`. While the socket is blocked, it is dropped: the client asks again.
     fn respond(&mut self, transmit: Transmit) {
         if !self.socket.is_blocked() {
             self.socket.send(transmit, &self.out);
         }
     }
 
-    /// Lets woken connections continue.
+    /// Lets the connections of [`Woken`] continue.
     fn resume(&mut self) {
         let mut woken = std::mem::take(&mut self.woken_slots);
         self.woken.take(&mut woken);
@@ -241,14 +246,14 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// An endpoint whose IDs lead to `slot`.
+    /// An [`Endpoint`] whose IDs lead to `slot`.
     fn endpoint(&self, slot: u32) -> Box<Endpoint> {
         let (config, server) = (Arc::clone(&self.config), Some(Arc::clone(&self.current.server)));
         let tries_sizes = self.socket.forbids_fragments();
         self.ids.with_slot(slot, || Box::new(Endpoint::new(config, server, tries_sizes, None)))
     }
 
-    /// A free slot with the current settings, which stays in the list of free ones.
+    /// A [`State::Free`] slot with the [`Current`] settings, which stays in `free` until [`Self::begin`] admits a connection.
     fn free_slot(&mut self) -> u32 {
         if self.endpoints.current.load().number != self.current.number {
             self.current = self.endpoints.current.load_full();
@@ -271,7 +276,7 @@ impl<S: Service> Driver<S> {
         slot
     }
 
-    /// Frees a slot whose connection has ended. Its endpoint, which has no connection any more, stays for the next one.
+    /// Frees a slot whose connection has ended. Its [`Endpoint`], which has no connection any more, stays for the next one.
     fn release(&mut self, slot: u32) {
         self.ids.forget(slot);
         self.timers.set(slot, None);
@@ -302,10 +307,10 @@ enum Passing {
     Arrived,
 }
 
-/// The reason for a step of a connection.
+/// The reason for a [`Driver::step`] of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A datagram was queued: a suspended call does not continue by it.
+    /// A datagram was queued: a suspended call does not continue by it, so it is not polled.
     Datagram,
     Woken,
 }
@@ -335,6 +340,7 @@ impl Rate {
 }
 
 fn place(index: usize, group: &Group) -> io::Result<Place> {
+    // `Place` encodes the socket in the first byte of each ID.
     let count = u16::try_from(group.len()).ok().filter(|count| (1..=256).contains(count));
     let (Some(count), Ok(index)) = (count, u8::try_from(index)) else {
         return Err(io::Error::other("a group of datagram sockets has 1 to 256 sockets"));

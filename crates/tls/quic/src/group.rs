@@ -1,4 +1,4 @@
-//! The drivers of a group of sockets, which pass one another the datagrams that reached the wrong socket.
+//! The drivers of a [`Group`] of sockets, which pass one another the datagrams that reached the wrong socket.
 //!
 //! The kernel distributes datagrams by connection ID, so this is rare: before the program of the group is attached, and where
 //! the system refuses it.
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brisk_quic_socket::Datagram;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// Datagrams that wait for one driver; further ones are dropped, as by a full socket.
+/// Datagrams that wait for one [`Driver`](crate::Driver); further ones are dropped, as by a full socket.
 const QUEUE: usize = 256;
 
-/// The queues between the drivers of a group. Clones share them.
+/// The queues between the drivers of a group, of 256 datagrams each. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Group {
     queues: Arc<Queues>,
@@ -34,12 +34,12 @@ impl Group {
         Self { queues: Arc::new(Queues { senders, receivers }), half }
     }
 
-    /// Number of sockets.
+    /// Number of sockets: the `count` of [`Self::new`].
     pub(crate) fn len(&self) -> usize {
         self.queues.senders.len()
     }
 
-    /// Whether the sockets are the second half.
+    /// Whether the sockets are the second half, which makes the `generation` of [`Place`](crate::ids::Place) true.
     pub(crate) fn is_second(&self) -> bool {
         self.half == Some(true)
     }
@@ -49,13 +49,13 @@ impl Group {
         self.half.is_some()
     }
 
-    /// The queue of one driver, once.
+    /// The queue of one driver. `None` if it was taken before, or if `index` is not below [`Self::len`].
     pub(crate) fn take(&self, index: usize) -> Option<Receiver<Datagram>> {
         let mut receivers = self.queues.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         receivers.get_mut(index)?.take()
     }
 
-    /// Passes a datagram to the driver of another socket.
+    /// Passes a [`Datagram`] to the driver of another socket.
     pub(crate) fn pass(&self, index: usize, datagram: Datagram) {
         if let Some(sender) = self.queues.senders.get(index) {
             // A full queue drops the datagram, whose sender repeats it.

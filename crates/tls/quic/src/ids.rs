@@ -1,4 +1,4 @@
-//! The connection IDs that a driver has issued, and the connections that they lead to.
+//! The connection [`Ids`] that a driver has issued, and the slots that they lead to.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,28 +8,28 @@ use std::time::Duration;
 use aws_lc_rs::rand;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 
-/// Length of the IDs that this server issues, in bytes.
+/// Length of each [`Id`] that this server issues, in bytes.
 pub(crate) const LENGTH: usize = 8;
 
-/// Random bytes drawn at a time.
+/// Random bytes drawn at a time: 64 IDs.
 const RANDOM_BYTES: usize = 512;
 
 /// An issued ID.
 pub(crate) type Id = [u8; LENGTH];
 
-/// The place of a driver among the sockets of its group; it determines the first byte of its IDs.
+/// The place of a driver among the sockets of its [`Group`](crate::Group); it determines the first byte of each [`Id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Index of the socket.
+    /// Index of the socket, below `group`.
     pub(crate) index: u8,
-    /// Number of sockets, at least 1.
+    /// Number of sockets, from 1 to 256.
     pub(crate) group: u16,
-    /// Distinguishes a process from its predecessor, which still drains. Not encoded in groups of more than 128.
+    /// Distinguishes a process from its predecessor, which still drains. Not encoded if `group` is above 128.
     pub(crate) generation: bool,
 }
 
 impl Place {
-    /// A byte that equals the index modulo the size of the group, chosen by `random`. The parity of the quotient is the
+    /// A byte that equals `index` modulo `group`, chosen by `random`. The parity of the quotient is the
     /// generation.
     fn first_byte(self, random: u8) -> u8 {
         let (index, group) = (u16::from(self.index), self.group);
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// The IDs issued by one driver. Clones share the table.
+/// The IDs issued by one driver. Clones share the [`Table`].
 #[derive(Clone)]
 pub(crate) struct Ids(Arc<Mutex<Table>>);
 
@@ -58,7 +58,7 @@ struct Table {
     place: Place,
     slots: HashMap<u64, u32, BuildHasherDefault<IdHasher>>,
     of_slot: Vec<Vec<Id>>,
-    /// The slot of the next generator.
+    /// The slot of the next [`Generator`], inside of [`Ids::with_slot`].
     next: Option<u32>,
     random: [u8; RANDOM_BYTES],
     used: usize,
@@ -81,7 +81,7 @@ impl Ids {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The generator for an endpoint that is created now: inside of [`with_slot`](Self::with_slot), its IDs lead to that
+    /// The [`Generator`] for an endpoint that is created now: inside of [`with_slot`](Self::with_slot), its IDs lead to that
     /// slot. Other IDs are not entered.
     pub(crate) fn generator(&self) -> Box<dyn ConnectionIdGenerator> {
         Box::new(Generator { ids: self.clone(), slot: self.table().next })
@@ -101,7 +101,7 @@ impl Ids {
         created
     }
 
-    /// The slot that an ID leads to.
+    /// The slot that `id` leads to; `None` if this driver has not issued it.
     pub(crate) fn find(&self, id: &[u8]) -> Option<u32> {
         let id = Id::try_from(id).ok()?;
         self.table().slots.get(&u64::from_le_bytes(id)).copied()
@@ -118,7 +118,7 @@ impl Ids {
         self.table().slots.len()
     }
 
-    /// Forgets all IDs of a slot.
+    /// Forgets all IDs of a slot: packets with them are then answered by a stateless reset.
     pub(crate) fn forget(&self, slot: u32) {
         let mut table = self.table();
         let mut ids = std::mem::take(&mut table.of_slot[slot as usize]);
@@ -128,7 +128,7 @@ impl Ids {
         table.of_slot[slot as usize] = ids;
     }
 
-    /// Forgets the IDs of a slot that `lives` denies.
+    /// Forgets the IDs of a slot for which `lives` returns `false`.
     pub(crate) fn retain(&self, slot: u32, mut lives: impl FnMut(&Id) -> bool) {
         // Not locked while it is asked: the endpoint may issue IDs.
         let mut ids = std::mem::take(&mut self.table().of_slot[slot as usize]);
@@ -182,7 +182,7 @@ impl ConnectionIdGenerator for Generator {
     }
 }
 
-/// Hasher of issued IDs. They are random, and clients can look up any ID but insert none, so no secret is needed.
+/// Hasher of each [`Id`]. They are random, and clients can look up any ID but insert none, so no secret is needed.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -217,13 +217,13 @@ pub(crate) fn destination(datagram: &[u8]) -> Option<(Header, &[u8])> {
     Some((Header::Long, datagram.get(6..6 + length)?))
 }
 
-/// The issued ID to which a datagram with a short header was sent.
+/// The [`Id`] to which a datagram with a short header was sent; `None` for [`Header::Long`].
 pub(crate) fn issued(datagram: &[u8]) -> Option<Id> {
     let (header, id) = destination(datagram)?;
     if header == Header::Short { id.try_into().ok() } else { None }
 }
 
-/// The kind of a packet's header.
+/// The kind of a packet's header (RFC 9000 section 17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Long,

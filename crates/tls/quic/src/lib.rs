@@ -3,7 +3,8 @@
 //! A handshake that waits for a key operation, a certificate or a session store suspends its own connection only. For
 //! this, every connection has an `Endpoint` of its own: `Endpoint::accept` borrows the endpoint while the hello is
 //! processed, so the endpoint moves into a [suspended call](brisk_tls::quic::SuspendedCall) and back, and the driver itself
-//! routes datagrams by connection ID. The crate knows nothing of HTTP.
+//! routes datagrams by connection ID. The crate knows nothing of HTTP: the protocol above implements [`Service`] and
+//! [`Application`].
 
 mod application;
 mod counters;

@@ -5,8 +5,8 @@
 //! it has nothing to send until it returns to the old address, which no longer exists.
 //!
 //! So small copies of a `PATH_CHALLENGE`, of about 36 bytes, are sent first, and again with growing intervals, also after
-//! quinn-proto has returned to the old address. The response of the client has 1,200 bytes: it begins the validation again,
-//! with enough bytes to complete it. Until then, the address gets at most three times the bytes that came from it.
+//! quinn-proto has returned to the old address. The `PATH_RESPONSE` of the client has 1,200 bytes: it begins the validation
+//! again, with enough bytes to complete it. Until then, the address gets at most three times the bytes that came from it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,44 +15,44 @@ use quinn_proto::{Connection, Transmit};
 
 use crate::ids::Id;
 
-/// Time after which a challenge is sent again, and maximum of this time, which doubles each time: copies are sent in the
+/// Time after which a `PATH_CHALLENGE` is sent again, and maximum of this time, which doubles each time: copies are sent in the
 /// first 8 s.
 const INTERVAL: Duration = Duration::from_millis(250);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Largest datagram that quinn-proto sends.
+/// Largest datagram that quinn-proto sends, in bytes.
 const DATAGRAM: u64 = 1452;
-/// Bytes that remain for copies of the challenge.
+/// Bytes of [`NewPath::budget`] that remain for copies of the `PATH_CHALLENGE`.
 const RESERVE: u64 = 120;
 
 /// The addresses of a connection after its handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    /// The ID that the client used last at its present address.
+    /// The [`Id`] that the client used last at its present address.
     id: Option<Id>,
     new: Option<Box<NewPath>>,
 }
 
-/// An address that is not validated.
+/// An address that is not validated (RFC 9000 section 8.2).
 #[derive(Debug)]
 struct NewPath {
     address: SocketAddr,
     /// The last address that was validated.
     validated: SocketAddr,
-    /// Bytes of all datagrams from and to the address.
+    /// Bytes of all datagrams from and to `address`.
     received: u64,
     sent: u64,
-    /// The challenge that quinn-proto sends to the former address, as a whole datagram; empty without one.
+    /// The `PATH_CHALLENGE` that quinn-proto sends to the former address, as a whole datagram; empty without one.
     challenge: Vec<u8>,
     source: Option<IpAddr>,
-    /// Whether the challenge is still to be taken from quinn-proto.
+    /// Whether `challenge` is still to be taken from quinn-proto.
     is_fresh: bool,
     /// `PATH_CHALLENGE` frames that were sent, and `PATH_RESPONSE` frames that were received, until now.
     challenges: u64,
     responses: u64,
     /// `PATH_RESPONSE` frames that had been received at the change of the address.
     responses_before: u64,
-    /// Time and interval of the next copy of the challenge.
+    /// Time and interval of the next copy of `challenge`; see [`INTERVAL`].
     next: Option<Instant>,
     interval: Duration,
 }
@@ -62,16 +62,16 @@ struct NewPath {
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
     pub(crate) from: SocketAddr,
-    /// The ID to which it was sent.
+    /// The ID to which the datagram was sent; `None` for a long header.
     pub(crate) id: Option<Id>,
     pub(crate) length: usize,
-    /// The address and the round-trip time of the connection before.
+    /// The address and the round-trip time of the [`Connection`] before.
     pub(crate) before: SocketAddr,
     pub(crate) rtt: Duration,
 }
 
 impl Paths {
-    /// Notes a datagram.
+    /// Notes an [`Arrival`], after [`Connection::handle_event`] has processed the datagram.
     pub(crate) fn arrived(&mut self, arrival: &Arrival, connection: &Connection) {
         let address = connection.remote_address();
         if address != arrival.before && address == arrival.from {
@@ -120,12 +120,12 @@ impl Paths {
         }));
     }
 
-    /// Whether the next datagram of quinn-proto is its challenge of the former address.
+    /// Whether the next [`Transmit`] of quinn-proto is its `PATH_CHALLENGE` for the former address.
     pub(crate) fn expect_challenge(&self) -> bool {
         self.new.as_ref().is_some_and(|new| new.is_fresh)
     }
 
-    /// Number of datagrams, `most` at most, that quinn-proto may send in one call.
+    /// Number of datagrams, `most` at most, that quinn-proto may send in one [`Connection::poll_transmit`].
     pub(crate) fn allowance(&self, connection: &Connection, most: usize) -> usize {
         let Some(new) = &self.new else { return most };
         let has_challenge = new.is_fresh || !new.challenge.is_empty();
@@ -138,8 +138,8 @@ impl Paths {
         affordable.max(usize::from(new.is_fresh || is_answered))
     }
 
-    /// Notes a datagram, or several, that quinn-proto has built with the allowance. `is_bare` if it is the challenge of the
-    /// former address, without padding.
+    /// Notes a datagram, or several, that quinn-proto has built with the [`allowance`](Self::allowance). `is_bare` if it is the
+    /// challenge of the former address, without padding.
     pub(crate) fn sent(
         &mut self,
         transmit: &Transmit,
@@ -168,12 +168,13 @@ impl Paths {
         }
     }
 
-    /// Time of the next copy of the challenge.
+    /// Time of the next [`probe`](Self::probe).
     pub(crate) fn next(&self) -> Option<Instant> {
         self.new.as_ref().and_then(|new| new.next)
     }
 
-    /// The copy of the challenge that is due. It is sent by the caller.
+    /// The copy of the `PATH_CHALLENGE` that is due at `now`, which the caller sends. `None` if it would exceed
+    /// [`NewPath::budget`].
     pub(crate) fn probe(&mut self, connection: &Connection, now: Instant) -> Option<(Transmit, &[u8])> {
         let new = self.new.as_mut()?;
         let is_due = new.next.is_some_and(|next| next <= now);
@@ -202,7 +203,7 @@ impl NewPath {
         (3 * self.received).saturating_sub(self.sent)
     }
 
-    /// Datagrams of full size within the budget.
+    /// Datagrams of [`DATAGRAM`] bytes within [`Self::budget`], without [`RESERVE`].
     fn affordable(&self) -> usize {
         usize::try_from(self.budget().saturating_sub(RESERVE) / DATAGRAM).unwrap_or(usize::MAX)
     }

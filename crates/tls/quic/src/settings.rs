@@ -1,4 +1,4 @@
-//! Settings of QUIC, and the configurations of quinn-proto made from them.
+//! [`QuicSettings`], and the configurations of [`quinn_proto`] made from them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Bytes sent and not acknowledged, per connection.
 const SEND_WINDOW: u64 = 1 << 20;
-/// Bytes of CRYPTO frames that arrived before those in front of them, per connection. A post-quantum hello has about
+/// Bytes of `CRYPTO` frames that arrived before those in front of them, per connection. A post-quantum hello has about
 /// 1,800 bytes.
 const CRYPTO_BUFFER: usize = 16 << 10;
 
@@ -42,7 +42,7 @@ const TOKEN_LIFETIME: Duration = Duration::from_hours(24);
 /// with few requests send for nothing.
 const SIZE_STEP: u16 = 127;
 
-/// Settings of a QUIC server.
+/// Settings of a QUIC server, for [`Endpoints::new`].
 #[derive(Clone, Debug)]
 pub struct QuicSettings {
     /// Maximum time from the first packet to the end of the handshake. Default: 10 s.
@@ -59,7 +59,7 @@ pub struct QuicSettings {
     /// Handshakes whose addresses are not validated, in all drivers together, divided in the same way. Clients above it
     /// get a Retry. Default: 1024.
     pub unproven_handshakes: usize,
-    /// The same for one client, or IPv6 /64. Default: 8.
+    /// [`unproven_handshakes`](Self::unproven_handshakes) of one client, or IPv6 /64. Default: 8.
     pub unproven_of_client: usize,
     /// Datagrams of 1,500 bytes or less that may wait for suspended handshakes, in all drivers together, divided as the
     /// handshakes are. Default: 8192.
@@ -80,14 +80,14 @@ impl Default for QuicSettings {
     }
 }
 
-/// Place among the handshakes whose addresses are not validated.
+/// Permit of [`QuicSettings::unproven_handshakes`] and of [`QuicSettings::unproven_of_client`].
 #[derive(Debug)]
 pub(crate) struct Unproven {
     _of_all: SharePermit,
     _of_client: AddressPermit,
 }
 
-/// Timeouts of connections that begin from now on.
+/// Timeouts for [`Endpoints::set_timeouts`], in force for connections that begin afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// [`QuicSettings::handshake_timeout`].
@@ -96,9 +96,9 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-/// Settings of connections that begin from now on.
+/// Settings of connections that begin from now on; [`Endpoints::set_timeouts`] replaces them as a whole.
 pub(crate) struct Current {
-    /// Number of replacements before this one.
+    /// Number of replacements before this one; a driver compares it with `Slot::settings`.
     pub(crate) number: u64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) server: Arc<ServerConfig>,
@@ -124,6 +124,7 @@ impl Current {
             .crypto_buffer_size(CRYPTO_BUFFER)
             .max_idle_timeout(Some(idle_timeout(timeouts.idle)))
             .mtu_discovery_config(Some(sizes))
+            // Without datagrams (RFC 9221): no application uses them, and the driver ignores their events.
             .datagram_receive_buffer_size(None);
         let mut server = ServerConfig::new(Arc::clone(sessions) as _, Arc::clone(&keys.tokens));
         let mut tokens = ValidationTokenConfig::default();
@@ -139,13 +140,13 @@ impl Current {
     }
 }
 
-/// State that the drivers of all workers share.
+/// State that each [`Driver`](crate::Driver) of all workers shares.
 #[derive(Clone)]
 pub struct Endpoints {
     pub(crate) settings: QuicSettings,
     sessions: Arc<QuicSessions>,
     used_tokens: Arc<UsedTokens>,
-    /// The part that [`Endpoints::set_timeouts`] replaces.
+    /// The part that [`Self::set_timeouts`] replaces.
     pub(crate) current: Arc<ArcSwap<Current>>,
     pub(crate) pending: FairShare,
     pub(crate) waiting: FairShare,
@@ -194,18 +195,18 @@ impl Endpoints {
         self.current.store(Arc::new(current));
     }
 
-    /// A place for a handshake of `client`, whose address is not validated.
+    /// A permit for a handshake of `client`, whose address is not validated. `None` above a limit: the client gets a Retry.
     pub(crate) fn unproven(&self, client: IpAddr) -> Option<Unproven> {
         let (all, clients) = &self.unproven;
         Some(Unproven { _of_all: all.try_acquire(client)?, _of_client: clients.try_acquire(client)? })
     }
 
-    /// Counts of all drivers.
+    /// The [`QuicCounters`] of all drivers.
     pub fn counters(&self) -> &Arc<QuicCounters> {
         &self.counters
     }
 
-    /// The configuration of the endpoints of a driver, whose connection IDs come from `ids`.
+    /// The [`EndpointConfig`] of a driver, whose connection IDs come from [`Ids::generator`].
     pub(crate) fn endpoint(&self, ids: &Ids) -> Arc<EndpointConfig> {
         let mut config = EndpointConfig::new(Arc::clone(&self.keys.reset));
         let ids = ids.clone();

@@ -24,26 +24,26 @@ const WAITING: usize = 48;
 /// Maximum size of a datagram that waits: the size that endpoints accept, rounded up.
 const WAITING_SIZE: usize = 1500;
 
-/// The result of `Endpoint::accept`, with the endpoint. A refusal contains the response for the client.
+/// The result of [`Endpoint::accept`], with the endpoint. An [`AcceptError`] has the contents of the response for the client.
 pub(crate) type Accepted =
     (Box<Endpoint>, Result<(ConnectionHandle, Box<Connection>), Box<(AcceptError, Vec<u8>)>>);
 
-/// The place of a connection's parts.
+/// The place of the [`Connection`] and the [`Endpoint`] of a slot.
 pub(crate) enum State {
-    /// No connection. The endpoint judges the next unknown packet.
+    /// No connection. [`Slot::endpoint`] judges the next unknown packet.
     Free,
-    /// The first packet is processed; the endpoint is in the call.
+    /// The first packet is processed; the [`Endpoint`] is in the [`SuspendedCall`].
     Accepting(SuspendedCall<Accepted>),
-    /// Further packets of a handshake are processed; the connection is in the call.
+    /// Further packets of a handshake are processed; the [`Connection`] is in the [`SuspendedCall`].
     Busy(SuspendedCall<Box<Connection>>),
     Idle(Box<Connection>),
-    /// The connection has ended, and its memory is free. Late packets are answered by its last one.
+    /// The connection has ended, and its memory is free. Late packets are answered by its [`LastPacket`].
     Ended(LastPacket),
 }
 
 /// The end of a connection that is still to be sent.
 pub(crate) enum Ending {
-    /// The application has closed the connection.
+    /// The [`Application`](crate::application::Application) has closed the connection.
     Closed,
     Lost(ConnectionError),
 }
@@ -67,7 +67,7 @@ pub(crate) struct LastPacket {
 }
 
 impl LastPacket {
-    /// Keeps a packet; `None` if it is no single datagram.
+    /// Keeps a packet. `packet` is `None` if `contents` are several datagrams: they would have to be divided again.
     pub(crate) fn new(transmit: &Transmit, contents: &[u8]) -> Self {
         let is_single = transmit.segment_size.is_none() || contents.len() <= WAITING_SIZE;
         Self { packet: is_single.then(|| (copy(transmit), contents.to_vec())), received: 0 }
@@ -90,36 +90,36 @@ fn copy(transmit: &Transmit) -> Transmit {
     Transmit { destination, ecn, size, segment_size, src_ip }
 }
 
-/// A connection, or the place for one. A slot keeps its endpoint for the next connection.
+/// A connection, or a free slot for one. A slot keeps its [`Endpoint`] for the next connection.
 pub(crate) struct Slot<S: Service> {
-    /// Absent while the slot is [`State::Accepting`].
+    /// `None` while the slot is [`State::Accepting`].
     pub(crate) endpoint: Option<Box<Endpoint>>,
-    /// Number of the settings that the endpoint has.
+    /// The [`Current::number`](crate::settings::Current::number) of the settings that the endpoint has.
     pub(crate) settings: u64,
     pub(crate) state: State,
     pub(crate) handle: ConnectionHandle,
-    /// The ID that the client chose for its first packets.
+    /// The ID that the client chose for its first packets, a key of `Driver::first_ids`.
     pub(crate) first_id: Option<ConnectionId>,
     pub(crate) client: SocketAddr,
     /// Changes of the address after the handshake.
     pub(crate) paths: Paths,
-    /// Time limit of the handshake, or end of the answers to late packets; `None` between both.
+    /// Time limit of the handshake, or the end of [`State::Ended`]; `None` between both.
     pub(crate) deadline: Option<Instant>,
-    /// Place among the handshakes in progress.
+    /// Permit of `QuicSettings::pending_handshakes`; `None` after the handshake.
     pub(crate) pending: Option<SharePermit>,
-    /// Place among the handshakes whose addresses are not validated; `None` if the address is.
+    /// Permit among the handshakes whose addresses are not validated; `None` if the address is.
     pub(crate) unproven: Option<Unproven>,
-    /// The permit of a connection without application.
+    /// The permit of a connection without [`Service::Application`], which takes it.
     pub(crate) permit: Option<S::Permit>,
     pub(crate) refusal: Option<Box<Refusal>>,
-    /// The stream with the greeting, and the rest of it, until there is an application.
+    /// The stream with the [`Service::greeting`], and the rest of it, until there is an `application`.
     pub(crate) greeting: Option<(StreamId, Bytes)>,
     pub(crate) application: Option<S::Application>,
     /// The end of the connection, until its last packet is sent.
     pub(crate) ending: Option<Ending>,
-    /// The last packet that was sent since then.
+    /// The last packet that was sent since `ending` was set.
     pub(crate) last: LastPacket,
-    /// Datagrams that arrived while the slot was busy.
+    /// Datagrams that arrived while the slot [`is_busy`](Self::is_busy), at most [`WAITING`].
     pub(crate) waiting: Vec<(Datagram, SharePermit)>,
     pub(crate) signal: Arc<Signal>,
     pub(crate) waker: Waker,
@@ -152,12 +152,12 @@ impl<S: Service> Slot<S> {
         }
     }
 
-    /// Whether a suspended call has the connection.
+    /// Whether a [`SuspendedCall`] has the connection.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.state, State::Accepting(_) | State::Busy(_))
     }
 
-    /// Whether a datagram may wait; it is dropped otherwise, and its sender repeats it.
+    /// Whether a [`Datagram`] may wait in `waiting`; it is dropped otherwise, and its sender repeats it.
     pub(crate) fn has_room_for(&self, datagram: &Datagram) -> bool {
         self.waiting.len() < WAITING && datagram.data.len() <= WAITING_SIZE
     }

@@ -1,6 +1,6 @@
 //! Timers of the connections of one driver, in ticks of one millisecond.
 //!
-//! The deadlines of `brisk_net` have ticks of 100 ms, which is too long for lost packets.
+//! `brisk_net::DeadlineWheel` has ticks of 100 ms, which is too long for lost packets.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ impl Timers {
         Self { base, due: BTreeSet::new(), of_slot: Vec::new() }
     }
 
-    /// Sets or removes the timer of a slot. Costs a comparison if it does not change.
+    /// Sets the timer of a slot, or removes it if `at` is `None`. Costs a comparison if it does not change.
     pub(crate) fn set(&mut self, slot: u32, at: Option<Instant>) {
         let index = slot as usize;
         if self.of_slot.len() <= index {
@@ -43,7 +43,7 @@ impl Timers {
         u64::try_from(after.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
-    /// Removes the next timer that is due at `now`.
+    /// Removes the next timer that is due at `now`, and returns its slot.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<u32> {
         let elapsed = now.saturating_duration_since(self.base).as_millis();
         let (tick, slot) = *self.due.first()?;
@@ -55,7 +55,7 @@ impl Timers {
         Some(slot)
     }
 
-    /// The time of the next timer.
+    /// The time of the next timer; `None` without timers.
     pub(crate) fn next(&self) -> Option<Instant> {
         let (tick, _) = self.due.first()?;
         self.base.checked_add(Duration::from_millis(*tick))

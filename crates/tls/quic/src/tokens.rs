@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quinn_proto::{TokenLog, TokenReuseError};
 
-/// Used tokens of one period that are remembered: about 2 MiB for each of two periods. The addresses of clients with further ones
-/// count as not validated.
+/// Used tokens of one period that [`UsedTokens`] remembers: about 2 MiB for each of two periods. The addresses of clients with
+/// further ones count as not validated.
 const LARGEST: usize = 1 << 17;
 
 /// Accepts each token once. Periods are as long as the lifetime of tokens, so that those which are valid were issued in two of
@@ -17,7 +17,7 @@ pub(crate) struct UsedTokens(Mutex<Periods>);
 
 #[derive(Debug, Default)]
 struct Periods {
-    /// Number of the last period, from the start of the epoch.
+    /// Number of the last period, from [`UNIX_EPOCH`].
     last: u128,
     used: HashSet<u64>,
     used_before: HashSet<u64>,

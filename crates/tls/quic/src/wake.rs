@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// The slots of a driver that were woken, from any thread.
+/// The slots of a [`Driver`](crate::Driver) that were woken, from any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Woken(Mutex<Inner>);
 
@@ -14,7 +14,7 @@ struct Inner {
     driver: Option<Waker>,
 }
 
-/// The waker of one slot.
+/// The [`Waker`] of one slot.
 #[derive(Debug)]
 pub(crate) struct Signal {
     woken: Arc<Woken>,
@@ -27,12 +27,12 @@ impl Woken {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The signal of a slot; its waker is valid for all connections of the slot.
+    /// The [`Signal`] of a slot; its [`Waker`] is valid for all connections of the slot.
     pub(crate) fn signal(self: &Arc<Self>, slot: u32) -> Arc<Signal> {
         Arc::new(Signal { woken: Arc::clone(self), slot, is_set: AtomicBool::new(false) })
     }
 
-    /// Sets the waker of the driver's task.
+    /// Sets the [`Waker`] of the driver's task.
     pub(crate) fn register(&self, driver: &Waker) {
         let mut inner = self.inner();
         if !inner.driver.as_ref().is_some_and(|old| old.will_wake(driver)) {
@@ -47,7 +47,7 @@ impl Woken {
 }
 
 impl Signal {
-    /// Resets the signal. Returns whether it was set.
+    /// Resets `is_set`. Returns whether it was `true`.
     pub(crate) fn take(&self) -> bool {
         self.is_set.swap(false, Ordering::AcqRel)
     }
@@ -59,6 +59,7 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // A slot is in the list at most once, so that the list does not grow with the wake-ups of one connection.
         if self.is_set.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Errors of tickets, their keys and the sources of these keys.
+//! Errors of tickets, of their keys, and of each [`KeySource`](crate::KeySource).
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -17,7 +17,7 @@ pub enum OpenError {
     Forged,
 }
 
-/// Invalid rotation settings.
+/// Invalid arguments of [`RotationSettings::new`](crate::RotationSettings::new).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotationError {
@@ -47,7 +47,7 @@ pub enum RotationError {
     },
 }
 
-/// Invalid length of a fleet secret.
+/// Invalid length of a [`FleetSecret`](crate::FleetSecret).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretLength {
@@ -89,7 +89,7 @@ pub enum KeySourceError {
     },
 }
 
-/// Invalid length of a ticket key file.
+/// Invalid length of a [`TicketKeyFile`](crate::TicketKeyFile).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a ticket key file has 48 or 80 bytes, as `openssl rand 80` writes them; this one has {length}{hint}"
@@ -113,16 +113,16 @@ impl TicketKeyLength {
     }
 }
 
-/// Reasons why a rotation cannot be forced.
+/// Reasons for an error of [`TicketKeyring::force_rotation`](crate::TicketKeyring::force_rotation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForceError {
-    /// Keys are derived from the fleet secret.
+    /// The source is [`KeySource::Derived`](crate::KeySource::Derived).
     #[error(
         "the ticket keys are derived from the fleet's secret: put a new secret on every gateway and reload them"
     )]
     Derived,
-    /// Keys are files of the operator.
+    /// The source is [`KeySource::Files`](crate::KeySource::Files).
     #[error("the ticket keys are in files: put a new key first, on every gateway, and reload them")]
     Files,
 }

@@ -1,4 +1,4 @@
-//! Ticket keys in files of nginx's format.
+//! [`TicketKeyFile`], a ticket key in a file of nginx's format.
 
 use std::{fmt, path::Path};
 
@@ -28,7 +28,7 @@ pub struct TicketKeyFile {
 }
 
 impl TicketKeyFile {
-    /// Reads the key file `path`.
+    /// Reads the key file `path`. [`KeySourceError::TicketKey`] unless it has 48 or 80 bytes.
     pub fn read(path: &Path) -> Result<Self, KeySourceError> {
         let contents = read_at_most(path, MOST_READ)?;
         Self::from_bytes(&contents)

@@ -1,4 +1,4 @@
-//! Sources of ticket keys.
+//! [`KeySource`], the sources of ticket keys.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl KeySource {
     }
 }
 
-/// Kind of source of a key. After a reload a ring can contain keys of several sources.
+/// Kind of [`KeySource`] of a key. After a reload a ring can contain keys of several sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyOrigin {

@@ -1,4 +1,4 @@
-//! The ticket keys in use, and their rotation.
+//! [`TicketKeyring`], the ticket keys in use, and their rotation.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ use crate::{
 /// the age of a ticket from the time that the sealing machine wrote, so a difference of their clocks changes its
 /// lifetime.
 pub struct TicketKeyring {
-    /// Locked while the ring changes.
+    /// Locked while the [`Ring`] changes.
     source: Mutex<KeySource>,
     ring: ArcSwap<Ring>,
     forced: AtomicBool,
@@ -145,7 +145,7 @@ impl TicketKeyring {
         }
     }
 
-    /// Statistics since the keyring was created.
+    /// The [`KeyringStatistics`] since the keyring was created.
     pub fn statistics(&self) -> KeyringStatistics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         KeyringStatistics {
@@ -166,7 +166,7 @@ impl TicketKeyring {
         live.map(|entry| KeyStatistics::of(entry, sealing == Some(entry.key.name()))).collect()
     }
 
-    /// The current ring, rotated first if `stale` returns true for it.
+    /// The current [`Ring`], rotated first if `stale` returns `true` for it.
     fn ring_unless(&self, now: Seconds, stale: fn(&Ring, Seconds) -> bool) -> Guard<Arc<Ring>> {
         let ring = self.ring.load();
         if !stale(&ring, now) {
@@ -209,10 +209,10 @@ impl fmt::Debug for TicketKeyring {
     }
 }
 
-/// Content of a ticket.
+/// Content of a ticket, from [`TicketKeyring::open_ticket`].
 #[derive(PartialEq, Eq)]
 pub struct OpenedTicket {
-    /// The session.
+    /// The session, as [`TicketKeyring::seal`] got it.
     pub session: Vec<u8>,
     /// Whether the key of the ticket still seals and less than half of the ticket's lifetime is over. A new ticket
     /// would then have no benefit.
@@ -245,7 +245,7 @@ pub struct KeyStatistics {
     pub opens_until: Option<SystemTime>,
     /// Tickets sealed with the key.
     pub sealed: u64,
-    /// Tickets opened with the key, including expired ones.
+    /// Tickets opened with the key, including those that are [`OpenError::Expired`].
     pub opened: u64,
 }
 
@@ -277,11 +277,11 @@ pub struct KeyringStatistics {
     pub sealed: u64,
     /// Tickets opened.
     pub opened: u64,
-    /// Tickets refused because of an unknown key name.
+    /// Tickets refused with [`OpenError::UnknownKey`].
     pub unknown: u64,
-    /// Tickets refused because they had expired.
+    /// Tickets refused with [`OpenError::Expired`].
     pub expired: u64,
-    /// Tickets refused because authentication failed.
+    /// Tickets refused with [`OpenError::Forged`].
     pub forged: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Resumption of TLS sessions: keys that seal session tickets, and stores for sessions.
+//! Resumption of TLS sessions: keys that seal session tickets ([`TicketKeyring`]), and stores for sessions ([`SessionStore`]).
 //!
 //! The content of a session is opaque to this crate, which seals, stores and finds bytes.
 

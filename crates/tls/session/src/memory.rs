@@ -1,4 +1,4 @@
-//! The session store of a single process: sharded, with limits on number and memory.
+//! [`MemoryStore`], the session store of a single process: sharded, with limits on number and memory.
 
 use std::{
     fmt,
@@ -62,7 +62,7 @@ pub struct MemoryStore {
 struct Padded(Mutex<Shard>);
 
 impl MemoryStore {
-    /// Creates an empty store.
+    /// Creates an empty store with the limits of `settings`.
     pub fn new(settings: &MemorySettings) -> Self {
         let shards = match settings.max_sessions / LEAST_PER_SHARD {
             0 => 1,
@@ -106,7 +106,7 @@ impl MemoryStore {
         }
     }
 
-    /// Statistics of the store.
+    /// The [`MemoryStatistics`] of the store.
     pub fn statistics(&self) -> MemoryStatistics {
         let replays = self.replays.load(Ordering::Relaxed);
         self.shards.iter().fold(MemoryStatistics { replays, ..MemoryStatistics::default() }, |sum, shard| {
@@ -146,7 +146,7 @@ impl SessionStore for MemoryStore {
         Lookup::Ready(self.get_at(id, Instant::now()))
     }
 
-    /// The store is not shared with other gateways, so both claims are the same.
+    /// The store is not shared with other gateways, so [`Claim::Here`] and [`Claim::Everywhere`] find the same sessions.
     fn take(&self, id: &[u8], claim: Claim) -> Lookup<SessionOrMiss> {
         let found = self.take_at(id, Instant::now());
         // Only an exclusive claim accompanies early data. Without early data, a second use repeats no request.
@@ -173,7 +173,7 @@ pub struct MemoryStatistics {
     pub bytes: usize,
     /// Sessions stored.
     pub stored: u64,
-    /// Sessions refused because of their size.
+    /// Sessions refused because of their size, or because of an ID of more than 32 bytes.
     pub refused: u64,
     /// Look-ups (`get` and `take`) that found a session.
     pub hits: u64,

@@ -1,4 +1,4 @@
-//! An immutable set of ticket keys with their times, valid until the next change.
+//! [`Ring`], an immutable set of ticket keys with their times, valid until the next change.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -20,13 +20,13 @@ pub(crate) struct Ring {
     makes_keys: bool,
 }
 
-/// A key on the ring.
+/// A key on the [`Ring`].
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Arc<TicketKey>,
     pub(crate) validity: Validity,
     pub(crate) origin: KeyOrigin,
-    /// Time at which it was added to this ring.
+    /// Time at which the key was added to this [`Ring`].
     pub(crate) added: Seconds,
 }
 
@@ -39,7 +39,7 @@ impl Ring {
         self.next_change
     }
 
-    /// Lifetime of a ticket.
+    /// Lifetime of a ticket: [`KeySource::lifetime`].
     pub(crate) const fn lifetime(&self) -> Seconds {
         self.lifetime
     }
@@ -134,7 +134,7 @@ impl Ring {
     }
 }
 
-/// Generates the keys that are needed at `now`. Returns the time of the next change.
+/// Generates the keys of [`RotationSettings::plan`] that are needed at `now`. Returns the time of the next change.
 fn generate(entries: &mut Vec<Entry>, rotation: &RotationSettings, now: Seconds) -> Seconds {
     let validities: Vec<Validity> = entries.iter().map(|entry| entry.validity).collect();
     let plan = rotation.plan(&validities, now);

@@ -61,12 +61,12 @@ impl RotationSettings {
         Duration::from_secs(self.lifetime)
     }
 
-    /// The times of a key that seals at once, because no other does.
+    /// The [`Validity`] of a key that seals at once, because no other does.
     fn immediate(&self, now: Seconds) -> Validity {
         self.starting(now, now)
     }
 
-    /// The times of a key created at `now` that seals from `seals_from`.
+    /// The [`Validity`] of a key created at `now` that seals from `seals_from`.
     fn starting(&self, now: Seconds, seals_from: Seconds) -> Validity {
         let seals_until = seals_from + self.interval;
         // The last ticket that the key seals can be opened for a whole lifetime.
@@ -134,7 +134,7 @@ impl Default for RotationSettings {
     }
 }
 
-/// A rotation, apart from the removal of expired keys.
+/// A rotation, apart from the removal of expired keys; see [`RotationSettings::plan`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Times of the keys to create.

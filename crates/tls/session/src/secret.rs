@@ -1,4 +1,4 @@
-//! The secret of a fleet, and independent keys derived from it, one for each purpose.
+//! [`FleetSecret`], the secret of a fleet, and independent keys derived from it, one for each [`Purpose`].
 
 use std::{fmt, path::Path};
 
@@ -67,7 +67,7 @@ impl FleetSecret {
         Self::from_bytes(&contents).map_err(|source| KeySourceError::Secret { path: path.to_owned(), source })
     }
 
-    /// A secret of these bytes without trailing line ends.
+    /// A secret of these bytes without trailing line ends; [`SecretLength`] unless 32 to 4,096 bytes remain.
     pub fn from_bytes(secret: &[u8]) -> Result<Self, SecretLength> {
         let end = secret.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
         match end {

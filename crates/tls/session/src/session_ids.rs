@@ -1,4 +1,4 @@
-//! TLS 1.2 session IDs with a mark by which a fleet recognises its own.
+//! [`SessionIds`] of TLS 1.2 with a mark by which a fleet recognises its own.
 //!
 //! Clients also send random session IDs: with a ticket (RFC 5077 section 3.4), and Go's client even without one.
 //! Without a mark each would cause a look-up and count as a missing session.

@@ -6,6 +6,7 @@
 pub mod record;
 mod roots;
 mod service;
+mod sha256;
 mod suites;
 
 pub use roots::{RootsError, file_roots, system_roots};

@@ -17,7 +17,7 @@ pub const OVERHEAD: usize = HEADER + 8 + 1 + 16;
 /// Room for a `KeyUpdate`, which precedes the next record if the peer requested one (RFC 8446 section 4.6.3).
 pub const KEY_UPDATE: usize = HEADER + OVERHEAD;
 
-/// Appends the record that rustls wants to send to `outgoing`.
+/// Appends the record that [`rustls`] wants to send to `outgoing`.
 pub fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
     // Encoding into an empty buffer yields the required size.
     let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])

@@ -7,7 +7,7 @@ use brisk_keys::pem_certificates;
 use rustls::RootCertStore;
 use thiserror::Error;
 
-/// Reasons why trusted authorities cannot be loaded.
+/// Reasons why a [`RootCertStore`] cannot be loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RootsError {
@@ -24,7 +24,7 @@ pub enum RootsError {
     System(String),
 }
 
-/// The authorities in a PEM file; at least one. The error names the line of a fault. Blocks on the file.
+/// The authorities in a PEM file; at least one. [`RootsError::File`] names the line of a fault. Blocks on the file.
 pub fn file_roots(path: &Path) -> Result<RootCertStore, RootsError> {
     let wrong = |reason: String| RootsError::File { path: path.to_owned(), reason };
     let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
@@ -38,10 +38,11 @@ pub fn file_roots(path: &Path) -> Result<RootCertStore, RootsError> {
     Ok(roots)
 }
 
-/// The authorities that the system trusts; at least one. Blocks on files.
+/// The authorities that the system trusts; at least one, otherwise [`RootsError::System`]. Blocks on files.
 pub fn system_roots() -> Result<RootCertStore, RootsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
+    // Stores of systems often contain old certificates that cannot be parsed; one of them must not disable all others.
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added > 0 {
         return Ok(roots);

@@ -5,24 +5,22 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::{suites, system_roots};
 
-/// The configuration of a client that trusts the authorities in `pem`, or without it those of the system, for which it blocks
-/// on files.
+/// The configuration of a client that trusts `authorities`, or without them those of the system, for which it blocks on files.
 ///
 /// # Errors
 ///
-/// An authority that cannot be read, or none.
-pub fn service_config(pem: Option<&[u8]>) -> io::Result<Arc<ClientConfig>> {
-    let roots = match pem {
+/// An authority that cannot be parsed, or a system without any. With an empty list, handshakes fail later.
+pub fn service_config(authorities: Option<&[CertificateDer<'static>]>) -> io::Result<Arc<ClientConfig>> {
+    let roots = match authorities {
         None => system_roots().map_err(io::Error::other)?,
-        Some(pem) => {
+        Some(authorities) => {
             let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
+            for certificate in authorities {
+                roots.add(certificate.clone()).map_err(io::Error::other)?;
             }
             roots
         }

@@ -1,8 +1,8 @@
-//! Cipher suites: aws-lc encrypts records, SHA-2 of `RustCrypto` computes the key schedule.
+//! Cipher suites: aws-lc encrypts records, [`hmac`] with the SHA-2 of [`sha2`] computes the key schedule.
 //!
 //! A TLS 1.3 handshake computes about thirty HMACs over short inputs. aws-lc allocates and keys a context for each,
-//! which costs more than the hashing; `hmac` keys once per secret and clones. Both use the processor's SHA
-//! instructions.
+//! which costs more than the hashing; [`hmac`] keys once per secret and clones. Both use the processor's SHA
+//! instructions. On an x86-64 processor without them, [`AwsLcSha256`] takes the place of [`Sha256`].
 
 use std::sync::LazyLock;
 
@@ -14,6 +14,8 @@ use rustls::crypto::tls13::HkdfUsingHmac;
 use rustls::crypto::{CipherSuiteCommon, aws_lc_rs, hash};
 use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 use sha2::{Sha256, Sha384};
+
+use crate::sha256::AwsLcSha256;
 
 /// The supported cipher suites, the cheapest first: forward-secret AEAD suites of TLS 1.3 and 1.2.
 pub fn suites() -> &'static [SupportedCipherSuite] {
@@ -41,7 +43,8 @@ static SUITES: LazyLock<Vec<SupportedCipherSuite>> = LazyLock::new(|| {
     suites.map(with_own_hashes).to_vec()
 });
 
-/// Replaces the hash functions of `suite`. rustls needs suites with a static lifetime, so each is leaked once.
+/// Replaces the hash functions of `suite` by [`Hashes`]. [`rustls`] needs suites with a static lifetime, so each is leaked
+/// once.
 fn with_own_hashes(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     match suite {
         SupportedCipherSuite::Tls13(suite) => {
@@ -75,13 +78,27 @@ struct Hashes {
 
 static OF_SHA256: Hashes =
     Hashes { transcript: &SHA256, hkdf: HkdfUsingHmac(&SHA256), prf: PrfUsingHmac(&SHA256) };
+static OF_AWS_LC_SHA256: Hashes = Hashes {
+    transcript: &AWS_LC_SHA256,
+    hkdf: HkdfUsingHmac(&AWS_LC_SHA256),
+    prf: PrfUsingHmac(&AWS_LC_SHA256),
+};
 static OF_SHA384: Hashes =
     Hashes { transcript: &SHA384, hkdf: HkdfUsingHmac(&SHA384), prf: PrfUsingHmac(&SHA384) };
+
+/// Whether `sha2` has only portable code for SHA-256 on this processor: an Intel server before Ice Lake, for example.
+fn lacks_sha_instructions() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return !std::arch::is_x86_feature_detected!("sha");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
 
 impl Hashes {
     fn of(suite: &CipherSuiteCommon) -> &'static Self {
         match suite.hash_provider.algorithm() {
             hash::HashAlgorithm::SHA384 => &OF_SHA384,
+            _ if lacks_sha_instructions() => &OF_AWS_LC_SHA256,
             _ => &OF_SHA256,
         }
     }
@@ -96,9 +113,11 @@ impl Hashes {
 }
 
 static SHA256: Sha2<Sha256> = Sha2 { algorithm: hash::HashAlgorithm::SHA256, empty: Sha256::new };
+static AWS_LC_SHA256: Sha2<AwsLcSha256> =
+    Sha2 { algorithm: hash::HashAlgorithm::SHA256, empty: AwsLcSha256::new };
 static SHA384: Sha2<Sha384> = Sha2 { algorithm: hash::HashAlgorithm::SHA384, empty: Sha384::new };
 
-/// A hash function for transcripts and for HMAC, as rustls requires it.
+/// A hash function for transcripts and for HMAC, as [`rustls`] requires it.
 struct Sha2<D> {
     algorithm: hash::HashAlgorithm,
     empty: fn() -> D,
@@ -109,6 +128,7 @@ trait Function: Digest + FixedOutput + EagerHash<Core: Send + Sync> + Clone + Se
 
 impl Function for Sha256 {}
 impl Function for Sha384 {}
+impl Function for AwsLcSha256 {}
 
 impl<D: Function> hash::Hash for Sha2<D> {
     fn start(&self) -> Box<dyn hash::Context> {
@@ -194,7 +214,8 @@ mod tests {
                 .sign_concat(b"what do ya", &[b" want ", b"for"], b" nothing?")
                 .as_ref())
         };
-        assert_eq!(tag(&SHA256), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        let by_sha256 = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!([tag(&SHA256), tag(&AWS_LC_SHA256)], [by_sha256; 2]);
         assert_eq!(
             tag(&SHA384),
             "af45d2e376484031617f78d2b58a6b1b9c7ef464f5a01b47e42ec3736322445e8e2240ca5e69e2c78b3239ecfab21649"
@@ -217,6 +238,19 @@ mod tests {
             assert_eq!(context.fork_finish().as_ref(), theirs.hash(&data).as_ref());
             assert_eq!(context.finish().as_ref(), theirs.hash(&data).as_ref());
             assert_eq!(fork.finish().as_ref(), theirs.hash(&data[..1]).as_ref());
+        }
+    }
+
+    #[test]
+    fn both_implementations_of_sha256_agree_on_every_length_and_division() {
+        let data: Vec<u8> = (0..300_u32).map(|number| (number * 7 + 1) as u8).collect();
+        for length in 0..=data.len() {
+            let expected = hash::Hash::hash(&SHA256, &data[..length]);
+            assert_eq!(hash::Hash::hash(&AWS_LC_SHA256, &data[..length]).as_ref(), expected.as_ref());
+            let mut context = hash::Hash::start(&AWS_LC_SHA256);
+            data[..length].chunks(length % 97 + 1).for_each(|piece| context.update(piece));
+            assert_eq!(context.fork_finish().as_ref(), expected.as_ref());
+            assert_eq!(context.finish().as_ref(), expected.as_ref());
         }
     }
 

@@ -1,7 +1,8 @@
-//! Builds the rustls configuration for client settings.
+//! Builds the [`rustls`] configuration for [`ClientSettings`].
 
 use std::sync::Arc;
 
+use brisk_keys::pem_certificates;
 use brisk_wire::registry::{CipherSuite, ProtocolVersion, SignatureScheme};
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -15,7 +16,7 @@ use super::settings::{ClientIdentity, ClientSettings, SessionUse, StapleRequest,
 use super::verify::Verifier;
 use super::{groups, staple};
 
-/// The configuration. Reads files.
+/// The [`ClientConfig`] for `settings`. Reads files, so it blocks.
 pub(super) fn config(settings: &ClientSettings) -> Result<ClientConfig, ClientError> {
     let versions = versions(&settings.versions)?;
     let provider = Arc::new(provider(settings, &versions)?);
@@ -117,9 +118,28 @@ fn read(identity: &ClientIdentity) -> Result<ChainAndKey, ClientError> {
     let wrong = |file: &std::path::Path, error: &dyn std::fmt::Display| {
         ClientError::Settings(format!("cannot read {}: {error}", file.display()))
     };
-    let chain = CertificateDer::pem_file_iter(&identity.chain)
-        .and_then(Iterator::collect)
-        .map_err(|error| wrong(&identity.chain, &error))?;
+    let pem = std::fs::read(&identity.chain).map_err(|error| wrong(&identity.chain, &error))?;
+    // Unlike the parser of rustls, it skips no certificate without an error.
+    let chain = pem_certificates(&pem).map_err(|fault| wrong(&identity.chain, &fault))?;
     let key = PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| wrong(&identity.key, &error))?;
     Ok((chain, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::ca::TestCa;
+
+    use super::*;
+
+    /// The parser of rustls skips the label `X509 CERTIFICATE`.
+    #[test]
+    fn a_chain_with_the_older_label_is_read_as_a_whole() {
+        let ca = TestCa::new();
+        let leaf = ca.client("alice").issue();
+        let chain = ca.folder().join("older.pem");
+        let pem = leaf.chain_pem.replace("CERTIFICATE-----", "X509 CERTIFICATE-----");
+        std::fs::write(&chain, pem).expect("a file");
+        let (certificates, _) = read(&ClientIdentity { chain, key: leaf.key }).expect("a chain and a key");
+        assert_eq!(certificates.len(), leaf.chain_pem.matches("-----BEGIN CERTIFICATE").count());
+    }
 }

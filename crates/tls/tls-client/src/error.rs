@@ -1,4 +1,4 @@
-//! Errors of client connections: one message for each cause.
+//! [`ClientError`], the errors of client connections: one message for each cause.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The settings are invalid.
+    /// The [`ClientSettings`](crate::ClientSettings) are invalid, or a file that they name.
     #[error("{0}")]
     Settings(String),
     /// TCP cannot connect.
@@ -21,7 +21,7 @@ pub enum ClientError {
         /// Error of the operating system.
         reason: io::Error,
     },
-    /// The TCP connection was not established within the connect timeout.
+    /// The TCP connection was not established within `limit`.
     #[error("no connection to {address} within {limit:?}")]
     ConnectTimeout {
         /// The address as written by the caller.
@@ -38,7 +38,7 @@ pub enum ClientError {
     /// The server closed the connection before the end of the handshake.
     #[error("the server closed the connection before the handshake was complete")]
     Closed,
-    /// The server does not speak TLS.
+    /// The server does not speak TLS: its first bytes are no record (RFC 8446 section 5.1).
     #[error("the server does not speak TLS")]
     NotTls,
     /// The server sent an alert that has no variant of its own.
@@ -50,7 +50,7 @@ pub enum ClientError {
     /// Client and server support no common version, suite, group or signature scheme.
     #[error("client and server have nothing in common: {0}")]
     NothingInCommon(String),
-    /// The certificate is not valid for the server name.
+    /// The certificate is not valid for [`ClientSettings::server_name`](crate::ClientSettings::server_name).
     #[error("the server's certificate is not valid for {0}")]
     WrongName(String),
     /// The certificate is expired.
@@ -74,7 +74,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// A short name of the cause, for counting.
+    /// A short name of the cause, for counting; one for each variant.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Settings(_) => "settings",
@@ -158,7 +158,7 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// An error of rustls as an I/O error.
+/// An error of [`rustls`] as an [`io::Error`].
 pub(super) fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

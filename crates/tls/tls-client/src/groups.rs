@@ -26,7 +26,7 @@ const FRESH: [&dyn SupportedKxGroup; 6] = [
     kx_group::MLKEM768,
 ];
 
-/// Number of groups that are offered by default.
+/// Number of groups in [`FRESH`] that are offered by default.
 const OFFERED: usize = 4;
 
 const REUSED: [&dyn SupportedKxGroup; 4] = [&X25519MLKEM768, &X25519, &SECP256R1, &SECP384R1];
@@ -40,8 +40,8 @@ thread_local! {
     static MLKEM768_PAIR: OnceCell<Arc<KemPair>> = const { OnceCell::new() };
 }
 
-/// The groups with these code points. A group that does not support `shares` uses the next best kind. `None` if a group
-/// is unknown.
+/// The groups with these code points. A group that does not support `shares` uses the next best of [`KeyShares`]. `None` if a
+/// group is unknown.
 pub(super) fn groups(names: &[u16], shares: KeyShares) -> Option<Vec<&'static dyn SupportedKxGroup>> {
     let group = |name: NamedGroup| {
         let unit = UNIT.iter().filter(|_| shares == KeyShares::Unit);
@@ -61,7 +61,7 @@ static SECP384R1: Curve =
     Curve { name: NamedGroup::secp384r1, algorithm: &agreement::ECDH_P384, pair: &SECP384R1_PAIR };
 static X25519MLKEM768: Hybrid = Hybrid;
 
-/// A curve with one key pair per thread.
+/// A curve with one [`KeyPair`] per thread, for [`KeyShares::Reused`].
 struct Curve {
     name: NamedGroup,
     algorithm: &'static agreement::Algorithm,
@@ -127,7 +127,7 @@ impl ActiveKeyExchange for CurveExchange {
     }
 }
 
-/// Length of an X25519 share.
+/// Length of an X25519 share in bytes (RFC 7748 section 5).
 const X25519_SHARE: usize = 32;
 
 /// X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem section 4): in shares and in the secret, ML-KEM precedes X25519.
@@ -223,7 +223,7 @@ const SECP256R1_GENERATOR: [u8; 65] = [
     0x33, 0x57, 0x6b, 0x31, 0x5e, 0xce, 0xcb, 0xb6, 0x40, 0x68, 0x37, 0xbf, 0x51, 0xf5,
 ];
 
-/// A curve with the private key 1. Only the length of the server's share is checked.
+/// A curve with the private key 1, for [`KeyShares::Unit`]. Only the length of the server's share is checked.
 #[derive(Debug)]
 struct Unit {
     name: NamedGroup,

@@ -1,4 +1,4 @@
-//! The handshake of a client: transfers bytes between rustls and the socket, and collects facts.
+//! The [`Handshake`] of a client: transfers bytes between [`rustls`] and the socket, and collects [`ClientFacts`].
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use super::staple;
 /// Bytes per read: the first flight of most servers.
 const FLIGHT: usize = 4096;
 
-/// Maximum number of unprocessed bytes of handshake messages.
+/// Maximum number of unprocessed bytes of handshake messages in [`Handshake::incoming`].
 const UNPROCESSED_LIMIT: usize = 256 * 1024;
 
 /// Position of the random value of a `ServerHello` in its record.
 const RANDOM: std::ops::Range<usize> = 11..43;
 
-/// Size limit for parsing hellos, which are only those of this client.
+/// Size limit for parsing a [`ClientHello`], always one of this client.
 const HELLO_LIMIT: usize = 64 * 1024;
 
 /// A handshake in progress, and its remains when it is complete.
@@ -48,7 +48,7 @@ pub(super) struct Handshake<'a> {
     early: Option<&'a [u8]>,
     /// Counts as accepted once it is sent, until the end of the handshake shows otherwise.
     early_data: EarlyOutcome,
-    /// Version of the offered session.
+    /// Version of the offered session; `None` without one.
     offered: Option<ProtocolVersion>,
     /// Whether the offered session is one of TLS 1.2 with a ticket.
     offers_ticket: bool,
@@ -213,7 +213,7 @@ impl<'a> Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// The facts of the completed handshake with the server `name`, which took `took`.
+    /// The [`ClientFacts`] of the completed handshake with the server `name`, which took `took`.
     pub(super) fn facts(&self, took: Duration, name: &str) -> ClientFacts {
         let tls = &self.tls;
         let resumed = tls.handshake_kind() == Some(HandshakeKind::Resumed);
@@ -259,7 +259,7 @@ impl Handshake<'_> {
     }
 }
 
-/// Marks the flight for sending. Appends early data if rustls permits it after the hello.
+/// Marks the flight for sending. Appends early data if [`rustls`] permits it after the `ClientHello`.
 fn transmit(
     mut data: TransmitTlsData<'_, ClientConnectionData>,
     early: &mut Option<&[u8]>,
@@ -282,7 +282,7 @@ fn transmit(
     outcome
 }
 
-/// Appends the alert that rustls has prepared after an error.
+/// Appends the alert that [`rustls`] has prepared after an error.
 pub(super) fn take_alert(tls: &mut UnbufferedClientConnection, outgoing: &mut Vec<u8>) {
     while tls.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(&mut []).state else { return };

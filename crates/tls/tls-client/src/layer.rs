@@ -1,4 +1,4 @@
-//! The record layer of a connection after its handshake.
+//! [`Layer`], the record layer of a connection after its handshake.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use super::session::SavedSession;
 /// The record layer of a connection.
 #[expect(clippy::large_enum_variant, reason = "nearly all connections are of the large one")]
 pub(super) enum Layer {
-    /// The record layer of rustls.
+    /// The record layer of [`rustls`].
     Tls {
         /// The connection.
         tls: Box<UnbufferedClientConnection>,
-        /// Its notes.
+        /// The [`Notes`] for its callbacks.
         notes: Notes,
-        /// Whether the server has closed its side, which rustls reports only once.
+        /// Whether the server has closed its side, which [`rustls`] reports only once.
         closed: bool,
     },
     /// The record layer of this crate, for sessions that are resumed repeatedly.
@@ -121,7 +121,7 @@ impl Layer {
         }
     }
 
-    /// Appends the alert `close_notify`, if it can still be sent.
+    /// Appends the alert `close_notify` (RFC 8446 section 6.1), if it can still be sent.
     pub(super) fn seal_close(&mut self, incoming: &mut [u8], outgoing: &mut Vec<u8>) -> io::Result<()> {
         let (tls, notes) = match self {
             Self::Records(records) => return records.seal_close(outgoing),
@@ -138,7 +138,7 @@ impl Layer {
         Ok(())
     }
 
-    /// The sessions received since the last call.
+    /// Each [`SavedSession`] received since the last call.
     pub(super) fn take_sessions(&mut self) -> Vec<SavedSession> {
         match self {
             Self::Records(records) => std::mem::take(&mut records.sessions),
@@ -148,7 +148,7 @@ impl Layer {
         }
     }
 
-    /// The newest received session; the others stay.
+    /// The newest [`SavedSession`] received; the others stay.
     pub(super) fn take_session(&mut self) -> Option<SavedSession> {
         match self {
             Self::Records(records) => records.sessions.pop(),

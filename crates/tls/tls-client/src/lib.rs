@@ -48,7 +48,7 @@ use layer::Layer;
 use notes::Notes;
 use records::Records;
 
-/// Makes connections according to its settings. Cheap to clone. Clones share the cache of verified chains.
+/// Makes connections according to its [`ClientSettings`]. Cheap to clone. Clones share the cache of verified chains.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -63,7 +63,8 @@ struct Inner {
 }
 
 impl Client {
-    /// Reads certificates and keys. Blocks on files, so call it at start, not in a worker.
+    /// Reads certificates and keys. Blocks on files, so call it at start, not in a worker. [`ClientError::Settings`] if one is
+    /// unusable.
     pub fn new(settings: ClientSettings) -> Result<Self, ClientError> {
         let name = settings.server_name.as_str();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
@@ -76,12 +77,12 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { config, early_config, name, settings }) })
     }
 
-    /// The settings.
+    /// The [`ClientSettings`] of [`new`](Self::new).
     pub fn settings(&self) -> &ClientSettings {
         &self.inner.settings
     }
 
-    /// Computes a hello and drops it, so that one-time initialisation of the process is not part of the first
+    /// Computes a `ClientHello` and drops it, so that one-time initialisation of the process is not part of the first
     /// connection.
     pub fn rehearse(&self) {
         if let Ok(mut handshake) = self.begin(None, None, None) {
@@ -105,7 +106,7 @@ impl Client {
         self.connect_observed(tcp, session, early, None).await
     }
 
-    /// Like [`connect`](Self::connect), with an observer of the connection from the first byte to the last.
+    /// Like [`connect`](Self::connect), with an [`Observer`] of the connection from the first byte to the last.
     pub async fn connect_observed(
         &self,
         mut tcp: TcpStream,
@@ -146,6 +147,7 @@ impl Client {
             session.as_ref().is_some_and(|session| early.len() <= session.early_data_limit() as usize)
         };
         let early = early.filter(fits);
+        // rustls announces early data whenever its configuration enables it, even if there is none to send.
         let config = if early.is_some() { &inner.early_config } else { &inner.config };
         let offered = session.as_ref().map(SavedSession::version);
         let value = session.and_then(SavedSession::into_value);

@@ -1,4 +1,4 @@
-//! Data exchanged between a connection and the callbacks of rustls, which get at most a server name.
+//! [`Notes`], the data exchanged between a connection and the callbacks of [`rustls`], which get at most a server name.
 //!
 //! rustls calls back only within calls of this crate, on the same thread. So a connection lends its notes to the thread
 //! for the duration of each call.
@@ -21,7 +21,7 @@ thread_local! {
     static CURRENT: RefCell<Notes> = RefCell::new(Notes::default());
 }
 
-/// A session in the representation of rustls.
+/// A session in the representation of [`rustls`].
 #[derive(Debug)]
 pub(super) enum SessionValue {
     Tls12(Tls12ClientSessionValue),
@@ -31,9 +31,9 @@ pub(super) enum SessionValue {
 /// The notes of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// The session to be resumed; rustls takes it when it writes the hello.
+    /// The session to be resumed; [`rustls`] takes it when it writes the `ClientHello`.
     pub(super) offered: Option<SessionValue>,
-    /// Sessions from the server.
+    /// Sessions from the server, at most [`KEPT`].
     pub(super) received: Vec<SessionValue>,
     /// Whether sessions received from now on are dropped.
     pub(super) refuses_sessions: bool,
@@ -47,12 +47,12 @@ pub(super) struct Notes {
     pub(super) observer: Option<Arc<dyn Observer>>,
     /// The server's name, for the observer.
     pub(super) server_name: String,
-    /// The current time as passed to rustls.
+    /// The current time for [`NotedClock`]; `None` stands for the system's time.
     pub(super) clock: Option<UnixTime>,
 }
 
 impl Notes {
-    /// Runs `work`, in which rustls may call back.
+    /// Runs `work`, in which [`rustls`] may call back.
     pub(super) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
         CURRENT.with_borrow_mut(|current| mem::swap(current, self));
         let result = work();
@@ -61,7 +61,7 @@ impl Notes {
     }
 }
 
-/// Changes the notes of the connection that called rustls.
+/// Changes the [`Notes`] of the connection that called [`rustls`].
 pub(super) fn update<T>(change: impl FnOnce(&mut Notes) -> T) -> T {
     CURRENT.with_borrow_mut(change)
 }
@@ -121,7 +121,7 @@ fn keep(value: SessionValue) {
     });
 }
 
-/// Passes secrets to the observer of the connection.
+/// Passes secrets to [`Notes::observer`].
 #[derive(Debug)]
 pub(super) struct NotedKeyLog;
 
@@ -137,7 +137,7 @@ impl KeyLog for NotedKeyLog {
     }
 }
 
-/// The system's time, unless the notes contain another.
+/// The system's time, unless [`Notes::clock`] contains another.
 #[derive(Debug)]
 pub(super) struct NotedClock;
 

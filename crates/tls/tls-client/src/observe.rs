@@ -1,4 +1,4 @@
-//! Observation of the bytes of a connection.
+//! [`Observer`], the observation of the bytes of a connection.
 
 use std::fmt;
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub trait Observer: fmt::Debug + Send + Sync {
         let _ = distrust;
     }
 
-    /// Called with a secret, its label in NSS key logs, and the random value of the hello that identifies the
+    /// Called with a secret, its label in NSS key logs, and the random value of the `ClientHello` that identifies the
     /// connection there.
     fn secret(&self, label: &str, client_random: &[u8], secret: &[u8]);
 }

@@ -71,7 +71,7 @@ impl Client {
 }
 
 impl QuicHandshake {
-    /// The TLS configuration of the connection, for one use.
+    /// The [`ClientConfig`] of the connection for quinn-proto, for one use.
     pub fn config(&self) -> Arc<dyn ClientConfig> {
         self.0.clone()
     }
@@ -81,12 +81,13 @@ impl QuicHandshake {
         mem::take(&mut self.0.notes().received).into_iter().map(Into::into).collect()
     }
 
-    /// Whether a session has been received and not been taken.
+    /// Whether a session has been received and not been taken by [`take_sessions`](Self::take_sessions).
     pub fn has_session(&self) -> bool {
         !self.0.notes().received.is_empty()
     }
 
-    /// Why this side has ended the handshake; `None` if the server has ended it, and after the first call.
+    /// The [`ClientError`] with which this side has ended the handshake; `None` if the server has ended it, and after the first
+    /// call.
     pub fn take_failure(&self) -> Option<ClientError> {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -98,7 +99,7 @@ impl QuicHandshake {
         Some(ClientError::of_alert(AlertDescription::from(alert)))
     }
 
-    /// The facts of a complete handshake that quinn-proto has performed with `session`, without its bytes, which are
+    /// The [`ClientFacts`] of a complete handshake that quinn-proto has performed with `session`, without its bytes, which are
     /// facts of the packets. `None` before the end.
     pub fn facts(&self, session: &dyn Session) -> Option<ClientFacts> {
         let mut facts = *session.handshake_data()?.downcast::<ClientFacts>().ok()?;
@@ -152,7 +153,7 @@ struct ClientSession {
 }
 
 impl ClientSession {
-    /// The negotiated parameters.
+    /// The negotiated parameters, without counts of bytes.
     fn facts(&self) -> ClientFacts {
         let tls = &self.tls;
         let kind = tls.handshake_kind();

@@ -1,4 +1,4 @@
-//! TLS 1.3 records after a handshake, without the record layer of rustls: for connections whose sessions are resumed
+//! TLS 1.3 [`Records`] after a handshake, without the record layer of [`rustls`]: for connections whose sessions are resumed
 //! repeatedly.
 //!
 //! rustls supports such sessions only for callers that process tickets themselves (`rustls::kernel`). Keys, ciphers and
@@ -22,7 +22,7 @@ use super::session::{ManyTimes, SavedSession};
 /// Maximum size of incomplete handshake messages; tickets have some hundred bytes.
 const MESSAGE_LIMIT: usize = 64 * 1024;
 
-/// Maximum number of sessions kept until they are taken.
+/// Maximum number of [`Records::sessions`] kept until they are taken.
 const KEPT: usize = 16;
 
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -37,12 +37,12 @@ pub(super) struct Records {
     read_seq: u64,
     /// Incomplete handshake messages.
     messages: Vec<u8>,
-    /// Sessions from the server.
+    /// Sessions from the server, from `NewSessionTicket` messages.
     pub(super) sessions: Vec<SavedSession>,
 }
 
 impl Records {
-    /// Takes over from rustls, which has completed a TLS 1.3 handshake and has nothing to send.
+    /// Takes over from [`rustls`], which has completed a TLS 1.3 handshake and has nothing to send.
     pub(super) fn new(tls: UnbufferedClientConnection) -> Result<Self, rustls::Error> {
         let suite = tls.negotiated_cipher_suite().and_then(|suite| suite.tls13());
         let suite = suite.ok_or_else(|| rustls::Error::General("not TLS 1.3".into()))?;
@@ -139,6 +139,7 @@ impl Records {
         let (seq, secret) = self.origin().update_rx_secret().map_err(broken)?;
         (self.read_seq, self.decrypter) = (seq, decrypter(self.suite, secret).map_err(broken)?);
         if body == [1] {
+            // RFC 8446 section 4.6.3: the reply is the last message under the old keys.
             self.seal(ContentType::Handshake, &[24, 0, 0, 1, 0], outgoing)?;
             let (seq, secret) = self.origin().update_tx_secret().map_err(broken)?;
             (self.write_seq, self.encrypter) = (seq, encrypter(self.suite, secret).map_err(broken)?);

@@ -22,13 +22,13 @@ enum Saved {
     Many(Arc<ManyTimes>),
 }
 
-/// A TLS 1.3 session that is derived from its ticket for each use, because rustls uses up a session when it offers it.
+/// A TLS 1.3 session that is derived from its ticket for each use, because [`rustls`] uses up a session when it offers it.
 pub(super) struct ManyTimes {
-    /// The connection that received it.
+    /// The connection that received the ticket.
     pub(super) origin: Arc<Mutex<KernelConnection<ClientConnectionData>>>,
     /// The body of the `NewSessionTicket`.
     pub(super) ticket: Vec<u8>,
-    /// Origin of its age, for all derived sessions.
+    /// Origin of the ticket's age (`obfuscated_ticket_age`), for all derived sessions.
     pub(super) received: UnixTime,
     pub(super) early_data_limit: u32,
 }
@@ -85,7 +85,7 @@ impl SavedSession {
         }
     }
 
-    /// The session for rustls, which consumes it.
+    /// The session for [`rustls`], which consumes it.
     pub(super) fn into_value(self) -> Option<SessionValue> {
         match self.0 {
             Saved::Once(value) => Some(value),
@@ -101,7 +101,7 @@ impl From<SessionValue> for SavedSession {
 }
 
 impl ManyTimes {
-    /// The session of the ticket whose body is `ticket`; `None` if rustls refuses it.
+    /// The session of the ticket whose body is `ticket`; `None` if [`rustls`] refuses it.
     pub(super) fn session(
         origin: &Arc<Mutex<KernelConnection<ClientConnectionData>>>,
         ticket: &[u8],

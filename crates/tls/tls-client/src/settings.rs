@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
-/// The settings of all handshakes of a client. An empty list stands for everything supported, in order of preference.
+/// The settings of all handshakes of a [`Client`](crate::Client). An empty list stands for everything supported, in order of
+/// preference.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// Versions offered, TLS 1.2 and TLS 1.3. Default: both.
@@ -22,17 +23,17 @@ pub struct ClientSettings {
     pub server_name: String,
     /// Whether to send the server name (SNI, RFC 6066 section 3). IP addresses are never sent. Default: yes.
     pub send_server_name: bool,
-    /// Protocols offered by ALPN, in order of preference. Default: none, which omits ALPN.
+    /// Protocols offered by ALPN (RFC 7301), in order of preference. Default: none, which omits ALPN.
     pub protocols: Vec<String>,
     /// The certificate for servers that request one. Default: none.
     pub identity: Option<ClientIdentity>,
-    /// Verification of the server's certificate. Default: with the system's authorities.
+    /// [`Verification`] of the server's certificate. Default: [`Verification::System`].
     pub verification: Verification,
-    /// How TLS 1.2 sessions are resumed. Default: by ticket.
+    /// How TLS 1.2 sessions are resumed. Default: [`Tls12Sessions::Tickets`].
     pub tls12_sessions: Tls12Sessions,
-    /// How often a TLS 1.3 session may be resumed. Default: once.
+    /// How often a TLS 1.3 session may be resumed. Default: [`SessionUse::Once`].
     pub session_use: SessionUse,
-    /// Source of key shares. Default: fresh.
+    /// Source of key shares. Default: [`KeyShares::Fresh`].
     pub key_shares: KeyShares,
     /// Whether to request a stapled OCSP response. Default: yes, as browsers do.
     pub staple_request: StapleRequest,

@@ -1,4 +1,4 @@
-//! Hellos without a request for a stapled OCSP response.
+//! `ClientHello` messages without a request for a stapled OCSP response.
 //!
 //! rustls always requests one. To omit the request, the extension `status_request` is renumbered to one that every
 //! server ignores (RFC 8701), both in the sent bytes and in the hashed transcript. Nothing else changes, not even a
@@ -104,14 +104,14 @@ impl Context for Transcript {
     }
 }
 
-/// Removes the request from the hello in a record that is about to be sent.
+/// Replaces [`STATUS_REQUEST`] by [`IGNORED`] in the `ClientHello` of a record that is about to be sent.
 pub(super) fn omit_from_record(record: &mut [u8]) {
     if let [22, _, _, _, _, messages @ ..] = record {
         omit_request(messages);
     }
 }
 
-/// Removes the request from the hellos among these messages, the last of which may be incomplete.
+/// Replaces [`STATUS_REQUEST`] by [`IGNORED`] in each `ClientHello` among these messages, the last of which may be incomplete.
 pub(super) fn omit_request(mut messages: &mut [u8]) {
     while let [kind, high, middle, low, rest @ ..] = messages {
         let len = (u32::from_be_bytes([0, *high, *middle, *low]) as usize).min(rest.len());
@@ -126,7 +126,7 @@ pub(super) fn omit_request(mut messages: &mut [u8]) {
     }
 }
 
-/// Position of the extension's number in the body of a hello (RFC 8446 section 4.1.2).
+/// Position of [`STATUS_REQUEST`] in the body of a `ClientHello` (RFC 8446 section 4.1.2).
 fn status_request(hello: &[u8]) -> Option<usize> {
     let two = |at: usize| Some(usize::from(u16::from_be_bytes([*hello.get(at)?, *hello.get(at + 1)?])));
     let mut at = 2 + 32;

@@ -34,8 +34,8 @@ thread_local! {
 /// An encrypted connection to a server.
 ///
 /// Written data is encrypted and sent at once. Up to 64 KiB are buffered if the socket does not accept more. Reading
-/// returns `UnexpectedEof` if the server closes without `close_notify`. Shutdown sends `close_notify` and closes this
-/// side of the TCP connection; dropping it sends nothing.
+/// returns [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the server closes without `close_notify`. Shutdown sends
+/// `close_notify` and closes this side of the TCP connection; dropping it sends nothing.
 pub struct ClientStream {
     tcp: TcpStream,
     layer: Layer,
@@ -86,7 +86,7 @@ impl ClientStream {
         }
     }
 
-    /// The facts of the handshake.
+    /// The [`ClientFacts`] of the handshake.
     pub fn facts(&self) -> &ClientFacts {
         &self.facts
     }

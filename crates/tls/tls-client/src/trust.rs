@@ -1,4 +1,4 @@
-//! Evaluation whether clients with a given set of authorities would trust a chain.
+//! [`Judge`], which evaluates whether clients with a given set of authorities would trust a chain.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -27,22 +27,22 @@ pub enum Authorities {
 /// Why a chain is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distrust {
-    /// It leads to no authority of the set.
+    /// The chain leads to no authority of the set.
     UnknownIssuer,
     /// A certificate is expired, or not valid yet.
     Time,
-    /// It is valid for other names only.
+    /// The certificate is valid for other names only.
     Name,
     /// Another reason, as text.
     Other(String),
 }
 
-/// A loaded set of authorities.
+/// A loaded set of [`Authorities`].
 #[derive(Clone, Debug)]
 pub struct Judge(Arc<WebPkiServerVerifier>);
 
 impl Judge {
-    /// Reads the authorities. Blocks on files.
+    /// Reads the authorities. Blocks on files. [`ClientError::Settings`] if they cannot be used.
     pub fn new(authorities: &Authorities) -> Result<Self, ClientError> {
         static MOZILLA: LazyLock<RootCertStore> = LazyLock::new(|| {
             let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! Verification of servers: chains with a cache, and the signature of each handshake.
+//! [`Verifier`] of servers: chains with a cache, and the signature of each handshake.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use super::error::ClientError;
 use super::notes;
 use super::settings::Verification;
 
-/// Maximum number of chains in the cache. A server has only a few.
+/// Maximum number of [`Verified`] chains in the cache. A server has only a few.
 const REMEMBERED: usize = 32;
 
 /// How long a verified chain is trusted before it is verified again.
@@ -28,11 +28,11 @@ const BELIEVED: Duration = Duration::from_mins(1);
 
 /// Verifies the chain of a server, caches it by its exact bytes, and verifies the signature of each handshake.
 ///
-/// It belongs to one client, so that all its chains were verified for the same name.
+/// It belongs to one [`Client`](crate::Client), so that all its chains were verified for the same name.
 pub(super) struct Verifier {
     /// `None` accepts every server.
     chains: Option<Arc<WebPkiServerVerifier>>,
-    /// Whether errors are noted and accepted.
+    /// Whether errors are noted and accepted: [`Verification::Reported`].
     only_reports: bool,
     algorithms: WebPkiSupportedAlgorithms,
     schemes: Vec<SignatureScheme>,
@@ -252,7 +252,7 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// Passes the verdict to the observer of the connection, if it has one.
+/// Passes the verdict to `Observer::verified` of the connection, if it has an observer.
 fn observe(error: Option<&Error>) {
     let (observer, name) = notes::update(|notes| (notes.observer.clone(), notes.server_name.clone()));
     if let Some(observer) = observer {

@@ -1,4 +1,4 @@
-//! The handshake of a TCP connection: hello, host, certificate, key operation and session.
+//! [`Acceptor`], the handshake of a TCP connection: [`ClientHello`], host, certificate, key operation and session.
 
 mod challenge;
 pub(crate) mod facts;
@@ -34,12 +34,12 @@ fn alert(description: AlertDescription) -> [u8; 7] {
     [21, 3, 3, 0, 2, 2, description.into()]
 }
 
-/// Response to plain HTTP on the TLS port.
+/// Response to [`HandshakeOutcome::PlainHttp`] on the TLS port.
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
 Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
 
 /// Accepts TLS connections for a set of hosts. Shared by all workers and replaced as a whole when its settings change.
-/// Certificates are not part of the settings: each host presents those in its [`Slot`].
+/// Certificates are not part of [`TlsSettings`]: each host presents those in its [`Slot`].
 pub struct Acceptor {
     hosts: Hosts,
     settings: TlsSettings,
@@ -50,15 +50,15 @@ pub struct Acceptor {
 /// Facts of a handshake in progress, which remain available if it fails or is dropped at its deadline.
 #[derive(Debug)]
 pub struct Trace<'a> {
-    /// Times of the milestones.
+    /// Times of each [`Milestone`].
     pub timeline: &'a mut Timeline,
-    /// Why the client's session was not found. Recorded early, because a client that replays a flight never finishes
+    /// The [`ResumptionFailure`] of the client's session. Recorded early, because a client that replays a flight never finishes
     /// its handshake.
     pub missed: &'a mut Option<ResumptionFailure>,
     /// Bytes received on the connection. Added to the caller's count, which includes the bytes that the caller has
     /// read.
     pub received: &'a mut u64,
-    /// Bytes sent on the connection.
+    /// Bytes sent on the connection, added likewise.
     pub sent: &'a mut u64,
 }
 
@@ -67,14 +67,14 @@ pub struct Accepted {
     /// The connection. While it has a [`confirmation`](Stream::confirmation), the handshake is not complete and the
     /// stream yields early data, which may be a replay, though not of data that this fleet has accepted before.
     pub stream: Stream,
-    /// The negotiated parameters. With early data `handshake_time` ends at the first early data.
+    /// The negotiated parameters. With early data, [`TlsFacts::handshake_time`] ends at the first early data.
     pub facts: TlsFacts,
     /// The demands of the host on client certificates.
     pub demands: Demands,
 }
 
 impl Acceptor {
-    /// Builds the configuration of each host.
+    /// Builds the [`rustls::ServerConfig`]s of each host; [`TlsError::NoHost`] without hosts.
     pub fn new<'a>(
         settings: TlsSettings,
         hosts: impl IntoIterator<Item = &'a HostSettings>,
@@ -114,7 +114,7 @@ impl Acceptor {
         Ok(Self { hosts, settings, challenge, challenges: Arc::clone(&resources.challenges) })
     }
 
-    /// Prepares the certificates in the slots of all hosts, and drops those used before. Without this call, the next
+    /// Prepares the certificates in the [`Slot`] of each host, and drops those used before. Without this call, the next
     /// handshake of each host does so.
     pub fn refresh(&self) {
         self.hosts.map.hosts().iter().for_each(|host| host.prepared.refresh());
@@ -199,17 +199,18 @@ impl Acceptor {
         }
     }
 
-    /// Maximum size of a `ClientHello` in bytes.
+    /// [`TlsSettings::hello_size`], the maximum size of a `ClientHello` in bytes.
     pub(crate) fn hello_size(&self) -> usize {
         self.settings.hello_size
     }
 
-    /// Whether JA4 is computed.
+    /// Whether JA4 is computed: [`TlsSettings::ja4`].
     pub(crate) fn computes_ja4(&self) -> bool {
         self.settings.ja4
     }
 
-    /// Selects the host for a hello over QUIC, with its configurations, or the alert and the reason for a refusal.
+    /// Selects the [`Host`] for a [`ClientHello`] over QUIC, with its [`HostConfig`], or the alert and the reason for a
+    /// refusal.
     pub(crate) fn select_for_quic(
         &self,
         hello: &ClientHello,
@@ -275,8 +276,8 @@ async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'
     Refusal::because(outcome, &error)
 }
 
-/// Sends the last bytes of a connection and lingers until the client has read them: closing with unread data would
-/// reset the connection.
+/// Sends the last bytes of a connection and [lingers](brisk_net::linger) until the client has read them: closing with unread
+/// data would reset the connection.
 async fn send_last(io: &mut TcpStream, bytes: &[u8], trace: &mut Trace<'_>) {
     // The connection is refused in any case; a failure to send the reason changes nothing.
     if bytes.is_empty() || io.write_all(bytes).await.is_err() {

@@ -1,4 +1,4 @@
-//! A batch of sealed records on their way to the socket, in a buffer borrowed from the worker.
+//! A [`Batch`] of sealed records on their way to the socket, in a buffer borrowed from the worker.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,7 +15,7 @@ use crate::stream::broken;
 const RECORDS_FIRST: usize = 2;
 const RECORDS_MOST: usize = 16;
 
-/// Bytes that a connection sends in small batches first: before, the rate of the connection is not known.
+/// Bytes that a connection sends in batches of [`RECORDS_FIRST`] first: before, the rate of the connection is not known.
 const GROWTH: u64 = 128 << 10;
 
 const SIZE: usize = RECORDS_MOST * (PLAINTEXT + OVERHEAD) + KEY_UPDATE;
@@ -31,7 +31,7 @@ thread_local! {
 pub(crate) struct Batch {
     buffer: Option<Box<[u8]>>,
     len: usize,
-    /// Maximum number of records.
+    /// Maximum number of records, from 1 to [`RECORDS_MOST`].
     records: usize,
 }
 
@@ -52,7 +52,7 @@ impl Batch {
         (self.records * (PLAINTEXT + OVERHEAD)).saturating_sub(self.len) / (PLAINTEXT + OVERHEAD) * PLAINTEXT
     }
 
-    /// Makes the next batches small: the socket has refused records. Those of a slow connection have a single record, since
+    /// Makes the next batches small: the socket has refused records. With `is_slow`, they have a single record, since
     /// nothing can overtake them.
     pub(crate) fn narrow(&mut self, is_slow: bool) {
         self.records = if is_slow { 1 } else { RECORDS_FIRST };
@@ -112,7 +112,7 @@ impl Batch {
         }
     }
 
-    /// Discards the records and returns the buffer to the worker.
+    /// Discards the records and returns the buffer to the worker, which keeps at most [`POOLED`].
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         let Some(buffer) = self.buffer.take() else { return };

@@ -1,4 +1,4 @@
-//! TLS connections to upstreams. Servers are always verified.
+//! [`Connector`], TLS connections to upstreams. Servers are always verified.
 
 use std::fmt;
 use std::io;
@@ -22,19 +22,19 @@ use tokio_rustls::client::TlsStream;
 
 use crate::TlsError;
 
-/// Number of server names whose sessions a connector for one server keeps.
+/// Number of server names whose sessions [`Connector::with_own_sessions`] keeps.
 const SESSIONS: usize = 1;
 
-/// Settings of connections on which brisk is the client.
+/// Settings of a [`Connector`], for connections on which brisk is the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectorSettings {
-    /// PEM file with the trusted authorities. Default: those of the system.
+    /// PEM file with the trusted authorities. Default: `None`, the authorities of the system.
     pub authorities: Option<PathBuf>,
-    /// Client certificate for servers that request one. Default: none.
+    /// Client certificate for servers that request one. Default: `None`.
     pub identity: Option<Identity>,
-    /// Protocols offered by ALPN, the preferred one first. A server that chooses none is accepted. Default: no ALPN.
+    /// Protocols offered by ALPN (RFC 7301), the preferred one first. A server that chooses none is accepted. Default: no ALPN.
     pub protocols: Vec<&'static str>,
-    /// The versions of TLS that are offered. Default: 1.2 and 1.3.
+    /// The versions of TLS that are offered. Default: [`Versions::All`].
     pub versions: Versions,
     /// Whether the end of the TCP connection without `close_notify` is the end of the data instead of an error. An attacker in the
     /// network can then truncate data without detection, unless the protocol states its length (RFC 8446 section 6.1).
@@ -68,7 +68,7 @@ pub struct Connector {
     allows_missing_close_notify: bool,
 }
 
-/// An encrypted connection to a verified server.
+/// An encrypted connection to a verified server, from [`Connector::connect`].
 #[derive(Debug)]
 pub struct ClientStream {
     inner: TlsStream<TcpStream>,
@@ -76,7 +76,7 @@ pub struct ClientStream {
 }
 
 impl Connector {
-    /// Reads the authorities and the client certificate. Blocks on files, so it must not be called in a worker.
+    /// Reads the authorities and the [`Identity`]. Blocks on files, so it must not be called in a worker.
     pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
         let roots = match &settings.authorities {
             Some(path) => file_roots(path)?,
@@ -106,8 +106,8 @@ impl Connector {
 
     /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address.
     ///
-    /// Has no time limit of its own. A server that cannot be verified is an error of kind `InvalidData` with the
-    /// reason.
+    /// Has no time limit of its own. A server that cannot be verified is an error of kind
+    /// [`InvalidData`](io::ErrorKind::InvalidData) with the reason.
     pub async fn connect(&self, tcp: TcpStream, name: &str) -> io::Result<ClientStream> {
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let name = ServerName::try_from(bare.to_owned())
@@ -129,7 +129,7 @@ impl Versions {
 static TLS13_ALONE: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 impl Identity {
-    /// Reads chain and key. `whose` begins the error message.
+    /// Reads `chain` and `key`. `whose` begins the message of [`TlsError::Connector`].
     pub(crate) fn read(&self, whose: &str) -> Result<Arc<SingleCertAndKey>, TlsError> {
         let wrong = |path: &Path, reason: &dyn fmt::Display| {
             TlsError::Connector(format!("{whose}: cannot read {}: {reason}", path.display()))
@@ -165,7 +165,7 @@ impl ClientStream {
         self.inner.get_ref().1.alpn_protocol()
     }
 
-    /// Whether the handshake resumed a session.
+    /// Whether the handshake resumed a session ([`HandshakeKind::Resumed`]).
     pub fn is_resumed(&self) -> bool {
         self.inner.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
     }

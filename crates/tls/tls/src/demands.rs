@@ -1,4 +1,4 @@
-//! Demands of a host on client certificates, in a normalised form for comparisons.
+//! [`Demands`] of a host on client certificates, in a normalised form for comparisons.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,12 +33,12 @@ impl Demands {
         Self(Some(Arc::new(Demanded { clients, mark, authorities: first_bytes(authorities), expire })))
     }
 
-    /// How clients authenticate; `None` if no certificate is requested.
+    /// The [`ClientCertificates`] of [`Self::new`]; `None` if no certificate is requested.
     pub fn clients(&self) -> Option<&ClientCertificates> {
         self.0.as_ref().map(|demanded| &demanded.clients)
     }
 
-    /// Whether client certificates are kept for the life of the connection.
+    /// Whether client certificates are kept for the life of the connection: [`ClientCertificates::keep`].
     pub fn keeps_certificates(&self) -> bool {
         self.clients().is_some_and(|clients| clients.keep)
     }
@@ -47,7 +47,7 @@ impl Demands {
     /// reload. It may if both trust the same authorities and agree on whether certificates are required and kept, or if
     /// neither requests certificates; not if less is demanded now. Other revocation lists end no connection, since
     /// certificates are looked up in handshakes only. For another host, whose lists may never have been searched for
-    /// this client, compare the demands for equality.
+    /// this client, compare the demands by [`PartialEq`].
     pub fn are_met_under(&self, earlier: &Self) -> bool {
         match (&self.0, &earlier.0) {
             (None, None) => true,
@@ -64,7 +64,7 @@ impl Demands {
         self.0.as_ref().map(|demanded| &demanded.mark)
     }
 
-    /// Expiry of the first revocation list, if it affects acceptance.
+    /// Expiry of the first list of [`Revocation`], if it affects acceptance: not with [`UnknownRevocation::Accept`].
     pub(crate) fn expire(&self) -> Option<SystemTime> {
         self.0.as_ref()?.expire
     }

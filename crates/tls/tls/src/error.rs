@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Reasons why TLS cannot be set up as configured.
+/// Reasons why TLS cannot be set up as configured, found at the start and at each reload.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -21,7 +21,7 @@ pub enum TlsError {
     /// Two hosts have the same name, or a name is malformed.
     #[error("host names: {0}")]
     Names(#[from] brisk_certs::CertError),
-    /// The client authorities of a host cannot be used.
+    /// [`ClientCertificates::roots`](crate::ClientCertificates::roots) or the revocation lists of a host cannot be used.
     #[error("client certificate authorities of host {host}: {reason}")]
     ClientRoots {
         /// First name of the host.
@@ -29,7 +29,7 @@ pub enum TlsError {
         /// The fault.
         reason: String,
     },
-    /// The authorities for verifying upstreams cannot be loaded.
+    /// The authorities of a [`Connector`](crate::connector::Connector) cannot be loaded.
     #[error(transparent)]
     Roots(#[from] brisk_tls_base::RootsError),
     /// The key log is enabled, but `SSLKEYLOGFILE` is not set.
@@ -43,10 +43,10 @@ pub enum TlsError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// Certificates of a connector or of an internal listener cannot be used.
+    /// An [`Identity`](crate::connector::Identity), or the authorities beside it, cannot be used.
     #[error("{0}")]
     Connector(String),
-    /// rustls refuses the configuration.
+    /// [`rustls`] refuses the configuration.
     #[error("TLS configuration: {0}")]
     Rustls(#[from] rustls::Error),
 }

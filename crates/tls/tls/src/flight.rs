@@ -1,5 +1,5 @@
-//! Size of a server's first flight with a certificate. If it exceeds the initial window of a new connection, the
-//! handshake takes an additional round trip.
+//! [`FirstFlight`], the size of a server's first flight with a certificate. If it exceeds the initial window of a new
+//! connection, the handshake takes an additional round trip.
 
 use std::cell::OnceCell;
 
@@ -18,7 +18,7 @@ pub const QUIC_FLIGHT: usize = 3 * 1200;
 /// `EncryptedExtensions` with ALPN, `Finished`.
 const OTHERS: usize = 95 + 6 + 19 + 52;
 
-/// The server's key share for X25519, and for X25519 with ML-KEM-768.
+/// The server's `key_share` for X25519, and for X25519 with ML-KEM-768.
 const X25519: usize = 32;
 const HYBRID: usize = 1120;
 
@@ -32,7 +32,7 @@ pub struct FirstFlight {
     /// Body of the `Certificate` message with chain and staple.
     message: Vec<u8>,
     compressed: OnceCell<usize>,
-    /// All other bytes, with X25519.
+    /// All other bytes, with [`X25519`].
     others: usize,
 }
 
@@ -70,12 +70,12 @@ impl FirstFlight {
         sealed(self.compressed() + self.others)
     }
 
-    /// Whether the flight needs no additional round trip over TCP, for any client.
+    /// Whether [`most`](Self::most) fits [`TCP_FLIGHT`]: no client needs an additional round trip.
     pub fn fits_tcp(&self) -> bool {
         self.most() <= TCP_FLIGHT
     }
 
-    /// Whether the flight could be sent at once over QUIC to a client with certificate compression.
+    /// Whether the flight could be sent at once over QUIC ([`QUIC_FLIGHT`]) to a client with certificate compression.
     pub fn fits_quic(&self) -> bool {
         self.least() <= QUIC_FLIGHT
     }

@@ -2,8 +2,8 @@
 
 use crate::quic::padding::{Packets, frame_length, join};
 
-/// The joining of padding in decrypted packets does not panic, keeps all other frames and the length of the packet, and a second
-/// time changes nothing.
+/// The joining of `PADDING` frames in decrypted packets does not panic, keeps all other frames and the length of the packet,
+/// and a second time changes nothing.
 pub fn quic_padding(bytes: &[u8]) {
     for packets in [Packets::Handshake, Packets::Data] {
         let mut joined = bytes.to_vec();
@@ -16,7 +16,7 @@ pub fn quic_padding(bytes: &[u8]) {
     }
 }
 
-/// The frames except for padding; an unknown one ends at the end of the packet.
+/// The frames except for `PADDING`; an unknown one ends at the end of the packet.
 fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut frames = Vec::new();
     while let Some(&kind) = bytes.first() {

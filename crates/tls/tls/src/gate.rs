@@ -1,4 +1,4 @@
-//! Admission of key operations.
+//! [`KeyGate`], the admission of key operations.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,16 +12,17 @@ pub struct KeyGate {
     /// The client's share of the engine's queue. Without it one client could fill the queue with hellos, and no other
     /// client would get a full handshake.
     pub share: Option<FairShare>,
-    /// Rates of each client; a key operation counts as a handshake.
+    /// Rates of each client; a key operation counts as [`Event::Handshake`].
     pub rates: Option<Arc<Rates>>,
 }
 
-/// Held during the key operation.
+/// Held during the key operation; its drop frees the client's part of [`KeyGate::share`].
 #[derive(Debug)]
 pub(crate) struct KeyPermit(#[expect(dead_code, reason = "held for its drop")] Option<SharePermit>);
 
 impl KeyGate {
-    /// Admits an operation of `client`; `None` if it has used its share. Clients without an address are not limited.
+    /// Admits an operation of `client`; `None` if it has used its `share` or exceeds `rates`. Without an address there is no
+    /// limit.
     pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<KeyPermit> {
         let Some(client) = client else { return Some(KeyPermit(None)) };
         if let Some(rates) = &self.rates {

@@ -24,7 +24,7 @@ use self::fill::Fill;
 pub(crate) use self::fill::Kind;
 use crate::suspend;
 
-/// Maximum age of key pairs generated ahead.
+/// Maximum age of key pairs in [`Stock`].
 const PAIR_AGE: Duration = Duration::from_mins(1);
 
 thread_local! {
@@ -47,7 +47,7 @@ pub struct GatherFigures {
     pub faults: u64,
 }
 
-/// The statistics of all workers.
+/// The [`GatherFigures`] of all workers.
 pub fn figures() -> GatherFigures {
     GatherFigures {
         exchanges: EXCHANGES.figures(),
@@ -59,7 +59,7 @@ pub fn figures() -> GatherFigures {
 
 #[derive(Default)]
 pub(crate) struct Worker {
-    /// Whether [`turns`] runs.
+    /// Whether [`turns`] runs on this thread; otherwise [`begin`] performs each operation at once.
     gathers: bool,
     /// Wakes [`turns`] while it waits for a first operation.
     waker: Option<Waker>,
@@ -70,7 +70,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// The end of the wait for a full batch; `None` if no other operations are expected in time.
+    /// The end of the wait for a full batch, by [`Fill::waits_until`]; `None` if no other operations are expected in time.
     fn waits_until(&self) -> Option<Instant> {
         self.fills.iter().filter_map(Fill::waits_until).min()
     }
@@ -118,7 +118,7 @@ pub fn drop_old_key_pairs() {
     WORKER.with_borrow_mut(|worker| worker.stock.drop_old(Instant::now()));
 }
 
-/// Gathers operations on this thread until it is dropped.
+/// Makes [`begin`] gather operations on this thread until it is dropped.
 struct Running(Gathering);
 
 impl Running {
@@ -170,13 +170,13 @@ fn perform() {
 pub(crate) trait GatheredOperation: Sized + 'static {
     const KIND: Kind;
 
-    /// Performs the operation with aws-lc.
+    /// Performs the operation with aws-lc, the fallback where lanes do not pay off.
     fn perform(&mut self);
 
     /// Performs all operations, in lanes where that is faster. Returns the number performed in lanes.
     fn perform_all(operations: &mut [Self]) -> usize;
 
-    /// The waiting operations of a worker.
+    /// The submitted operations in [`Worker`].
     fn waiting(worker: &mut Worker) -> &mut Vec<Rc<Slot<Self>>>;
 
     fn counters() -> &'static TurnCounters;

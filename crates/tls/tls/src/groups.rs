@@ -1,4 +1,4 @@
-//! Choice of the key exchange group.
+//! Choice of the key exchange group (`supported_groups` and `key_share`, RFC 8446 sections 4.2.7 and 4.2.8).
 //!
 //! rustls takes the first supported group of the client, and requests another hello if the client sent no share for it,
 //! even if it sent a share for an equally good group. Here the client's shares decide. rustls has no setting for that,
@@ -25,7 +25,7 @@ static GROUPS: LazyLock<[Chosen; 4]> = LazyLock::new(|| {
         .map(Chosen)
 });
 
-/// All groups. Each is usable in a handshake unless [`notes`] contain another.
+/// All groups of [`ORDER`]. Each is usable in a handshake unless [`notes`] contain another.
 pub(crate) fn all() -> Vec<&'static dyn SupportedKxGroup> {
     GROUPS.iter().map(|group| group as &dyn SupportedKxGroup).collect()
 }
@@ -41,7 +41,7 @@ pub(crate) fn choose(hello: &ClientHello) -> Option<NamedGroup> {
     offered().find(|group| shares.contains(group)).or_else(|| offered().next())
 }
 
-/// A group that is not usable while another one is chosen.
+/// A group that is not usable while [`notes`] contain another one.
 #[derive(Debug)]
 struct Chosen(&'static dyn SupportedKxGroup);
 

@@ -1,4 +1,4 @@
-//! A server handshake on memory buffers, without sockets. The acceptor transfers the bytes.
+//! A server [`Handshake`] on memory buffers, without sockets. The [`Acceptor`](crate::Acceptor) transfers the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::suspend::Suspendable;
 pub(crate) struct Handshake {
     /// Boxed: it is large and is moved into the stream later.
     pub(crate) tls: Box<UnbufferedServerConnection>,
-    /// Unprocessed bytes from the client.
+    /// Unprocessed bytes from the client; [`rustls`] keeps offsets into them.
     pub(crate) incoming: Vec<u8>,
-    /// Bytes for the client.
+    /// Records for the client, made by [`rustls`].
     pub(crate) outgoing: Vec<u8>,
     /// Early data, and application data that arrived with the client's last flight.
     pub(crate) plaintext: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct Handshake {
     certificate: Option<Arc<CertifiedKey>>,
 }
 
-/// State of a handshake after processing.
+/// State of a [`Handshake`] after processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The client must send more.
@@ -51,7 +51,7 @@ pub(crate) enum Progress {
 pub(crate) type Advanced = (Box<Handshake>, Result<Progress, rustls::Error>);
 
 impl Handshake {
-    /// Creates a handshake with the bytes `incoming`, which contain at least the whole hello. `input` and `certificate`
+    /// Creates a handshake with the bytes `incoming`, which contain at least the whole `ClientHello`. `input` and `certificate`
     /// are for its callbacks.
     pub(crate) fn new(
         tls: Box<UnbufferedServerConnection>,
@@ -134,7 +134,7 @@ impl Handshake {
         (self, result)
     }
 
-    /// The state once all bytes have been processed.
+    /// The [`Progress`] once all bytes of `incoming` have been processed.
     fn progress(&self) -> Progress {
         if !self.tls.is_handshaking() {
             Progress::Complete
@@ -146,7 +146,7 @@ impl Handshake {
     }
 }
 
-/// Collects the alert that rustls has prepared after an error. The client's bytes are not passed again, because after
+/// Collects the alert that [`rustls`] has prepared after an error. The client's bytes are not passed again, because after
 /// an error they must not be read twice.
 pub(crate) fn take_alert(tls: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     while tls.wants_write() {

@@ -21,10 +21,10 @@ use crate::gather::Kind;
 use crate::{gather, notes, suspend};
 pub(crate) use sessions::{Sessions, Tickets};
 
-/// Maximum time of a key operation. Clients give up after about ten seconds.
+/// Maximum time of a [`KeyOperation`]. Clients give up after about ten seconds.
 const KEY_OPERATION_LIMIT: Duration = Duration::from_secs(5);
 
-/// Presents the certificate that the acceptor chose by the client's hello. Therefore the configurations of rustls
+/// Presents the certificate that the acceptor chose by the `ClientHello`. Therefore the configurations of [`rustls`]
 /// contain no certificate, and a renewal does not change them.
 #[derive(Debug)]
 pub(crate) struct ChosenCertificate;
@@ -40,7 +40,7 @@ impl ResolvesServerCert for ChosenCertificate {
     }
 }
 
-/// Converts a certificate for rustls, with a key whose operations its engine performs.
+/// Converts a certificate into a [`CertifiedKey`] whose operations its [`PrivateKeyEngine`] performs.
 pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKey> {
     let Served { certificate, engine, staple } = served.clone();
     let chain = certificate.chain.clone();
@@ -48,7 +48,7 @@ pub(crate) fn certified(served: &Served, gate: &Arc<KeyGate>) -> Arc<CertifiedKe
     Arc::new(CertifiedKey { ocsp: staple.map(|staple| staple.der.clone()), ..CertifiedKey::new(chain, key) })
 }
 
-/// A private key in an engine.
+/// A private key in a [`PrivateKeyEngine`].
 #[derive(Debug)]
 struct EngineKey {
     engine: Arc<dyn PrivateKeyEngine>,

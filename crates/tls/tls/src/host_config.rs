@@ -1,4 +1,4 @@
-//! The rustls configurations of a host, built once from settings and used by every handshake.
+//! [`HostConfig`], each [`ServerConfig`] of a host, built once from [`HostSettings`] and used by every handshake.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::provider::provider;
 use crate::resources::Resources;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevocation};
 
-/// The configurations of a host, one of which suits each client.
+/// Each [`ServerConfig`] of a host, one of which suits each client.
 #[derive(Clone)]
 pub(crate) struct HostConfig {
     every: SuiteOrders,
@@ -37,7 +37,7 @@ impl HostConfig {
         Self { every, stateful, of_folder: None, with_tickets: Vec::new() }
     }
 
-    /// The variant with this number of tickets, or this configuration if there is none.
+    /// The variant of [`HostSettings::other_tickets`] with this number of tickets, or this configuration if there is none.
     pub(crate) fn with_tickets(&self, tickets: Option<usize>) -> &Self {
         let found =
             tickets.and_then(|tickets| self.with_tickets.iter().find(|(number, _)| *number == tickets));
@@ -56,7 +56,7 @@ impl HostConfig {
     }
 }
 
-/// A configuration, once for each way of choosing a suite.
+/// A [`ServerConfig`], once for each way of choosing a suite.
 #[derive(Clone)]
 struct SuiteOrders {
     server: Arc<ServerConfig>,
@@ -126,7 +126,7 @@ impl<'a> ConfigBuilder<'a> {
         })
     }
 
-    /// The configurations of a host for its handshakes over `transport`.
+    /// The [`HostConfig`] of a host for its handshakes over `transport`.
     pub(crate) fn host(&self, host: &HostSettings, transport: Transport) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
         let has_more = host.obtained || host.catalogue.is_some() || host.on_demand.is_some();
@@ -156,7 +156,8 @@ impl<'a> ConfigBuilder<'a> {
         Ok(HostConfig { with_tickets, ..self.with_names(config, host, transport) })
     }
 
-    /// Adds the configuration for certificates of a catalogue or on demand, if the host has them.
+    /// Adds the configuration for certificates of [`HostSettings::catalogue`] or [`HostSettings::on_demand`], if the host has
+    /// them.
     fn with_names(&self, config: ServerConfig, host: &HostSettings, transport: Transport) -> HostConfig {
         let has_names = host.catalogue.is_some() || host.on_demand.is_some();
         let of_folder = has_names.then(|| {
@@ -167,7 +168,7 @@ impl<'a> ConfigBuilder<'a> {
         HostConfig { of_folder, ..self.with_sessions(config, host, transport) }
     }
 
-    /// The configuration for authorities that validate by tls-alpn-01: that protocol only, and no sessions (RFC 8737
+    /// The configuration for authorities that validate by `tls-alpn-01`: that protocol only, and no sessions (RFC 8737
     /// section 4).
     pub(crate) fn challenge(&self) -> Result<HostConfig, TlsError> {
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -200,7 +201,7 @@ impl<'a> ConfigBuilder<'a> {
         }
     }
 
-    /// Configures the storage of sessions. rustls stores TLS 1.3 sessions only if it has no ticketer, and accepts early
+    /// Configures the storage of sessions. [`rustls`] stores TLS 1.3 sessions only if it has no ticketer, and accepts early
     /// data only then.
     fn with_sessions(
         &self,

@@ -22,13 +22,13 @@ use tokio_rustls::server::TlsStream;
 use crate::TlsError;
 use crate::connector::Identity;
 
-/// Settings of an internal listener.
+/// Settings of an [`InternalAcceptor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalSettings {
     /// The certificate and its key.
     pub identity: Identity,
     /// PEM file with the authorities of client certificates. If it is set, clients without a certificate are refused;
-    /// otherwise none is requested.
+    /// with `None`, none is requested.
     pub clients: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ pub struct InternalSettings {
 #[derive(Clone)]
 pub struct InternalAcceptor(TlsAcceptor);
 
-/// An encrypted connection.
+/// An encrypted connection, from [`InternalAcceptor::accept`].
 #[derive(Debug)]
 pub struct InternalStream(TlsStream<TcpStream>);
 
@@ -64,7 +64,7 @@ impl InternalAcceptor {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Performs the handshake over `tcp`. Has no time limit of its own.
+    /// Performs the handshake over `tcp`. Has no time limit of its own. An `Err` is one of the socket or of [`rustls`].
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<InternalStream> {
         self.0.accept(tcp).await.map(InternalStream)
     }

@@ -1,4 +1,4 @@
-//! The groups X25519 and X25519MLKEM768 of a server, whose operations are gathered with those of other handshakes.
+//! The groups X25519 and X25519MLKEM768 of a server, whose operations [`gather`] joins with those of other handshakes.
 
 use brisk_keys::{Encapsulation, Exchange, KeyPair};
 use rustls::crypto::aws_lc_rs::kx_group;
@@ -61,7 +61,7 @@ impl ActiveKeyExchange for Active {
 struct Hybrid;
 
 impl SupportedKxGroup for Hybrid {
-    /// A TLS 1.3 server has the client's share when it starts, so only tests call this.
+    /// A TLS 1.3 server has the client's `key_share` when it starts, so only tests call this.
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
         kx_group::X25519MLKEM768.start()
     }

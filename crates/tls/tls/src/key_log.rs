@@ -1,4 +1,4 @@
-//! Writes connection secrets for debugging, if the operator enables it.
+//! Writes connection secrets for debugging, if `TlsSettings::key_log` is set.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -22,14 +22,14 @@ use tokio_rustls::server::TlsStream;
 use crate::TlsError;
 use crate::connector::Identity;
 
-/// Settings of the accepting side.
+/// Settings of a [`MutualAcceptor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutualSettings {
     /// The certificate and its key.
     pub identity: Identity,
     /// PEM file with the authorities of client certificates.
     pub clients: PathBuf,
-    /// The only protocol. A client that does not offer it is refused.
+    /// The only protocol of ALPN (RFC 7301). A client that does not offer it is refused.
     pub protocol: &'static str,
 }
 
@@ -40,7 +40,7 @@ pub struct MutualAcceptor {
     clients: Arc<RootCertStore>,
 }
 
-/// An encrypted connection to a verified client.
+/// An encrypted connection to a verified client, from [`MutualAcceptor::accept`].
 #[derive(Debug)]
 pub struct MutualStream {
     inner: TlsStream<TcpStream>,
@@ -66,7 +66,7 @@ impl MutualAcceptor {
         Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), clients: roots })
     }
 
-    /// Whether both acceptors verify clients with the same authorities.
+    /// Whether both acceptors verify clients with the same authorities, by content: [`MutualSettings::clients`] may differ.
     pub fn has_authorities_of(&self, other: &Self) -> bool {
         self.clients.roots == other.clients.roots
     }

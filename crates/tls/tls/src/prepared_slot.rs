@@ -1,4 +1,4 @@
-//! The certificates in a host's slot, prepared for rustls after each publication.
+//! The certificates in a host's [`Slot`], prepared for [`rustls`] after each publication.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct PreparedSlot {
     prepared: ArcSwap<Prepared>,
 }
 
-/// The certificates of one publication, prepared for rustls.
+/// The certificates of one publication, each as a [`CertifiedKey`].
 struct Prepared {
     published: Arc<Vec<Served>>,
     certified: Vec<PreparedCertificate>,
@@ -58,14 +58,14 @@ impl PreparedSlot {
         prepared.choose(hello)
     }
 
-    /// Chooses a certificate for this client from `served`, by the same rules.
+    /// Chooses a certificate for this client from `served`, by the rules of [`Self::choose`].
     pub(crate) fn of(&self, served: &[Served], hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let abilities = ClientAbilities::from(hello);
         let chosen = choose(served, |served| served.certificate.algorithm, &abilities);
         chosen.map(|served| certified(&fresh(served.clone()), &self.gate))
     }
 
-    /// Whether it presents the certificates in `slot`.
+    /// Whether this value presents the certificates in `slot`: [`Arc::ptr_eq`].
     pub(crate) fn is_of(&self, slot: &Arc<Slot>) -> bool {
         Arc::ptr_eq(&self.slot, slot)
     }

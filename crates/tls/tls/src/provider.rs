@@ -1,4 +1,4 @@
-//! The cryptography that rustls uses in the server.
+//! The [`CryptoProvider`] that [`rustls`] uses in the server.
 
 use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, aws_lc_rs};
 
@@ -14,7 +14,7 @@ pub(crate) fn provider() -> CryptoProvider {
     }
 }
 
-/// Randomness of aws-lc, except for the ID of a new TLS 1.2 session, which is taken from the notes.
+/// Randomness of aws-lc, except for the ID of a new TLS 1.2 session, which is taken from [`notes`].
 #[derive(Debug)]
 struct Randomness;
 

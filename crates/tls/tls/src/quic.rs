@@ -1,10 +1,11 @@
-//! The TLS side of QUIC (RFC 9001): sessions that select their host once the hello is complete, and handshakes that wait
-//! without blocking the worker.
+//! The TLS side of QUIC (RFC 9001): sessions that select their host once the `ClientHello` is complete, and handshakes that
+//! wait without blocking the worker.
 //!
 //! quinn-proto calls its session as a plain function. A call that may wait runs as a [`SuspendedCall`], and the session
 //! waits inside it, as over TCP: for certificates, key operations and session stores.
 
 mod challenge;
+mod keys;
 pub(crate) mod padding;
 mod session;
 
@@ -38,8 +39,8 @@ pub struct QuicSessions {
 }
 
 impl QuicSessions {
-    /// Sessions that are accepted by the value of `acceptor` at the time of the hello, so that a reload applies to the next
-    /// handshake. Only hosts of an acceptor with [`TlsSettings::quic`](crate::TlsSettings::quic) can be reached.
+    /// Sessions that are accepted by the value of `acceptor` at the time of the `ClientHello`, so that a reload applies to the
+    /// next handshake. Only hosts of an acceptor with [`TlsSettings::quic`](crate::TlsSettings::quic) can be reached.
     pub fn new(acceptor: impl Fn() -> Arc<Acceptor> + Send + Sync + 'static) -> Result<Arc<Self>, TlsError> {
         let initial = Arc::new(host_config::quic_initial()?);
         Ok(Arc::new(Self { acceptor: Box::new(acceptor), initial }))
@@ -48,8 +49,7 @@ impl QuicSessions {
 
 impl ServerConfig for QuicSessions {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
-        let keys = self.initial.initial_keys(version, id)?;
-        Ok(padding::joining(keys, padding::Packets::Handshake))
+        keys::initial(version, id, || self.initial.initial_keys(version, id))
     }
 
     fn retry_tag(&self, version: u32, original_id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
@@ -61,7 +61,7 @@ impl ServerConfig for QuicSessions {
     }
 }
 
-/// The result of a [`SuspendedCall`], and the reason why its handshake was refused, if it was.
+/// The result of a [`SuspendedCall`], and the [`Refusal`] of its handshake, if it was refused.
 pub type Ended<T> = (T, Option<Box<Refusal>>);
 
 /// A call into quinn-proto in which a session may wait. It stays on its thread. Dropping it unwinds its stack, so that its
@@ -106,7 +106,7 @@ pub fn endpoint_keys(secret: &[u8]) -> EndpointKeys {
     }
 }
 
-/// Keys of a QUIC server that are not keys of a connection.
+/// Keys of a QUIC server that are not keys of a connection, from [`endpoint_keys`].
 #[derive(Clone)]
 pub struct EndpointKeys {
     /// Authenticates stateless resets (RFC 9000 section 10.3).

@@ -1,4 +1,4 @@
-//! Reasons why handshakes did not complete, and the alerts for them.
+//! [`Refusal`], the reason why a handshake did not complete, and the alerts for it.
 
 use brisk_telemetry::HandshakeOutcome;
 use brisk_wire::client_hello::ClientHello;
@@ -13,24 +13,24 @@ use crate::notes::Notes;
 pub struct Refusal {
     /// Class of the failure, for metrics and the log.
     pub outcome: HandshakeOutcome,
-    /// Details for the log.
+    /// Details for the log, never for the client.
     pub detail: Option<String>,
     /// Server name in the hello; `None` if it contains none or was not read.
     pub server_name: Option<String>,
 }
 
 impl Refusal {
-    /// A refusal without details.
+    /// A refusal without `detail` and `server_name`.
     pub fn new(outcome: HandshakeOutcome) -> Self {
         Self { outcome, detail: None, server_name: None }
     }
 
-    /// A refusal with `reason` as its details.
+    /// A refusal with `reason` as its `detail`.
     pub fn because(outcome: HandshakeOutcome, reason: &impl ToString) -> Self {
         Self { detail: Some(reason.to_string()), ..Self::new(outcome) }
     }
 
-    /// The refusal for an error of rustls, more precise if the notes of the handshake explain it.
+    /// The refusal for an error of [`rustls`], more precise if the [`Notes`] of the handshake explain it.
     pub(crate) fn of(error: &rustls::Error, notes: Notes) -> Self {
         use rustls::Error;
         let outcome = match error {
@@ -52,13 +52,13 @@ impl Refusal {
         Self::because(outcome, error)
     }
 
-    /// Adds the server name of `hello`, and a more precise outcome if its suites explain the refusal.
+    /// Adds the server name of `hello`, and [`HandshakeOutcome::RsaKeyExchange`] if its suites explain the refusal.
     pub(crate) fn refined(self, hello: ClientHello) -> Self {
         Self { outcome: refined(self.outcome, &hello), server_name: hello.server_name, ..self }
     }
 }
 
-/// The alert for `error`, if that of rustls is not sent. All of these errors occur before encryption begins.
+/// The alert for `error`, if that of [`rustls`] is not sent. All of these errors occur before encryption begins.
 pub(crate) fn own_alert(
     error: &rustls::Error,
     notes: Notes,

@@ -15,13 +15,13 @@ use crate::gate::KeyGate;
 pub struct Resources {
     /// Sessions of all hosts by ID or PSK identity. A session resumes only under the name it was made for.
     pub sessions: Arc<dyn SessionStore>,
-    /// The ticket keys.
+    /// The ticket keys, which seal and open tickets if [`TlsSettings::tickets`](crate::TlsSettings::tickets) is set.
     pub keyring: Arc<TicketKeyring>,
     /// Generates the session IDs of TLS 1.2, and recognizes them.
     pub session_ids: SessionIds,
     /// Limits of the key operations of one client.
     pub key_gate: KeyGate,
-    /// Responses to authorities that validate by tls-alpn-01.
+    /// Responses to authorities that validate by `tls-alpn-01` (RFC 8737).
     pub challenges: Arc<Challenges>,
 }
 

@@ -15,7 +15,7 @@ use crate::demands::Demands;
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct TlsSettings {
-    /// Minimum version: TLS 1.2 (default) or TLS 1.3.
+    /// Minimum version: TLS 1.2 (default) or TLS 1.3. An older client gets the alert `protocol_version`.
     pub min_version: ProtocolVersion,
     /// Protocols for ALPN (RFC 7301), the preferred one first. A client that offers only other protocols is refused
     /// with `no_application_protocol`; a client without ALPN is accepted. Default: `h2`, `http/1.1`, `http/1.0`.
@@ -38,12 +38,13 @@ pub struct TlsSettings {
     pub records: Records,
     /// Maximum size of a `ClientHello` in bytes. Default: 16 KiB; a post-quantum hello has about 1.8 KiB.
     pub hello_size: usize,
-    /// Handling of an unknown server name: the default host, or `unrecognized_name` (RFC 6066 section 3). A client
+    /// Handling of an unknown server name: the default host, or the alert `unrecognized_name` (RFC 6066 section 3). A client
     /// without a server name always gets the default host.
     pub unknown_host: UnknownName,
     /// Prepare the hosts for QUIC too, with the protocol `h3` and TLS 1.3 only. Default: no.
     pub quic: bool,
-    /// Compute the JA4 fingerprint of each client. Default: no.
+    /// Compute the JA4 fingerprint of each client, for [`TlsFacts::fingerprints`](brisk_telemetry::TlsFacts::fingerprints).
+    /// Default: no.
     pub ja4: bool,
     /// Compute the fingerprints of client certificates. Default: no.
     pub client_fingerprints: bool,
@@ -83,7 +84,7 @@ pub enum Records {
 }
 
 impl Records {
-    /// Records that grow, or full ones.
+    /// [`Records::Growing`] if `is_growing`, otherwise [`Records::Full`].
     pub const fn new(is_growing: bool) -> Self {
         if is_growing { Self::Growing } else { Self::Full }
     }
@@ -98,17 +99,17 @@ pub struct HostSettings {
     pub default: bool,
     /// Certificates from its files, [published](Self::publish) when these settings are applied.
     pub certificates: Vec<Arc<Certificate>>,
-    /// Whether its certificates are obtained at run time and published into the slot. Handshakes are refused until the
+    /// Whether its certificates are obtained at run time and published into `slot`. Handshakes are refused until the
     /// first is published. Default: no, certificates are from files.
     pub obtained: bool,
-    /// The certificates that it presents; each client gets the first kind that it can verify, ECDSA before RSA. A
+    /// The certificates that the host presents; each client gets the first kind that it can verify, ECDSA before RSA. A
     /// reload keeps the slot of a host with the same names.
     pub slot: Arc<Slot>,
     /// Certificates of further names, which are names of this host too. They take precedence over `certificates`.
     pub catalogue: Option<Arc<Catalogue>>,
     /// Certificates of names that are decided at run time and that no host has otherwise.
     pub on_demand: Option<Arc<OnDemand>>,
-    /// Demands on client certificates. Default: none.
+    /// [`Demands`] on client certificates. Default: none.
     pub demands: Demands,
     /// Maximum bytes of early data from a client that resumes; 0, the default, accepts none. A host that requests
     /// client certificates accepts none in any case. Early data needs a session that no other gateway of the fleet can
@@ -127,9 +128,10 @@ pub struct HostSettings {
 /// Settings of a single connection that replace those of its listener or host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// Tickets after its handshake: one of [`HostSettings::other_tickets`]; any other number has no effect.
+    /// Tickets after its handshake; `None` keeps [`TlsSettings::tickets_per_handshake`]. One of
+    /// [`HostSettings::other_tickets`]; any other number has no effect.
     pub tickets: Option<usize>,
-    /// Size of its records.
+    /// Size of its records; `None` keeps [`TlsSettings::records`].
     pub records: Option<Records>,
 }
 
@@ -200,7 +202,7 @@ impl HostSettings {
 pub struct ClientCertificates {
     /// Whether handshakes without a certificate fail; otherwise only invalid certificates are refused.
     pub required: bool,
-    /// The authorities of client certificates.
+    /// The authorities of client certificates, in DER.
     pub roots: Vec<CertificateDer<'static>>,
     /// Revoked certificates of these authorities. Default: none.
     pub revocation: Option<Revocation>,
@@ -231,7 +233,7 @@ pub enum UnknownRevocation {
 }
 
 impl Revocation {
-    /// Expiry of the first list, if it affects acceptance.
+    /// Expiry of the first list; `None` with [`UnknownRevocation::Accept`], where it does not affect acceptance.
     pub(crate) fn expires(&self) -> Option<SystemTime> {
         let first = self.lists.iter().map(|list| list.next_update).min();
         first.filter(|_| self.unknown == UnknownRevocation::Refuse)

@@ -1,4 +1,4 @@
-//! A TLS connection after its handshake: plaintext for HTTP on one side, records on a socket on the other.
+//! [`Stream`], a TLS connection after its handshake: plaintext for HTTP on one side, records on a socket on the other.
 //!
 //! Designed for many idle connections and few system calls. An idle connection has no buffers: ciphertext is read into
 //! and written from buffers of the worker, and a connection keeps only unfinished data (part of a record, and bytes
@@ -50,13 +50,13 @@ pub struct Stream {
     /// Plaintext for which the last reader had no room, from `taken` on.
     plaintext: Vec<u8>,
     taken: usize,
-    /// Plaintext to be sealed by the next drain; less than a record.
+    /// Plaintext to be sealed by the next [`poll_drain`](Self::poll_drain); less than a record.
     gathered: Vec<u8>,
-    /// Records to be sent by the next drain.
+    /// Records to be sent by the next [`poll_drain`](Self::poll_drain).
     sealed: Batch,
-    /// Determines the size of records.
+    /// Determines the size of records, by [`Records`].
     ramp: Ramp,
-    /// Records that precede all others: those made by rustls, or not accepted by the socket. Sent up to `sent`.
+    /// Records that precede all others: those made by [`rustls`], or not accepted by the socket. Sent up to `sent`.
     outgoing: Vec<u8>,
     sent: usize,
     /// Limit of the data that the kernel buffers.
@@ -73,7 +73,7 @@ pub struct Stream {
     shut_down: bool,
     /// Whether the client violated the protocol: nothing more is read from it or sealed for it.
     failed: bool,
-    /// Present while a handshake with early data is not complete.
+    /// `Some` while a handshake with early data is not complete.
     confirmation: Option<Confirmation>,
     early_bytes: u64,
     bytes_received: u64,
@@ -119,8 +119,8 @@ impl Stream {
     /// is full.
     ///
     /// Ready without a call of `take` is the end of the client's data, authenticated by its `close_notify`; a
-    /// connection that ends without one is the error `UnexpectedEof`. After `InvalidData` the client's alert is still
-    /// to be sent by [`poll_close`](Self::poll_close).
+    /// connection that ends without one is the error [`UnexpectedEof`](io::ErrorKind::UnexpectedEof). After
+    /// [`InvalidData`](io::ErrorKind::InvalidData) the client's alert is still to be sent by [`poll_close`](Self::poll_close).
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,7 +218,7 @@ impl Stream {
         Poll::Ready(Ok(accepted))
     }
 
-    /// Seals a whole record from the caller's memory, or gathers less than a record. The batch must not be full; 0
+    /// Seals a whole record from the caller's memory, or gathers less than a record. `sealed` must not be full; `Ok(0)`
     /// means that it is full now.
     fn gather_or_seal(&mut self, plaintext: &[u8]) -> io::Result<usize> {
         let limit = self.record_limit(plaintext.len());
@@ -342,7 +342,7 @@ impl Stream {
         self.gathered.shrink_to_fit();
     }
 
-    /// Number of bytes that wait to be sent.
+    /// Number of bytes that wait to be sent: `gathered` plaintext and sealed records.
     pub fn unsent(&self) -> usize {
         self.gathered.len() + self.sealed.bytes().len() + self.outgoing.len() - self.sent
     }
@@ -357,7 +357,7 @@ impl Stream {
         self.blocked || self.full
     }
 
-    /// Whether the client has closed its side.
+    /// Whether the client has sent `close_notify` or closed its side.
     pub fn is_peer_closed(&self) -> bool {
         self.peer_closed
     }

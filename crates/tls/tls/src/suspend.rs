@@ -21,11 +21,11 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::notes::{self, Notes, Running};
 use crate::refusal::Refusal;
 
-/// Stack size of a coroutine in bytes; only touched pages take memory. Signing and certificate verification need about
+/// Stack size of a [`Coroutine`] in bytes; only touched pages take memory. Signing and certificate verification need about
 /// 30 KiB in debug builds.
 const STACK_SIZE: usize = 256 * 1024;
 
-/// Unused stacks kept per thread: as many as handshakes usually wait at the same time.
+/// Unused stacks of [`STACK_SIZE`] kept per thread: as many as handshakes usually wait at the same time.
 const POOLED_STACKS: usize = 256;
 
 type CallYielder = Yielder<Waker, ()>;
@@ -60,7 +60,7 @@ impl<T: 'static> Suspendable<T> {
         Ok(Self { coroutine: Some(coroutine), running: Running::default() })
     }
 
-    /// Runs the call to its next suspension. The result includes the notes of the callbacks.
+    /// Runs the call to its next suspension. The result includes the [`Notes`] of the callbacks.
     pub(crate) fn poll_resume(&mut self, cx: &mut Context<'_>) -> Poll<(T, Notes)> {
         let coroutine = self.coroutine.as_mut().expect("a finished call is not polled again");
         notes::swap(&mut self.running);
@@ -76,7 +76,7 @@ impl<T: 'static> Suspendable<T> {
         }
     }
 
-    /// The reason for which a session in the call refused its handshake.
+    /// The [`Refusal`] of a session in the call, once.
     pub(crate) fn take_refusal(&mut self) -> Option<Box<Refusal>> {
         self.running.refusal.take()
     }

@@ -12,13 +12,13 @@ use crate::{
     source::{Geometry, SOURCE},
 };
 
-/// Returns an error if NVRTC is not installed.
+/// Returns [`CudaError::NoCompiler`] if NVRTC is not installed.
 pub(super) fn find() -> Result<(), CudaError> {
     // SAFETY: loading NVRTC only runs its own initialization.
     if unsafe { sys::is_culib_present() } { Ok(()) } else { Err(CudaError::NoCompiler) }
 }
 
-/// Compiles the kernels with this geometry, for GPUs of this compute capability.
+/// Compiles the kernels with this [`Geometry`], for GPUs of this compute capability.
 pub(super) fn compile(geometry: &Geometry, (major, minor): (i32, i32)) -> Result<Vec<u8>, CudaError> {
     let text = CString::new(SOURCE).expect("the kernels are text");
     let source = Source::new(&text).map_err(|error| refused(error, ""))?;

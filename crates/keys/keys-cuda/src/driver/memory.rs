@@ -15,7 +15,7 @@ use zeroize::Zeroize;
 
 use super::{CudaError, failed};
 
-/// Bytes per word.
+/// Bytes per word of [`DeviceMemory`] and [`PinnedMemory`].
 const WORD: usize = size_of::<u32>();
 
 /// Words on the GPU, used by one stream that outlives them. The context must be current in every call.

@@ -26,7 +26,7 @@ const MOST: usize = 1 << 16;
 /// A [`GpuStream`] with all memory that its work uses.
 pub(crate) struct Stream {
     handle: CUstream,
-    /// Event after the copies of results.
+    /// Event after the copies of results, for which [`GpuStream::perform`] waits.
     results: CUevent,
     /// Configured number of operations in a launch, if any, and number of streams that share the GPU.
     wave: Option<NonZeroUsize>,
@@ -39,7 +39,7 @@ pub(crate) struct Stream {
 // method makes it current, and the value has one owner.
 unsafe impl Send for Stream {}
 
-/// Memory for the operations of one width.
+/// Memory for the operations of one [`Width`].
 struct WidthBuffers {
     /// Number of keys that fit.
     places: usize,
@@ -190,7 +190,7 @@ impl Drop for Stream {
     }
 }
 
-/// Number of words of the blinding pairs of one key.
+/// Number of words of the blinding pairs of one key of this [`Width`].
 const fn ring_words(width: Width) -> usize {
     SLOTS as usize * 2 * (width.bits() / 32)
 }

@@ -44,7 +44,7 @@ pub struct BatchChoice {
     fastest: Option<(Instructions, Duration)>,
 }
 
-/// Results of the measurements, shared by all engines because they depend on the machine only.
+/// Each [`BatchChoice`] of the process, shared by all engines because it depends on the machine only.
 static CHOICES: [OnceLock<BatchChoice>; Width::ALL.len()] = [const { OnceLock::new() }; Width::ALL.len()];
 
 impl BatchChoice {

@@ -19,7 +19,7 @@ const PAUSE: u32 = 4;
 /// Maximum number of batches dispatched without waiting after waiting has failed to bring another operation.
 const LEAST_TRUST: u32 = 256;
 
-/// Next action of a thread.
+/// Next action of a thread, from [`Gather::decide`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Wait for an arrival: no operation is pending.
@@ -62,7 +62,7 @@ impl<T> Gather<T> {
         self.closed = true;
     }
 
-    /// Whether a class has a full batch; then nothing more need be taken from the queue.
+    /// Whether a [`Class`] has a full batch; then nothing more need be taken from the queue.
     pub(super) fn is_full(&self) -> bool {
         self.lists.iter().any(List::is_full)
     }
@@ -103,7 +103,7 @@ impl<T> Gather<T> {
     }
 }
 
-/// Pending operations of one class, with statistics of their arrivals.
+/// Pending operations of one [`Class`], with statistics of their arrivals.
 #[derive(Debug)]
 struct List<T> {
     class: Class,

@@ -18,7 +18,7 @@ use crate::{
     Completion, KeyError, KeyResult, OperationKind, Performer, private_key::PrivateKey, rsa::RsaPrivateKey,
 };
 
-/// Functions that choose and perform batches; tests replace them.
+/// Functions that choose and perform batches for [`Performing`]; tests replace them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transform {
     /// [`BatchChoice::of_this_machine`] outside tests.
@@ -96,7 +96,8 @@ impl Job {
         self.completion.is_some()
     }
 
-    /// Completes an operation whose result is no longer wanted.
+    /// Completes an operation whose result is no longer wanted, with [`KeyError::DeadlinePassed`] for a caller that still
+    /// waits.
     pub fn dismiss(mut self) {
         self.begin();
     }

@@ -1,4 +1,4 @@
-//! Counters of a batch engine for metrics.
+//! Counters of a [`BatchEngine`](crate::BatchEngine) for metrics.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -98,7 +98,7 @@ pub(super) fn work(desk: &Mutex<Desk>, performing: &Performing) {
     }
 }
 
-/// Receiving end of the queue, with the operations that were taken from it and not dispatched yet.
+/// Receiving end of the queue, with the [`Job`]s that were taken from it and not dispatched yet.
 pub(super) struct Desk {
     queue: Receiver<Job>,
     gather: Gather<Job>,

@@ -19,7 +19,7 @@ use super::{Exchange, KeyPair, LANES, PreparedKey, Signing, are_supported};
 pub struct LanesUse {
     /// Exchanges of X25519. More than eight: lanes are never worth it.
     pub exchanges: usize,
-    /// Signatures with P-256, likewise.
+    /// Signatures with P-256; more than eight: lanes are never worth it.
     pub signatures: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Lanes of AVX-512 IFMA: eight in one register, and the heavy operations with the instructions enabled for each.
+//! [`Lanes`] of AVX-512 IFMA: eight in one register, and the heavy operations with the instructions enabled for each.
 #![expect(unsafe_code, reason = "vector intrinsics, and functions that need what only some processors have")]
 
 use std::arch::asm;

@@ -2,7 +2,7 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// How many lanes there are.
+/// Number of lanes in a `Lanes`.
 pub const LANES: usize = 8;
 
 /// One limb of the 32 entries of a table that is read at secret places.
@@ -24,10 +24,10 @@ pub(super) trait Lanes: Copy + 'static {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
-    /// Less than 64 bits, as with all shifts here.
+    /// `BITS` is less than 64, as with all shifts here.
     fn shift_left<const BITS: u32>(self) -> Self;
     fn shift_right<const BITS: u32>(self) -> Self;
-    /// The lanes are signed numbers.
+    /// The lanes are signed numbers: `BITS` copies of the highest bit enter.
     fn shift_right_signed<const BITS: u32>(self) -> Self;
     fn shift_left_by(self, bits: u32) -> Self;
     fn shift_right_by(self, bits: u32) -> Self;

@@ -1,4 +1,4 @@
-//! The lanes as an array: the same arithmetic on any processor, for tests, in no hurry.
+//! [`Lanes`] as an array: the same arithmetic on any processor, for tests, in no hurry.
 //!
 //! No operation is inlined: the arithmetic is a few thousand of them in one function, eight times as long with arrays.
 

@@ -7,7 +7,7 @@
 
 use super::register::{Aligned, Coefficients, Places, Register};
 
-/// The modulus.
+/// The modulus `q` of ML-KEM.
 pub(super) const Q: i16 = 3329;
 
 /// 1/q modulo 2^16.

@@ -10,7 +10,7 @@ pub(super) trait Register: Copy + 'static {
     fn store_words(self, words: &mut [u64; 8]);
     fn load_coefficients(coefficients: &[i16; 32]) -> Self;
     fn store_coefficients(self, coefficients: &mut [i16; 32]);
-    /// The same in all coefficients.
+    /// `coefficient` in all coefficients.
     fn splat(coefficient: i16) -> Self;
 
     fn and(self, other: Self) -> Self;

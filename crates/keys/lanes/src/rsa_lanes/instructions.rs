@@ -16,7 +16,7 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// All of them.
+    /// Each instruction set of [`Instructions`].
     pub const ALL: [Self; 2] = [Self::Ifma, Self::Fma];
 
     /// Whether this processor has them.

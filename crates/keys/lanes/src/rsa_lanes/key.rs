@@ -22,13 +22,13 @@ pub struct PreparedKey {
     width: Width,
     instructions: Instructions,
     public: Public,
-    /// n
+    /// The modulus `n`.
     pub(super) modulus: Modulus,
-    /// R² mod n.
+    /// `R² mod n`.
     pub(super) r2: Digits,
     pub(super) p: Prime,
     pub(super) q: Prime,
-    /// 1/q mod p, in Montgomery form.
+    /// `1/q mod p`, in Montgomery form.
     pub(super) q_inverse: Digits,
     blinding: Mutex<Vec<Blinding>>,
 }
@@ -51,20 +51,20 @@ pub(super) struct Modulus {
 /// One prime and the exponent that belongs to it.
 pub(super) struct Prime {
     pub(super) modulus: Modulus,
-    /// R mod p: 1 in Montgomery form.
+    /// `R mod p`: 1 in Montgomery form.
     pub(super) one: Digits,
-    /// R³ mod p.
+    /// `R³ mod p`.
     pub(super) r3: Digits,
-    /// d mod p-1, in windows of five bits, the greatest first.
+    /// `d mod (p - 1)`, in windows of five bits, the greatest first.
     pub(super) exponent: Zeroizing<Vec<u8>>,
 }
 
 /// Factors that hide the base of the exponentiation: the operation is performed on `input · factor`, and its result
 /// times `inverse` is the result for `input`. In Montgomery form modulo n, below 2·n.
 pub(super) struct Blinding {
-    /// r^e
+    /// `r^e`
     pub(super) factor: Digits,
-    /// 1/r
+    /// `1/r`
     pub(super) inverse: Digits,
     uses: u32,
 }
@@ -85,7 +85,7 @@ impl PreparedKey {
         Some(Self { width, instructions, public, modulus, r2, p, q, q_inverse, blinding: Mutex::default() })
     }
 
-    /// The instructions that it was made ready for.
+    /// The [`Instructions`] that the key was made ready for.
     pub(super) const fn instructions(&self) -> Instructions {
         self.instructions
     }

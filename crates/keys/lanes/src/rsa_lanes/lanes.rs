@@ -7,9 +7,9 @@ use super::digits::Radix;
 /// A lane contains a digit, in the form in which the instructions multiply it, or a column: a signed sum of products
 /// whose carry has not been propagated.
 pub(super) trait Lanes: Copy + 'static {
-    /// How many: two for each operation of a batch.
+    /// Number of lanes: two for each operation of a batch.
     const COUNT: usize;
-    /// Size of a digit.
+    /// Size of a digit; see [`Radix`].
     const RADIX: Radix;
     /// One bit for each lane.
     type Mask: Copy;

@@ -9,7 +9,7 @@ use super::Shared;
 use super::maintained::{FetchKind, MaintainedCertificate};
 use super::schedule::{pause, random};
 use crate::certificate::Certificate;
-use crate::issuers::{ISSUER_LIMIT, issuer_in};
+use crate::issuers::{ISSUER_LIMIT, fault_in, issuer_in};
 use crate::signature::is_signed_by;
 use crate::store::Name;
 use crate::x509::Facts;
@@ -138,8 +138,10 @@ async fn issuer_of(
     let mut failed = None;
     for address in facts.services.issuers.iter().take(ADDRESSES) {
         let found = match shared.fetch(address, ISSUER_LIMIT).await {
-            Ok(fetched) => issuer_in(&fetched.body, certificate)
-                .ok_or_else(|| format!("{address} has no certificate of \"{}\"", facts.issuer)),
+            Ok(fetched) => issuer_in(&fetched.body, certificate).ok_or_else(|| {
+                let damage = fault_in(&fetched.body).map(|fault| format!("; its PEM is damaged: {fault}"));
+                format!("{address} has no certificate of \"{}\"{}", facts.issuer, damage.unwrap_or_default())
+            }),
             Err(error) => Err(error),
         };
         match found {

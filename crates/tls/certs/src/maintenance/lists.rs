@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use brisk_keys::pem_fault;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
@@ -59,7 +60,7 @@ impl Lists {
         }
         *kept = None;
         let fetched = shared.fetch(url, LIST_LIMIT).await?;
-        let body = der(fetched.body);
+        let body = der(fetched.body)?;
         let due = due(accept(&body)?, fetched.max_age, SystemTime::now(), random());
         let list = List { bytes: Arc::new(body), due, fetched: Instant::now() };
         *kept = Some(list.clone());
@@ -81,15 +82,22 @@ impl List {
     }
 }
 
-/// The list in DER. RFC 5280 section 4.2.1.13 requires DER; some issuers publish PEM.
-fn der(body: Vec<u8>) -> Vec<u8> {
+/// The list in DER. RFC 5280 section 4.2.1.13 requires DER; some issuers publish PEM. The fault of a body in PEM that contains
+/// no whole list.
+fn der(body: Vec<u8>) -> Result<Vec<u8>, String> {
     // A list in DER begins with the tag of a SEQUENCE, the character '0', which begins no PEM file.
     if body.first() == Some(&0x30) {
-        return body;
+        return Ok(body);
     }
     let mut sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(&body).filter_map(Result::ok);
     let list = sections.find_map(|(kind, der)| (kind == SectionKind::Crl).then_some(der));
-    list.unwrap_or(body)
+    match list {
+        Some(list) => Ok(list),
+        None => match pem_fault(&body) {
+            Some(fault) => Err(format!("its PEM is damaged: {fault}")),
+            None => Ok(body),
+        },
+    }
 }
 
 /// The time of the next fetch: within `nextUpdate` and `max_age`, at least daily, at most hourly, up to 20 % earlier at
@@ -248,6 +256,18 @@ mod tests {
         assert_eq!(hours(Some(100), None), 24);
         assert_eq!(hours(Some(10), Some(3)), 3);
         assert_eq!((hours(Some(0), None), hours(None, None)), (1, 24));
+    }
+
+    #[test]
+    fn a_damaged_list_in_pem_is_reported_with_its_fault() {
+        let ca = TestCa::new();
+        let crls = ca.crls(&[], Duration::from_hours(1));
+        let pem = crls.intermediate_pem;
+        assert_eq!(der(pem.clone().into_bytes()).as_ref(), Ok(&crls.intermediate_der));
+        assert_eq!(der(crls.intermediate_der.clone()), Ok(crls.intermediate_der));
+        let fault = der(pem.replacen('\n', "\n> ", 1).into_bytes()).unwrap_err();
+        assert!(fault.contains("its PEM is damaged: line 2: not base64"), "{fault}");
+        assert_eq!(der(b"<html>".to_vec()), Ok(b"<html>".to_vec()), "the parser of lists refuses it");
     }
 
     #[test]

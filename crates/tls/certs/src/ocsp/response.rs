@@ -39,13 +39,18 @@ pub(super) enum Responder<'a> {
     Key(&'a [u8]),
 }
 
-/// `SingleResponse`: the status of one certificate.
+/// `SingleResponse`: its `CertID`, and the status, which is parsed on demand.
 pub(super) struct Single<'a> {
     /// OID of the hash in `CertID`.
     pub(super) hash: &'a [u8],
     pub(super) issuer_name: &'a [u8],
     pub(super) issuer_key: &'a [u8],
     pub(super) serial: &'a [u8],
+    rest: Reader<'a>,
+}
+
+/// The status of one certificate: a `SingleResponse` after its `CertID`.
+pub(super) struct SingleStatus {
     pub(super) status: CertStatus,
     pub(super) this_update: SystemTime,
     pub(super) next_update: Option<SystemTime>,
@@ -95,7 +100,7 @@ impl<'a> Basic<'a> {
         Ok(Self { signed: data.whole, responder, produced_at, algorithm, signature, answers, certificates })
     }
 
-    /// Iterates over the `SingleResponse`s, which are parsed on demand. Ends after the first malformed one.
+    /// Iterates over the `SingleResponse`s, which are parsed on demand. Ends after the first malformed `CertID`.
     pub(super) fn answers(&self) -> impl Iterator<Item = Result<Single<'a>, Malformed>> {
         let mut rest = self.answers;
         let mut failed = false;
@@ -137,13 +142,19 @@ fn read_data(data: Element<'_>) -> Result<(Responder<'_>, SystemTime, Reader<'_>
 
 impl<'a> Single<'a> {
     fn read(element: Element<'a>) -> Result<Self, Malformed> {
-        let mut single = element.inside();
-        let mut id = single.expect(SEQUENCE)?.inside();
+        let mut rest = element.inside();
+        let mut id = rest.expect(SEQUENCE)?.inside();
         let hash = id.expect(SEQUENCE)?.inside().expect(OID)?.content;
         let issuer_name = id.expect(OCTET_STRING)?.content;
         let issuer_key = id.expect(OCTET_STRING)?.content;
         let serial = id.expect(INTEGER)?.content;
         id.end()?;
+        Ok(Self { hash, issuer_name, issuer_key, serial, rest })
+    }
+
+    /// The status of the certificate.
+    pub(super) fn status(&self) -> Result<SingleStatus, Malformed> {
+        let mut single = self.rest;
         let status = CertStatus::read(single.next()?)?;
         let this_update = single.expect(GENERALIZED_TIME)?.time()?;
         let next_update = match single.optional(CONSTRUCTED)? {
@@ -152,7 +163,7 @@ impl<'a> Single<'a> {
         };
         single.optional(CONSTRUCTED | 1)?;
         single.end()?;
-        Ok(Self { hash, issuer_name, issuer_key, serial, status, this_update, next_update })
+        Ok(SingleStatus { status, this_update, next_update })
     }
 }
 

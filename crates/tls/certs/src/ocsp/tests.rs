@@ -132,3 +132,17 @@ fn a_response_without_an_end_is_valid_for_twelve_hours() {
     assert_eq!(cert_id.verify(&response, made + hours(12)), Err(OcspError::Stale(made + hours(12))));
     assert_eq!(cert_id.verify(&response, made - hours(1)), Err(OcspError::NotYetValid(made)));
 }
+
+#[test]
+fn a_malformed_status_of_another_certificate_is_skipped() {
+    let (own, other) = (cert_id(&leaf()), cert_id(&leaf()));
+    let malformed = |id: &CertId| write(SEQUENCE, &[&id.request()[8..], &[0x85, 0]]);
+    let made = SystemTime::UNIX_EPOCH + Duration::from_hours(498_852);
+    let verified = |first: &[u8]| {
+        let response = CA.ocsp_response_after(first, &own.request(), "20261128120000Z", None);
+        own.verify(&response, made)
+    };
+    assert!(verified(&malformed(&other)).is_ok());
+    assert_eq!(verified(&malformed(&own)), Err(OcspError::Malformed("an unknown status")));
+    assert!(matches!(verified(&[SEQUENCE, 2, SEQUENCE, 0]), Err(OcspError::Malformed(_))));
+}

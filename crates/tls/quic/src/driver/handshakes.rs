@@ -14,8 +14,8 @@ use crate::paths::Arrival;
 use crate::slot::{Accepted, State};
 
 impl<S: Service> Driver<S> {
-    /// A packet with a long header and an unknown ID: a free slot's endpoint judges it, and keeps it if it begins a
-    /// connection.
+    /// A packet with a [`Long`](ids::Header::Long) header and an unknown ID: a free slot's endpoint judges it, and keeps it if
+    /// it begins a connection.
     pub(super) fn begin(&mut self, datagram: Datagram) {
         let slot = self.free_slot();
         let first_id = ids::destination(&datagram.data).map(|(_, id)| ConnectionId::new(id));
@@ -62,7 +62,7 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Decides whether a connection may begin: with a place among the handshakes in progress, a validated address if many
+    /// Decides whether a connection may begin: with a permit for the handshakes in progress, a validated address if many
     /// begin or its own address has begun several, and a permit of the service.
     fn admit(&mut self, slot: u32, incoming: Incoming, now: Instant) -> Option<Box<Incoming>> {
         let client = incoming.remote_address();
@@ -107,7 +107,7 @@ impl<S: Service> Driver<S> {
         Some(Box::new(incoming))
     }
 
-    /// Gives a datagram to its connection, or keeps it while a suspended call has the connection.
+    /// Gives a [`Datagram`] to its connection, or keeps it in `Slot::waiting` while a [`SuspendedCall`] has the connection.
     pub(super) fn deliver(&mut self, slot: u32, datagram: Datagram) {
         let entry = &mut self.slots[slot as usize];
         if entry.is_busy() {
@@ -132,7 +132,7 @@ impl<S: Service> Driver<S> {
         self.step(slot, Step::Datagram);
     }
 
-    /// Lets an idle connection process datagrams: on a coroutine during the handshake, in which the session may wait.
+    /// Lets a [`State::Idle`] connection process datagrams: on a coroutine during the handshake, in which the session may wait.
     fn feed(&mut self, slot: u32, datagrams: impl Iterator<Item = Datagram>) {
         let entry = &mut self.slots[slot as usize];
         let State::Idle(connection) = &mut entry.state else { return };
@@ -167,7 +167,7 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Begins a suspended call that processes the events of a handshake.
+    /// Begins a [`SuspendedCall`] that processes the events of a handshake.
     fn process(&mut self, slot: u32, events: Vec<quinn_proto::ConnectionEvent>) {
         let entry = &mut self.slots[slot as usize];
         let State::Idle(mut connection) = std::mem::replace(&mut entry.state, State::Free) else { return };
@@ -189,7 +189,7 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Continues a connection: its suspended call, then the datagrams that waited for it.
+    /// Continues a connection: its [`SuspendedCall`] if `step` is [`Step::Woken`], then the datagrams that waited for it.
     pub(super) fn step(&mut self, slot: u32, step: Step) {
         let entry = &mut self.slots[slot as usize];
         if matches!(entry.state, State::Free | State::Ended(_)) {
@@ -247,7 +247,7 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// The timer of a connection has expired: its own, or the time limit of its handshake.
+    /// The timer of a connection has expired: its own, or `Slot::deadline`.
     pub(super) fn expired(&mut self, slot: u32, now: Instant) {
         let entry = &mut self.slots[slot as usize];
         let is_late = entry.deadline.is_some_and(|deadline| deadline <= now);
@@ -264,7 +264,7 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Ends a handshake without a word to its client. A suspended call is unwound.
+    /// Ends a handshake without a packet to its client. A [`SuspendedCall`] is unwound.
     fn abandon(&mut self, slot: u32, failure: Failure) {
         let entry = &mut self.slots[slot as usize];
         let state = std::mem::replace(&mut entry.state, State::Free);
@@ -283,7 +283,7 @@ impl<S: Service> Driver<S> {
         self.release(slot);
     }
 
-    /// Reports a handshake that failed, if the connection was not established.
+    /// Reports a handshake that failed by [`Service::failed`], if the connection was not [`established`](Service::established).
     pub(super) fn fail(&mut self, slot: u32, failure: Failure) {
         let entry = &mut self.slots[slot as usize];
         if let Some(permit) = entry.permit.take() {

@@ -11,15 +11,15 @@ use super::Driver;
 use crate::application::{Application, Established, Failure, Service};
 use crate::slot::{Ending, LastPacket, State};
 
-/// Time for which the last packet of a connection answers late ones. RFC 9000 section 10.2 permits an end before three times
+/// Time for which the [`LastPacket`] of a connection answers late ones. RFC 9000 section 10.2 permits an end before three times
 /// the probe timeout, to which a client may add 16 s of acknowledgement delay.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// IDs of a connection above which the retired ones are looked for. quinn-proto keeps 8 in use.
+/// IDs of a connection above which [`Driver::forget_retired`] looks for retired ones. quinn-proto keeps 8 in use.
 const IDS: usize = 12;
 
 impl<S: Service> Driver<S> {
-    /// Serves all connections with something to do, until the socket is blocked.
+    /// Serves all connections in `dirty`, until the socket [`is_blocked`](brisk_quic_socket::Socket::is_blocked).
     pub(super) fn flush(&mut self, now: Instant) {
         while !self.socket.is_blocked()
             && let Some(slot) = self.dirty.pop_front()
@@ -88,7 +88,8 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Passes the events of a connection to its application, which is created by the one that shows the outcome.
+    /// Passes each [`Event`] of a connection to its [`Application`], which is created by the first one that shows the
+    /// [`Handshaken`].
     fn take_events(&mut self, slot: u32) {
         loop {
             let entry = &mut self.slots[slot as usize];
@@ -136,8 +137,8 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Sends the greeting with the handshake. Firefox discards a token with a ticket that arrives before the settings of HTTP/3,
-    /// and those would otherwise come in the same packet, behind it.
+    /// Sends [`Service::greeting`] with the handshake. Firefox discards a token with a ticket that arrives before the settings
+    /// of HTTP/3, and those would otherwise come in the same packet, behind it.
     fn greet(&mut self, slot: u32) {
         let greeting = self.service.greeting();
         let entry = &mut self.slots[slot as usize];
@@ -167,7 +168,8 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Sends until the connection has nothing to send, or the socket is blocked.
+    /// Sends until [`Connection::poll_transmit`] has nothing, or the socket
+    /// [`is_blocked`](brisk_quic_socket::Socket::is_blocked).
     fn transmit(&mut self, slot: u32, now: Instant) {
         let segments = self.socket.segments();
         let entry = &mut self.slots[slot as usize];

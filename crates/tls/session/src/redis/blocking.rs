@@ -1,4 +1,4 @@
-//! A synchronous connection to Redis for data other than sessions.
+//! [`BlockingRedis`], a synchronous connection to Redis for data other than sessions.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{fmt, io, sync::Mutex, sync::PoisonError};
@@ -48,17 +48,17 @@ impl Work {
 }
 
 impl BlockingRedis {
-    /// Creates the object without connecting.
+    /// Keeps `settings`; the first command connects.
     pub fn new(settings: RedisSettings) -> Self {
         Self { settings, jobs: Mutex::new(None) }
     }
 
-    /// The settings of the connection.
+    /// The [`RedisSettings`] of [`Self::new`].
     pub fn settings(&self) -> &RedisSettings {
         &self.settings
     }
 
-    /// Executes one command and returns its reply.
+    /// Executes one command and returns its reply, after at most three attempts.
     pub fn execute(&self, command: &Cmd) -> Result<Value, LibraryError> {
         self.run(Work::Command(command.clone()))
     }
@@ -70,11 +70,16 @@ impl BlockingRedis {
 
     fn run(&self, work: Work) -> RedisResult<Value> {
         let (reply, replied) = sync_channel(1);
-        self.jobs()?.send(Job { work, reply }).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        replied.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+        let sent = self.jobs()?.send(Job { work, reply }).is_ok();
+        let result = if sent { replied.recv().ok() } else { None };
+        result.unwrap_or_else(|| {
+            // The thread has panicked. The next command starts another one.
+            *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            Err(io::Error::from(io::ErrorKind::BrokenPipe).into())
+        })
     }
 
-    /// The queue of the thread, which is started if there is none.
+    /// The queue of the thread, which is started if `jobs` is `None`.
     fn jobs(&self) -> io::Result<Sender<Job>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(jobs) = &*jobs {

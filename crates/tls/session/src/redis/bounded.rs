@@ -10,7 +10,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Maximum length of a reply in bytes. The longest are sessions below 64 KiB and the slots of a cluster.
 const LONGEST: usize = 1 << 20;
 
-/// A connection whose replies are bounded.
+/// Maximum number of values in a reply. Each takes up to 64 bytes when parsed, also one of three bytes such as `_\r\n`. A range
+/// of slots in a cluster has 8 values, and 5 more for each replica.
+const MOST_VALUES: usize = 1 << 15;
+
+/// A connection whose replies have at most [`LONGEST`] bytes and [`MOST_VALUES`] values.
 pub(super) struct Bounded<Io> {
     io: Io,
     replies: Replies,
@@ -30,7 +34,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Bounded<Io> {
         let counted = this.replies.count(&buffer.filled()[before..]);
         if counted.is_err() {
             tracing::warn!(
-                "a reply of Redis is longer than {LONGEST} bytes, or malformed: the connection ends"
+                "a reply of Redis has more than {LONGEST} bytes or {MOST_VALUES} values, or is malformed: the connection ends"
             );
         }
         Poll::Ready(counted.map_err(|TooLong| Error::new(ErrorKind::InvalidData, "a reply is too long")))
@@ -51,17 +55,19 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Bounded<Io> {
     }
 }
 
-/// A reply has more than [`LONGEST`] bytes, claims more, or has a length that is no number.
+/// A reply has more than [`LONGEST`] bytes or [`MOST_VALUES`] values, claims more, or has a length that is no number.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
 type Counted = std::result::Result<(), TooLong>;
 
-/// Finds the ends of replies (RESP2 and RESP3). It takes constant time for the content of a string.
+/// Finds the ends of replies (`RESP2` and `RESP3`). It takes constant time for the content of a string.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Replies {
     /// Length of the reply so far.
     length: usize,
+    /// Values of the reply so far, complete or not.
+    begun: usize,
     /// Values that complete the reply, besides the current one.
     values: usize,
     /// Bytes of the current string that are left, with its end of line.
@@ -127,6 +133,7 @@ impl Replies {
 
     fn end_line(&mut self, kind: u8) -> Counted {
         self.kind = None;
+        self.begun += 1;
         match kind {
             // Null in RESP2. The parser waits for the end of other negative lengths.
             _ if self.is_negative => {
@@ -145,8 +152,7 @@ impl Replies {
             b'|' => self.values += 2 * self.number + 1,
             _ => {}
         }
-        // Each value has at least three bytes.
-        if self.values > LONGEST / 3 {
+        if self.begun + self.values > MOST_VALUES {
             return Err(TooLong);
         }
         self.end_value();
@@ -156,7 +162,7 @@ impl Replies {
     fn end_value(&mut self) {
         match self.values.checked_sub(1) {
             Some(values) => self.values = values,
-            None => self.length = 0,
+            None => (self.length, self.begun) = (0, 0),
         }
     }
 }
@@ -191,12 +197,26 @@ mod tests {
             for piece in [1, 2, 7, reply.len()] {
                 let three = counted(&reply.repeat(3), piece).expect("replies within the limit");
                 assert_eq!(
-                    (three.length, three.values, three.left, three.kind),
-                    (0, 0, 0, None),
+                    (three.length, three.begun, three.values, three.left, three.kind),
+                    (0, 0, 0, 0, None),
                     "{reply:?}"
                 );
             }
         }
+    }
+
+    /// 349,000 nulls have less than 1 MiB, but were over 20 MB of parsed values.
+    #[test]
+    fn short_values_are_bounded_by_their_number() {
+        let nulls = |count: usize| [format!("*{count}\r\n").into_bytes(), b"_\r\n".repeat(count)].concat();
+        for piece in [1, 4096] {
+            assert!(counted(&nulls(MOST_VALUES - 1).repeat(3), piece).is_ok());
+            assert_eq!(counted(&nulls(MOST_VALUES), piece).err(), Some(TooLong));
+            // Each of many arrays is small.
+            let nested = [b"*9\r\n".as_slice(), &nulls(MOST_VALUES / 9).repeat(9)].concat();
+            assert_eq!(counted(&nested, piece).err(), Some(TooLong));
+        }
+        assert!(size_of::<redis::Value>() <= 64);
     }
 
     #[test]

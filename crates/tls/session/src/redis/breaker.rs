@@ -1,4 +1,4 @@
-//! The circuit breaker: while Redis does not work, it gets no commands and no caller waits.
+//! [`Breaker`], the circuit breaker: while Redis does not work, it gets no commands and no caller waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -48,7 +48,7 @@ impl Breaker {
         }
     }
 
-    /// Opens the breaker at once, because Redis is unreachable.
+    /// Opens the breaker at once, without [`MOST_FAILURES`], because Redis is unreachable.
     pub(super) fn open(&self) {
         if self.closed.swap(false, Ordering::Relaxed) {
             self.opened.fetch_add(1, Ordering::Relaxed);

@@ -11,9 +11,9 @@ use tokio::{
 use super::{command::Command, exchange::Exchange, router::Router, shared::Shared};
 use crate::Miss;
 
-/// Work for the thread.
+/// Work for the thread of [`start`].
 pub(super) enum Job {
-    /// A command of a worker.
+    /// A [`Command`] of a worker.
     Command(Command),
     /// The exchange of ticket keys, until it is stopped.
     Exchange(Box<Exchange>),
@@ -50,7 +50,7 @@ async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
     let _ = tokio::time::timeout(shared.settings.connect_timeout, done).await;
 }
 
-/// Sends `command` to the server that has its key. Commands for the same session are sent in the order of the calls.
+/// Sends `command` to the server that has [`Command::key`]. Commands for the same session are sent in the order of the calls.
 fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flight: &Rc<Cell<usize>>) {
     let key = command.key(shared);
     let Some(link) = router.node(&key).and_then(|node| node.link()) else {

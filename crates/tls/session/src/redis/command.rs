@@ -1,4 +1,4 @@
-//! The commands of workers, and the interpretation of their replies. No command is sent twice.
+//! Each [`Command`] of a worker, and the interpretation of its reply. No command is sent twice.
 
 use std::{
     mem,
@@ -42,7 +42,7 @@ pub(super) enum Command {
     },
 }
 
-/// Kind of look-up.
+/// Kind of look-up in [`Command::Find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FindMode {
     Get,
@@ -64,7 +64,7 @@ impl FoundSession {
 }
 
 impl Command {
-    /// The key in Redis.
+    /// The key in Redis, which also determines the server in a cluster.
     pub(super) fn key(&self, shared: &Shared) -> Vec<u8> {
         match self {
             Self::Put { id, .. } | Self::Forget { id } | Self::Find { id, .. } => {
@@ -82,7 +82,7 @@ impl Command {
         }
     }
 
-    /// Fails the command with `miss` and wakes its waiter.
+    /// Fails the command with `miss` and wakes the caller that waits for it.
     pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
         match &self {
             Self::Forget { id } | Self::Find { id, how: FindMode::Take(Claim::Everywhere), .. } => {
@@ -146,7 +146,7 @@ fn put(key: &[u8], value: &[u8], lifetime: Seconds) -> Cmd {
     command
 }
 
-/// Marks a session as taken, whether it exists or not.
+/// Marks a session as taken for [`TOMBSTONE`], whether it exists or not.
 pub(super) fn tombstone(key: &[u8]) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg("").arg("PX").arg(TOMBSTONE.as_millis() as u64);

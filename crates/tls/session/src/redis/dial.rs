@@ -1,4 +1,4 @@
-//! Connections to Redis, whose replies are bounded.
+//! Connections to Redis, whose replies are [`Bounded`].
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Epochs of a server's data: from one start or promotion to the next.
+//! [`Epoch`] of a server's data: from one start or promotion to the next.
 
 use aws_lc_rs::digest::{SHA256, digest};
 

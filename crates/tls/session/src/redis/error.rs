@@ -1,18 +1,19 @@
-//! Errors of setting up a store on Redis. Later errors appear in its statistics and the log.
+//! [`RedisError`], the errors of setting up a [`RedisStore`](super::RedisStore). Later errors appear in its statistics and the
+//! log.
 
 use std::io;
 
-/// Invalid settings for Redis.
+/// Reasons for which a [`RedisStore`](super::RedisStore) or its key exchange cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {
-    /// No server is named.
+    /// [`RedisSettings::servers`](super::RedisSettings::servers) is empty.
     #[error("no Redis server is named: name at least one")]
     NoServer,
     /// Several servers are named without a topology.
     #[error("several Redis servers are named: they are the Sentinels of a service, or nodes of a cluster")]
     SeveralServers,
-    /// The queue has no capacity.
+    /// [`RedisSettings::queue`](super::RedisSettings::queue) is 0.
     #[error("the queue to Redis holds at least one command")]
     NoQueue,
     /// The trusted authorities cannot be parsed.

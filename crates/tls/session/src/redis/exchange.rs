@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{FleetSecret, Purpose, RotationSettings, SharedKey, TicketKeyring};
 
-/// Interval of reading the keys, and of checking for a forced rotation.
+/// Interval of reading the keys, and of checking [`TicketKeyring::take_forced`].
 const POLL: Duration = Duration::from_secs(2);
 
 /// Time by which a published key is on every ring, even if polls in between fail.
@@ -87,7 +87,7 @@ pub struct PreparedKeySync {
 }
 
 impl PreparedKeySync {
-    /// Begins to exchange keys.
+    /// Begins to exchange keys, until the returned [`TicketKeySync`] is dropped.
     pub fn begin(self) -> TicketKeySync {
         self.queue.send(Job::Exchange(self.exchange));
         TicketKeySync { _stop: self.stop }
@@ -100,9 +100,9 @@ pub(super) struct Exchange {
     hash: Vec<u8>,
     rotation: RotationSettings,
     keyring: Arc<TicketKeyring>,
-    /// The keys in Redis at the last round, by slot.
+    /// The keys in Redis at the last [`round`](Self::round), by slot.
     held: BTreeMap<u64, SharedKey>,
-    /// Whether a rotation was forced and no round has succeeded since.
+    /// Whether a rotation was forced and no [`round`](Self::round) has succeeded since.
     forced: bool,
     stopped: oneshot::Receiver<()>,
 }
@@ -111,7 +111,7 @@ pub(super) struct Exchange {
 struct Failed;
 
 impl Exchange {
-    /// Executes rounds until the handle is dropped.
+    /// Executes a [`round`](Self::round) every [`POLL`] until the [`TicketKeySync`] is dropped.
     pub(super) async fn run(mut self: Box<Self>, router: &Router, shared: &Shared) {
         loop {
             // A failed round has no effect and is repeated.

@@ -1,4 +1,4 @@
-//! One connection to one server. It is never repaired, and commands on it are never sent again elsewhere.
+//! [`Link`], one connection to one server. It is never repaired, and commands on it are never sent again elsewhere.
 
 use std::cell::{Cell, RefCell};
 
@@ -26,7 +26,7 @@ pub(super) struct Link {
     has_moved: Cell<bool>,
 }
 
-/// State that a server reports with each heartbeat.
+/// State that a server reports with each [`Link::beat`].
 pub(super) struct Heartbeat {
     pub(super) epoch: Epoch,
     pub(super) is_replica: bool,
@@ -66,7 +66,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Sends `command` and waits for its reply, which may be an error of the server. Fails if the link ends first; then
+    /// Sends `command` and waits for its reply, which may be an error of the server. `Err` if the link ends first; then
     /// it is unknown whether the command was executed.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, ()> {
         let mut connection = self.dialed.connection.clone();
@@ -166,7 +166,7 @@ impl Link {
         self.has_moved.take()
     }
 
-    /// The reason why the link ended.
+    /// The [`Problem`] that ended the link.
     pub(super) fn problem(&self) -> Problem {
         self.end.borrow().clone().unwrap_or_else(Problem::closed)
     }

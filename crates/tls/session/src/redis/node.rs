@@ -1,4 +1,4 @@
-//! A server with data: connection attempts, and heartbeats while connected.
+//! [`Node`], a server with data: connection attempts, and heartbeats while connected.
 
 use std::{
     cell::RefCell,
@@ -33,7 +33,7 @@ const BEAT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Maximum number of marks per pipeline.
+/// Maximum number of marks per pipeline of [`Node::mark_spent`].
 const SPENT_AT_ONCE: usize = 500;
 
 /// A server and, if it is reachable, a connection to it. Connects again until it is stopped.
@@ -41,7 +41,7 @@ pub(super) struct Node {
     pub(super) address: RedisAddress,
     shared: Arc<Shared>,
     link: RefCell<Option<Rc<Link>>>,
-    /// Slots whose keys the server has.
+    /// Slots of the cluster whose keys the server has.
     slots: RefCell<Vec<RangeInclusive<u16>>>,
     /// Notified whenever the connection ends.
     lost: Rc<Notify>,
@@ -69,7 +69,7 @@ impl Node {
         self.slots.replace(slots);
     }
 
-    /// The connection, if there is one.
+    /// The [`Link`], if there is one.
     pub(super) fn link(&self) -> Option<Rc<Link>> {
         self.link.borrow().clone()
     }
@@ -121,7 +121,7 @@ impl Node {
         }
     }
 
-    /// Sends heartbeats until the link ends. Returns whether any succeeded.
+    /// Sends a heartbeat every [`BEAT`] until the [`Link`] ends. Returns whether any succeeded.
     async fn watch(&self, link: &Link) -> bool {
         let (mut pause, mut lived) = (FIRST_PAUSE, false);
         while self.beat(link).await {
@@ -144,7 +144,7 @@ impl Node {
         lived
     }
 
-    /// Sends one heartbeat. Returns false if it failed and the link has ended.
+    /// Sends one heartbeat. Returns `false` if it failed and the [`Link`] has ended.
     async fn beat(&self, link: &Link) -> bool {
         let (settings, problems) = (&self.shared.settings, &self.shared.problems);
         // Marks are sent first, so that no session is taken on a new link before them.

@@ -1,4 +1,4 @@
-//! Problems with Redis: logged when they begin and when they end, in the statistics while they last.
+//! [`Problems`] with Redis: logged when they begin and when they end, in the statistics while they last.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use super::settings::RedisAddress;
 /// Minimum interval between log lines of problems that alternate.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// Maximum number of servers whose problems are kept. It exceeds the size of a fleet, and bounds made-up addresses.
+/// Maximum number of servers whose [`Problem`]s are kept. It exceeds the size of a fleet, and bounds made-up addresses.
 const MOST: usize = 64;
 
 /// A problem that keeps Redis from working, as a message for operators with fault and correction.
@@ -112,7 +112,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Functions that a problem can affect. It ends when the function works again.
+/// Functions that a [`Problem`] can affect. It ends when the function works again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Area {
     /// The whole connection.

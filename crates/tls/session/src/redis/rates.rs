@@ -28,7 +28,7 @@ full = full + ARGV[1] \
 redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000)) \
 return 0";
 
-/// A rate of a fleet.
+/// A rate of a fleet, for [`RedisStore::take_token`](super::RedisStore::take_token).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetRate {
     /// Time in which a bucket gains a token. At least a microsecond.
@@ -40,7 +40,7 @@ pub struct FleetRate {
 /// A token was taken, or the time until the next one.
 pub type Taken = Result<(), Duration>;
 
-/// A question for a token.
+/// A question for a token at a [`FleetRate`].
 pub(super) struct TakeToken {
     /// Keyed hash of the limit and the key, so that a long key is not held.
     pub(super) name: Name,
@@ -49,7 +49,7 @@ pub(super) struct TakeToken {
 }
 
 impl TakeToken {
-    /// Fails the question.
+    /// Fails the question with `miss`.
     pub(super) fn give_up(self, miss: Miss) {
         // An error means that the caller no longer waits.
         let _ = self.answer.send(Err(miss));
@@ -79,6 +79,7 @@ impl TakeToken {
 }
 
 fn take(key: &[u8], rate: FleetRate) -> Cmd {
+    // With an interval of 0 every bucket would be full at once, and nothing limited.
     let interval = rate.interval.as_micros().max(1);
     let tolerance = interval.saturating_mul(u128::from(rate.burst.saturating_sub(1)));
     let mut command = redis::cmd("EVAL");

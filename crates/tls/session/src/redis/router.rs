@@ -1,4 +1,4 @@
-//! Maps keys to servers: one server, the primary that Sentinels name, or the nodes of a cluster by slot.
+//! [`Router`], which maps keys to servers: one server, the primary that Sentinels name, or the nodes of a cluster by slot.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use super::{
 /// Interval of querying Sentinels for the primary.
 const SENTINEL_POLL: Duration = Duration::from_secs(1);
 
-/// Interval of querying a cluster for its slots while there is no sign of a change.
+/// Interval of querying a cluster for its slots (`CLUSTER SLOTS`) while there is no sign of a change.
 const CLUSTER_POLL: Duration = Duration::from_secs(10);
 
-/// Minimum interval between two queries, regardless of signs of a change.
+/// Minimum interval between two queries, regardless of [`Router::doubt`].
 const LEAST_POLL: Duration = Duration::from_millis(200);
 
-/// The currently known servers with data.
+/// The currently known servers with data, each a [`Node`].
 pub(super) struct Router {
     shared: Arc<Shared>,
     nodes: RefCell<BTreeMap<RedisAddress, Rc<Node>>>,

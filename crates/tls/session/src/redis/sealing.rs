@@ -26,7 +26,7 @@ const TAG_LEN: usize = 16;
 /// Name of a session in Redis, without the prefix.
 pub(super) type Name = [u8; 16];
 
-/// Seals and names sessions with the keys of one fleet.
+/// Seals and names sessions with the keys of one [`FleetSecret`].
 pub(super) struct Sealer {
     seal: hmac::Key,
     names: hmac::Key,
@@ -38,9 +38,9 @@ pub(super) struct Stored {
     pub(super) put: Seconds,
     /// Time of expiry.
     pub(super) expires: Seconds,
-    /// Epoch of the server when it was put.
+    /// [`Epoch`] of the server when the session was put.
     pub(super) epoch: Epoch,
-    /// The session itself.
+    /// The session, as [`Sealer::seal`] got it.
     pub(super) session: Zeroizing<Vec<u8>>,
 }
 

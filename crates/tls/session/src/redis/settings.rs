@@ -1,12 +1,13 @@
-//! Settings of the connections to Redis, and limits of its use.
+//! [`RedisSettings`], the settings of the connections to Redis, and limits of its use.
 
 use std::{fmt, time::Duration};
 
+use brisk_keys::pem_certificates;
+use brisk_tls_base::service_config;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
-    io::tcp::TcpSettings,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
 };
-use rustls_pki_types::{CertificateDer, pem::PemObject};
+use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::error::RedisError;
@@ -18,11 +19,11 @@ pub struct RedisSettings {
     pub servers: Vec<RedisAddress>,
     /// The role of `servers`.
     pub topology: RedisTopology,
-    /// TLS for connections to all servers, including Sentinels. Default: none.
+    /// TLS for connections to all servers, including Sentinels. Default: `None`.
     pub tls: Option<RedisTls>,
-    /// Credentials for the servers with data. Default: none; Redis then uses its user `default`.
+    /// Credentials for the servers with data. Default: `None`; Redis then uses its user `default`.
     pub credentials: Option<RedisCredentials>,
-    /// Credentials for Sentinels, which have their own users. Default: none.
+    /// Credentials for Sentinels, which have their own users. Default: `None`.
     pub sentinel_credentials: Option<RedisCredentials>,
     /// Prefix of every key in Redis. Default: `brisk:`.
     pub prefix: String,
@@ -60,12 +61,12 @@ impl RedisSettings {
         }
     }
 
-    /// A client for the data at `address`, which is one of `servers` or was learned from one.
+    /// A [`Client`] for the data at `address`, which is one of `servers` or was learned from one.
     pub(super) fn client(&self, address: &RedisAddress) -> redis::RedisResult<Client> {
         self.client_as(address, self.credentials.as_ref())
     }
 
-    /// A client for the Sentinel at `address`.
+    /// A [`Client`] for the Sentinel at `address`.
     pub(super) fn sentinel(&self, address: &RedisAddress) -> redis::RedisResult<Client> {
         self.client_as(address, self.sentinel_credentials.as_ref())
     }
@@ -92,13 +93,8 @@ impl RedisSettings {
             .into_connection_info()?
             .set_tcp_settings(TcpSettings::default().set_nodelay(true))
             .set_redis_settings(login);
-        match &self.tls {
-            None => Client::open(info),
-            Some(tls) => {
-                let certificates = TlsCertificates { client_tls: None, root_cert: tls.roots.clone() };
-                Client::build_with_tls(info, certificates)
-            }
-        }
+        // Handshakes are performed by `dial`, so the library needs no authorities.
+        Client::open(info)
     }
 }
 
@@ -154,12 +150,12 @@ impl fmt::Debug for RedisCredentials {
 /// Trusted authorities for TLS connections to Redis. The certificate of a server must be valid for its host name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    roots: Option<Vec<u8>>,
+    roots: Option<Vec<CertificateDer<'static>>>,
 }
 
 impl RedisTls {
-    /// The authorities in PEM; `None` for those of the system.
-    pub(super) fn roots(&self) -> Option<&[u8]> {
+    /// The authorities; `None` for those of the system.
+    pub(super) fn roots(&self) -> Option<&[CertificateDer<'static>]> {
         self.roots.as_deref()
     }
 
@@ -168,13 +164,15 @@ impl RedisTls {
         Self::default()
     }
 
-    /// Trusts only the authorities in `pem`.
+    /// Trusts only the authorities in `pem`, with the labels that [`pem_certificates`] reads. [`RedisError::Authorities`] if
+    /// there is none, or one is malformed.
     pub fn trusting(pem: &[u8]) -> Result<Self, RedisError> {
-        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-        match certificates.map_err(|error| RedisError::Authorities(error.to_string()))?.len() {
-            0 => Err(RedisError::Authorities("no certificate in it".to_owned())),
-            _ => Ok(Self { roots: Some(pem.to_vec()) }),
+        let roots = pem_certificates(pem).map_err(RedisError::Authorities)?;
+        if roots.is_empty() {
+            return Err(RedisError::Authorities("no certificate in it".to_owned()));
         }
+        service_config(Some(&roots)).map_err(|error| RedisError::Authorities(error.to_string()))?;
+        Ok(Self { roots: Some(roots) })
     }
 }
 
@@ -206,8 +204,22 @@ mod tests {
     fn authorities_are_certificates() {
         assert!(RedisTls::trusting(b"").is_err());
         assert!(RedisTls::trusting(b"-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n").is_err());
+        assert!(
+            RedisTls::trusting(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n").is_err()
+        );
         let ca = brisk_testkit::ca::TestCa::new();
         assert!(RedisTls::trusting(ca.root_pem().as_bytes()).is_ok());
+    }
+
+    /// A second reader skipped the label `X509 CERTIFICATE`, so that one of two authorities was not trusted.
+    #[test]
+    fn authorities_with_the_older_label_are_trusted() {
+        let roots = [(), ()].map(|()| brisk_testkit::ca::TestCa::new().root_pem());
+        let older = roots[1].replace("CERTIFICATE-----", "X509 CERTIFICATE-----");
+        let tls = RedisTls::trusting(format!("{}{older}", roots[0]).as_bytes()).expect("two authorities");
+        assert_eq!(tls.roots().map(<[_]>::len), Some(2));
+        let foreign = older.replace("X509 CERTIFICATE", "TRUSTED CERTIFICATE");
+        assert!(RedisTls::trusting(format!("{}{foreign}", roots[0]).as_bytes()).is_err());
     }
 
     #[test]

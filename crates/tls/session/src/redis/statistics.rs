@@ -12,15 +12,15 @@ use crate::Miss;
 pub struct RedisStatistics {
     /// Look-ups (`get` and `take`) that found a session.
     pub hits: u64,
-    /// Look-ups of an unknown session.
+    /// Look-ups that ended with [`Miss::Unknown`].
     pub misses: u64,
     /// Look-ups of a session that was taken before.
     pub used: u64,
     /// Look-ups counted in `used` that had [`Claim::Everywhere`](crate::Claim::Everywhere): early data was refused.
     pub replays: u64,
-    /// Look-ups whose value was forged or damaged.
+    /// Look-ups whose value was forged or damaged ([`Miss::Forged`]).
     pub forged: u64,
-    /// Look-ups without a reply before the deadline.
+    /// Look-ups without a reply before [`RedisSettings::deadline`](super::RedisSettings::deadline).
     pub late: u64,
     /// Look-ups that were skipped or failed because Redis does not work.
     pub down: u64,
@@ -29,7 +29,7 @@ pub struct RedisStatistics {
     pub outlived: u64,
     /// Writes that Redis has confirmed.
     pub written: u64,
-    /// Writes dropped because the queue was full.
+    /// Writes dropped because [`RedisSettings::queue`](super::RedisSettings::queue) was full.
     pub dropped_full: u64,
     /// Writes dropped because Redis does not work or refused them.
     pub dropped_down: u64,
@@ -94,7 +94,7 @@ impl Counter {
 }
 
 impl Counters {
-    /// Counts the outcome of a look-up.
+    /// Counts the outcome of a look-up, by its [`Miss`].
     pub(super) fn found<T>(&self, found: &Result<T, Miss>) {
         match found {
             Ok(_) => &self.hits,

@@ -1,4 +1,4 @@
-//! The store as workers use it: a bounded queue, and replies until a deadline.
+//! [`RedisStore`], as workers use it: a bounded queue, and replies until a deadline.
 
 use std::{
     fmt,
@@ -44,7 +44,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Starts a thread that connects to Redis and reconnects as needed. Sessions are encrypted with a key derived from
-    /// `secret`. Without a connection every look-up returns `Miss::Down`.
+    /// `secret`. Without a connection every look-up returns [`Miss::Down`].
     pub fn start(settings: RedisSettings, secret: &FleetSecret) -> Result<Self, RedisError> {
         settings.check()?;
         let (jobs, receiver) = mpsc::channel(settings.queue);
@@ -53,12 +53,12 @@ impl RedisStore {
         Ok(Self { shared, jobs })
     }
 
-    /// The settings of the store.
+    /// The [`RedisSettings`] of the store.
     pub fn settings(&self) -> &RedisSettings {
         &self.shared.settings
     }
 
-    /// Statistics of the store.
+    /// The [`RedisStatistics`] of the store.
     pub fn statistics(&self) -> RedisStatistics {
         let shared = &self.shared;
         let counted = shared.counters.statistics();
@@ -141,7 +141,7 @@ impl RedisStore {
         }))
     }
 
-    /// Whether Redis works, as far as is known.
+    /// Whether the circuit breaker is closed: Redis works, as far as is known.
     pub fn is_up(&self) -> bool {
         self.shared.breaker.is_closed()
     }
@@ -156,7 +156,7 @@ impl RedisStore {
         self.jobs.capacity() < self.jobs.max_capacity() / 2
     }
 
-    /// Queues `command`, or fails it with the returned miss.
+    /// Queues `command`, or fails it with the returned [`Miss`].
     fn send(&self, command: Command) -> Result<(), Miss> {
         let refused = if self.shared.breaker.is_closed() {
             match self.jobs.try_reserve() {

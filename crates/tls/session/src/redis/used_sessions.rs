@@ -1,4 +1,4 @@
-//! Sessions that were claimed exclusively while Redis could not confirm the claim.
+//! [`UsedSessions`], which were claimed exclusively while Redis could not confirm the claim.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use crate::rotation::Seconds;
 /// Maximum number of names. Beyond it the oldest are forgotten, and [`UsedSessions::covers`] all sessions put until then.
 const MOST: usize = 10_000;
 
-/// Maximum difference in seconds between the clocks of two gateways.
+/// Maximum difference in seconds between the clocks of two gateways, which [`UsedSessions::covers`] allows for.
 const CLOCKS: Seconds = 60;
 
 /// Names of spent sessions. The client of such a session sends its request again after a full handshake, so its early

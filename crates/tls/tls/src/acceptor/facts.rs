@@ -1,4 +1,4 @@
-//! Facts of a handshake for the log and the metrics.
+//! [`TlsFacts`] of a handshake for the log and the metrics.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rustls::{CommonState, HandshakeKind};
 
 use crate::notes::Notes;
 
-/// The result of a handshake over TCP or QUIC.
+/// The result of a handshake over TCP or QUIC, from which [`of`] makes [`TlsFacts`].
 #[derive(Clone, Copy)]
 pub(crate) struct Negotiated<'a> {
     pub(crate) tls: &'a CommonState,
@@ -21,7 +21,7 @@ pub(crate) struct Negotiated<'a> {
     pub(crate) hello_retry: bool,
 }
 
-/// The facts of a handshake that is complete or has received early data.
+/// The [`TlsFacts`] of a handshake that is complete or has received early data.
 pub(crate) fn of(
     negotiated: &Negotiated<'_>,
     notes: Notes,
@@ -65,7 +65,7 @@ pub(crate) fn of(
     }
 }
 
-/// Settings of the host that the facts depend on.
+/// Settings of the host that [`TlsFacts`] depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostFacts {
     pub(crate) takes_early_data: bool,
@@ -73,7 +73,7 @@ pub(crate) struct HostFacts {
     pub(crate) hashes_client_certificate: bool,
 }
 
-/// The fingerprints that the configuration has a use for.
+/// The [`ClientFingerprints`] that the configuration has a use for.
 fn fingerprints(
     tls: &CommonState,
     hello: &ClientHello,
@@ -92,7 +92,7 @@ fn client_chain(tls: &CommonState, keep: bool) -> Box<[Box<[u8]>]> {
     chain.iter().map(|certificate| certificate.as_ref().into()).collect()
 }
 
-/// The reason why the client's session was not resumed; `None` if it was, or if the client offered none.
+/// The [`ResumptionFailure`] of the client's session; `None` if it was resumed, or if the client offered none.
 fn resumption_failure(
     resumption: Resumption,
     notes: Notes,

@@ -1,4 +1,4 @@
-//! A handshake on its socket, from the complete hello to a [`Stream`].
+//! A handshake on its socket, from the complete [`ClientHello`] to a [`Stream`].
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::refusal::{Refusal, own_alert};
 use crate::settings::Records;
 use crate::stream::Stream;
 
-/// Maximum number of unprocessed bytes of handshake messages; a long client certificate chain fits.
+/// Maximum number of unprocessed bytes of handshake messages in [`Handshake::incoming`]; a long client certificate chain fits.
 const UNPROCESSED_LIMIT: usize = 64 * 1024;
 
-/// A handshake, its host, and the facts noted so far.
+/// A [`Handshake`], its host, and the [`Notes`] so far.
 pub(super) struct Negotiation {
     handshake: Box<Handshake>,
     notes: Notes,
@@ -31,7 +31,7 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// Runs the handshake until it is complete or early data has arrived.
+    /// Runs the handshake until [`Progress::Complete`] or [`Progress::EarlyData`].
     pub(super) async fn run(
         prepared: Preparation,
         io: &mut TcpStream,
@@ -115,14 +115,14 @@ impl Negotiation {
         }
     }
 
-    /// The facts of the handshake, which took `took`.
+    /// The [`TlsFacts`] of the handshake, which took `took`.
     pub(super) fn facts(&self, hello: &ClientHello, took: Duration) -> TlsFacts {
         let Handshake { tls, early_data, hello_retry, .. } = &*self.handshake;
         let negotiated = Negotiated { tls, early_data: *early_data, hello_retry: *hello_retry };
         facts::of(&negotiated, self.notes, hello, self.facts, took)
     }
 
-    /// Converts the handshake into a stream on `io`, and returns the demands that its client has met.
+    /// Converts the handshake into a [`Stream`] on `io`, and returns the [`Demands`] that its client has met.
     pub(super) fn into_stream(self, io: TcpStream, records: Records, trace: &Trace<'_>) -> (Stream, Demands) {
         (Stream::new(io, *self.handshake, records, *trace.received, *trace.sent), self.demands)
     }

@@ -20,16 +20,16 @@ use crate::notes::HandshakeInput;
 use crate::prepared_slot::PreparedSlot;
 use crate::settings::HostSettings;
 
-/// The hosts of an acceptor, by name.
+/// The hosts of an [`Acceptor`](crate::Acceptor), by name.
 pub(crate) struct Hosts {
     pub(crate) map: HostMap<Host>,
 }
 
-/// The decision about a hello. The variants are in the order of the checks.
+/// The decision about a [`ClientHello`]. The variants are in the order of the checks.
 pub(crate) enum Selection<'a> {
-    /// No host can accept the hello: the alert to be sent, and the reason.
+    /// No host can accept the `ClientHello`: the alert to be sent, and the reason.
     Unanswerable(AlertDescription, &'static str),
-    /// The client is an authority that validates by tls-alpn-01.
+    /// The client is an authority that validates by `tls-alpn-01` (RFC 8737).
     Validation,
     /// No host has the name. RFC 6066 section 3: the alert `unrecognized_name` is fatal, because the reaction of clients
     /// to a warning is unpredictable.
@@ -39,7 +39,8 @@ pub(crate) enum Selection<'a> {
 }
 
 impl Hosts {
-    /// Selects the host for `hello`, or the reason for a refusal. Versions below `min_version` are too old.
+    /// Selects the [`Host`] for `hello`, or the reason for a refusal. With versions below `min_version` only, the alert is
+    /// `protocol_version`.
     pub(crate) fn select(&self, hello: &ClientHello, min_version: ProtocolVersion) -> Selection<'_> {
         if let Some((alert, reason)) = unanswerable(hello, min_version) {
             return Selection::Unanswerable(alert, reason);
@@ -54,7 +55,7 @@ impl Hosts {
     }
 }
 
-/// The alert for a hello that no host can accept, and the reason. rustls would send `handshake_failure` for most of
+/// The alert for a [`ClientHello`] that no host can accept, and the reason. rustls would send `handshake_failure` for most of
 /// them.
 fn unanswerable(
     hello: &ClientHello,
@@ -87,20 +88,20 @@ pub(crate) struct Host {
     pub(crate) demands: Demands,
     pub(crate) hashes_client_certificates: bool,
     pub(crate) config: HostConfig,
-    /// The configurations for QUIC, if it is served.
+    /// The configurations for QUIC; `None` unless [`HostSettings::quic`] and `TlsSettings::quic` are set.
     pub(crate) quic: Option<HostConfig>,
     pub(crate) prepared: PreparedSlot,
     pub(crate) catalogue: Option<Arc<Catalogue>>,
     pub(crate) on_demand: Option<OnDemandNames>,
 }
 
-/// The host's part of a handshake: input of rustls and of its callbacks.
+/// The host's part of a handshake: input of [`rustls`] and of its callbacks.
 pub(crate) struct Preparation {
-    /// The rustls configuration for this client.
+    /// The [`ServerConfig`] for this client.
     pub(crate) config: Arc<ServerConfig>,
     /// The certificate; `None` if none suits the client.
     pub(crate) certificate: Option<Arc<CertifiedKey>>,
-    /// Input of the callbacks.
+    /// Input of the callbacks in `hooks`.
     pub(crate) input: HandshakeInput,
     pub(crate) demands: Demands,
     pub(crate) facts: HostFacts,

@@ -1,4 +1,5 @@
-//! How full batches are expected to become: decides whether operations wait for each other, and for how long.
+//! [`Fill`], the number of operations that a batch is expected to have: decides whether operations wait for each other, and for
+//! how long.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ const FULL: u16 = 8;
 /// Average number of operations per batch from which operations wait for each other, if lanes pay off for fewer.
 const COMPANY: usize = 2;
 
-/// Weight of past batches in the average.
+/// Weight of past batches in the average of [`Fill`].
 const BATCHES: f32 = 8.0;
 
 /// Time over which the rate of operations is averaged.
@@ -24,7 +25,7 @@ pub(crate) enum Kind {
     Signature,
 }
 
-/// Number of operations of a kind per batch of a worker, whether or not they waited.
+/// Number of operations of a [`Kind`] per batch of a worker, whether or not they waited.
 #[derive(Default)]
 pub(super) struct Fill {
     /// Expected number of operations from which one waits. `None`: operations neither wait nor are counted.
@@ -33,23 +34,23 @@ pub(super) struct Fill {
     wait: Duration,
     /// Operations of this batch.
     operations: u16,
-    /// Time of the first one, if operations may wait.
+    /// Time of the first operation of this batch, if operations may wait.
     since: Option<Instant>,
     pub(super) average: f32,
-    /// Operations per second.
+    /// Operations per second, averaged over [`MEMORY`].
     pub(super) rate: f32,
     /// End of the last batch.
     ended: Option<Instant>,
 }
 
 impl Fill {
-    /// For operations with which lanes are faster from `break_even` operations on; never if that exceeds eight.
+    /// For operations with which lanes are faster from `break_even` operations on; never if that exceeds [`FULL`].
     pub(super) fn new(break_even: usize, wait: Duration) -> Self {
         let company = (break_even <= FULL.into()).then(|| break_even.max(COMPANY) as f32);
         Self { company, wait, ..Self::default() }
     }
 
-    /// The measured values for each kind.
+    /// One [`Fill`] for each [`Kind`], with the measured values of this processor.
     pub(super) fn of_this_processor(wait: Duration) -> [Self; 3] {
         let (exchanges, signatures) = LanesUse::of_this_processor()
             .map_or((usize::MAX, usize::MAX), |lanes| (lanes.exchanges, lanes.signatures));

@@ -18,10 +18,10 @@ const LONGEST_STORED: Duration = Duration::from_hours(24);
 /// RFC 8446 section 4.6.1: "Servers MUST NOT use any value greater than 604800 seconds (7 days)."
 const LONGEST_TICKET: Duration = Duration::from_hours(7 * 24);
 
-/// Length of the identity that rustls generates for a TLS 1.3 session in the store.
+/// Length of the PSK identity that [`rustls`] generates for a TLS 1.3 session in the store, in bytes.
 const IDENTITY: usize = 32;
 
-/// Maximum number of look-ups per hello. Clients offer one or two sessions; each look-up may wait for the store.
+/// Maximum number of look-ups per `ClientHello`. Clients offer one or two sessions; each look-up may wait for the store.
 const LOOK_UPS: u8 = 4;
 
 /// Prefixes a session with the mark of the demands on client certificates under which it was made.
@@ -39,7 +39,7 @@ fn marked(demands: &Demands, session: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The session without its mark, if the mark is that of `demands`.
+/// The session without its mark, if that is [`Demands::mark`]; otherwise `None`.
 fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
     if demands.expire().is_some_and(|expire| SystemTime::now() >= expire) {
         return None;
@@ -50,7 +50,7 @@ fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
     }
 }
 
-/// Passes a session to rustls, and notes its source or the reason why there is none.
+/// Passes a session to [`rustls`], and notes its [`Resumption`] or the [`ResumptionFailure`].
 fn admit(demands: &Demands, found: Result<Vec<u8>, ResumptionFailure>, kind: Resumption) -> Option<Vec<u8>> {
     let session = found.and_then(|session| unmarked(demands, session).ok_or(ResumptionFailure::Unsuitable));
     notes::update(|notes| match &session {
@@ -64,7 +64,7 @@ fn admit(demands: &Demands, found: Result<Vec<u8>, ResumptionFailure>, kind: Res
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn SessionStore>,
-    /// The IDs of TLS 1.2 sessions.
+    /// Generates and recognizes the IDs of TLS 1.2 sessions.
     pub(crate) ids: SessionIds,
     pub(crate) lifetime: Duration,
     pub(crate) demands: Demands,

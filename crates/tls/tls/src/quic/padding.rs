@@ -1,7 +1,7 @@
-//! Packet keys that join PADDING frames after decryption.
+//! Packet keys that join `PADDING` frames after decryption.
 //!
 //! quinn-proto reads padding as frames of one byte each: a fifth of the time of a handshake, whose first packets have about
-//! 1,000 bytes of it. These keys write eight PADDING frames as one, with the longest encoding of its type. They do not change
+//! 1,000 bytes of it. These keys write eight `PADDING` frames as one, with the longest encoding of its type. They do not change
 //! other frames, and keep two thirds of the length of a packet: quinn-proto takes it for the bytes received, of which it sends three times as many
 //! to a client that has not proven its address (RFC 9000 section 8.1), and for the memory that a CRYPTO frame holds.
 
@@ -11,9 +11,9 @@ use quinn_proto::crypto::{CryptoError, KeyPair, Keys, PacketKey};
 /// The packets that a key protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packets {
-    /// Initial and Handshake packets. Browsers scatter padding among their frames.
+    /// Initial and Handshake packets. Browsers scatter `PADDING` among their frames.
     Handshake,
-    /// 0-RTT and 1-RTT packets, in which padding comes last.
+    /// 0-RTT and 1-RTT packets, in which `PADDING` comes last.
     Data,
 }
 
@@ -66,10 +66,10 @@ impl PacketKey for JoiningKey {
 /// Trailing zeros in a packet with data from which on a search for padding pays off.
 const WORTHWHILE: usize = 16;
 
-/// The first byte of the longest encoding of zero, the type of PADDING (RFC 9000 section 16).
+/// The first byte of the longest encoding of zero, the type of `PADDING` (RFC 9000 section 16).
 const LONGEST: u8 = 0xc0;
 
-/// Joins the PADDING frames of `payload` in groups of eight. A payload that is not understood is left to quinn-proto. Returns
+/// Joins the `PADDING` frames of `payload` in groups of eight. A payload with an unknown frame is left to quinn-proto. Returns
 /// the length without the padding at the end.
 pub(crate) fn join(payload: &mut [u8], packets: Packets) -> usize {
     let (length, mut at) = (payload.len(), 0);

@@ -1,4 +1,5 @@
-//! The session of one connection: collects the hello, selects the host, then performs the handshake with rustls.
+//! The [`Session`] of one connection: collects the [`ClientHello`], selects the host, then performs the handshake with
+//! [`rustls`].
 
 use std::any::Any;
 use std::io::Cursor;
@@ -15,10 +16,11 @@ use quinn_proto::crypto::{
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode};
 use rustls::AlertDescription;
-use rustls::quic::{Connection, DirectionalKeys, KeyChange, Secrets, ServerConnection, Version};
+use rustls::quic::{Connection, DirectionalKeys, KeyChange, ServerConnection, Version};
 use rustls::sign::CertifiedKey;
 
 use super::challenge;
+use super::keys::{self, KeyPhases};
 use super::padding::{self, Packets};
 use crate::acceptor::Acceptor;
 use crate::acceptor::facts::{self, HostFacts, Negotiated};
@@ -28,7 +30,7 @@ use crate::notes::{self, HandshakeInput, Notes, Running};
 use crate::refusal::{Refusal, own_alert};
 use crate::suspend;
 
-/// A session that begins when the hello is complete, because the hello decides about the host.
+/// A [`Session`] that begins when the `ClientHello` is complete, because that decides about the host.
 pub(super) struct LazySession {
     acceptor: Arc<Acceptor>,
     initial: Arc<QuicServerConfig>,
@@ -39,14 +41,14 @@ pub(super) struct LazySession {
 }
 
 enum State {
-    /// Bytes of the hello until now.
+    /// Bytes of the `ClientHello` until now.
     Hello(Vec<u8>),
     Handshake(Box<Handshake>),
     /// The handshake was refused.
     Refused,
 }
 
-/// A handshake with its host, from the complete hello on.
+/// A handshake with its host, from the complete `ClientHello` on.
 struct Handshake {
     tls: Connection,
     hello: ClientHello,
@@ -58,7 +60,7 @@ struct Handshake {
     notes: Notes,
     started: Instant,
     took: Option<Duration>,
-    next_secrets: Option<Secrets>,
+    key_phases: Option<KeyPhases>,
     /// Number of key changes: the first is for Handshake packets.
     key_changes: u8,
     is_announced: bool,
@@ -70,7 +72,7 @@ struct Handshake {
 pub struct Handshaken {
     /// The negotiated parameters.
     pub facts: TlsFacts,
-    /// Index of the host in the acceptor's list.
+    /// Index of the host in the list given to `Acceptor::new`.
     pub host: usize,
     /// The demands of the host on client certificates.
     pub demands: Demands,
@@ -98,7 +100,7 @@ impl LazySession {
         }
     }
 
-    /// Selects the host for a complete hello. Waits for its certificate.
+    /// Selects the host for a complete [`ClientHello`]. Waits for its certificate.
     fn begin(&mut self, hello: ClientHello) -> Result<Box<Handshake>, Failure> {
         let started = Instant::now();
         let client = notes::current().input.client;
@@ -128,7 +130,7 @@ impl LazySession {
             notes: Notes::default(),
             started,
             took: None,
-            next_secrets: None,
+            key_phases: None,
             key_changes: 0,
             is_announced: false,
         }))
@@ -163,8 +165,8 @@ impl LazySession {
 
 impl Session for LazySession {
     fn initial_keys(&self, id: &ConnectionId, _side: Side) -> Keys {
-        let keys = self.initial.initial_keys(self.version, id).expect("the version of the connection");
-        padding::joining(keys, Packets::Handshake)
+        keys::initial(self.version, id, || self.initial.initial_keys(self.version, id))
+            .expect("the version of the connection")
     }
 
     /// The [`Handshaken`] of a session whose hello was complete.
@@ -217,7 +219,7 @@ impl Session for LazySession {
         let keys = match handshake.tls.write_hs(buffer)? {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
-                handshake.next_secrets = Some(next);
+                handshake.key_phases = Some(KeyPhases::new(next));
                 keys
             }
         };
@@ -232,9 +234,7 @@ impl Session for LazySession {
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let State::Handshake(handshake) = &mut self.state else { return None };
-        let keys = handshake.next_secrets.as_mut()?.next_packet_keys();
-        let remote = padding::wrap(Box::new(keys.remote), Packets::Data);
-        Some(KeyPair { local: challenge::wrap(Box::new(keys.local)), remote })
+        Some(handshake.key_phases.as_mut()?.next())
     }
 
     /// Servers receive no Retry packets.
@@ -259,7 +259,7 @@ fn boxed(keys: DirectionalKeys) -> (Box<dyn HeaderKey>, Box<dyn PacketKey>) {
 }
 
 impl Handshake {
-    /// Lets rustls process `bytes`; returns whether the outcome is available for the first time.
+    /// Lets [`rustls`] process `bytes`; returns whether [`Handshaken`] is available for the first time.
     fn read(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
         // The callbacks use thread-local notes, which belong to another handshake when this call is not suspendable.
         let mut running = Running::new(self.input, self.certificate.clone());

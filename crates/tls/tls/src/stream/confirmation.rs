@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Confirmation {
-    /// Whether the handshake is complete. From then on no data from the client is a replay.
+    /// Whether [`confirm`](Self::confirm) was called. From then on no data from the client is a replay.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed_at().is_some()
     }
@@ -54,7 +54,7 @@ impl Confirmation {
 }
 
 impl Stream {
-    /// Whether the handshake is complete; always true for connections without early data.
+    /// Whether the handshake is complete; always `true` for connections without early data.
     pub fn is_confirmed(&self) -> bool {
         self.confirmation.is_none()
     }
@@ -71,8 +71,8 @@ impl Stream {
     /// The driver of the connection polls it each turn while there is a [`confirmation`](Self::confirmation), because a
     /// reader that processes a request may not read meanwhile. It drains afterwards: the server's flight, without which
     /// the client cannot continue, may not have been sent yet, and tickets become ready with the client's `Finished`.
-    /// The driver limits the time. `UnexpectedEof` means that the client left before its `Finished`; after
-    /// `InvalidData`, as of [`poll_read`](Self::poll_read), its alert is to be sent by
+    /// The driver limits the time. [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) means that the client left before its
+    /// `Finished`; after `InvalidData`, as of [`poll_read`](Self::poll_read), its alert is to be sent by
     /// [`poll_close`](Self::poll_close).
     pub fn poll_confirm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.confirmation.is_some() {

@@ -11,19 +11,20 @@ use brisk_tls_base::record::PLAINTEXT;
 
 use crate::settings::Records;
 
-/// Plaintext of the first record: with its overhead it fits one segment, also over IPv6, with options, and in a tunnel.
+/// Plaintext of the first record in bytes: with its overhead it fits one segment, also over IPv6, with options, and in a
+/// tunnel.
 pub(super) const FIRST: usize = 1369;
 
-/// Plaintext of the next ones: three segments.
+/// Plaintext of the next three records: three segments each.
 const EARLY: usize = 4229;
 
-/// Plaintext in small records: as much as fits the initial congestion window.
+/// Plaintext in small records: as much as fits the initial congestion window of ten segments.
 const EARLY_BYTES: usize = FIRST + 3 * EARLY;
 
 /// After a pause of this length records are small again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Amount that a connection has sent since it was idle.
+/// Amount that a connection has sent since it was idle for [`IDLE`].
 #[derive(Debug)]
 pub(super) struct Ramp {
     records: Records,
@@ -38,14 +39,14 @@ impl Ramp {
         Self { records, sealed: 0, last: None }
     }
 
-    /// Called before more than the smallest record is sent.
+    /// Called before more than [`FIRST`] bytes are sent.
     pub(super) fn begin(&mut self, now: Instant) {
         if self.last.replace(now).is_some_and(|last| now.duration_since(last) >= IDLE) {
             self.sealed = 0;
         }
     }
 
-    /// Maximum plaintext of the next record.
+    /// Maximum plaintext of the next record: [`FIRST`], [`EARLY`] or [`PLAINTEXT`].
     pub(super) fn limit(&self) -> usize {
         match self.sealed {
             _ if self.records == Records::Full => PLAINTEXT,

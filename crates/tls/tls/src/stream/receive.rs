@@ -23,7 +23,7 @@ thread_local! {
 }
 
 impl Stream {
-    /// Reads from the socket once; true if there was plaintext. Data that `take` does not consume is kept.
+    /// Reads from the socket once; `true` if there was plaintext. Data that `take` does not consume is kept.
     pub(super) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl Stream {
         })
     }
 
-    /// Decrypts the records in `data`; true if there was plaintext. Keeps unprocessed bytes.
+    /// Decrypts the records in `data`; `true` if there was plaintext. Keeps unprocessed bytes.
     fn open(&mut self, data: &mut [u8], take: &mut impl FnMut(&[u8]) -> usize) -> io::Result<bool> {
         let (mut used, mut any, mut full) = (0, false, false);
         let mut hand_over = |payload: &[u8]| {

@@ -25,7 +25,7 @@ const N_NEGATIVE_INVERSE: u64 = {
 
 /// Factor that converts to Montgomery form: R² modulo n.
 const INTO_N: [u64; 5] = doubled([1, 0, 0, 0], 520, N);
-/// The same, 2^256 times as much.
+/// [`INTO_N`] times 2^256.
 const INTO_N_ABOVE: [u64; 5] = doubled([1, 0, 0, 0], 520 + 256, N);
 /// 1 in Montgomery form.
 const ONE_P: [u64; 5] = in_form([1, 0, 0, 0]);

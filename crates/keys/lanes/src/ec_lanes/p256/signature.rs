@@ -3,9 +3,9 @@
 /// An ECDSA signature with P-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// r, big-endian.
+    /// `r`, big-endian.
     pub r: [u8; 32],
-    /// s, big-endian.
+    /// `s`, big-endian.
     pub s: [u8; 32],
 }
 
