@@ -5,9 +5,9 @@ use brisk_certs::{Fingerprint, Identity};
 /// The client certificates of a route. They are verified already, with the authorities of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateRules {
-    /// Names, one of which a certificate has.
+    /// Names, one of which a certificate has (see [`Identity::is_named`]).
     pub names: Vec<String>,
-    /// Fingerprints of further certificates.
+    /// SHA-256 fingerprints of further certificates.
     pub fingerprints: Vec<Fingerprint>,
 }
 

@@ -1,4 +1,4 @@
-//! Access control: the clients that may use a route.
+//! Access control: the clients that may use a route, by [`NetworkRules`], [`CertificateRules`] and [`Passwords`].
 //!
 //! The rules here examine facts of a request that `brisk-answer` passes to them. They perform no I/O on a worker, and
 //! no operation that takes long.

@@ -21,11 +21,11 @@ pub struct NetworkRules {
 }
 
 impl NetworkRules {
-    /// Rules that permit `allow` and deny `deny`.
+    /// Rules that permit `allow` and deny `deny`. Bits of a network beyond its prefix are ignored.
     ///
     /// # Errors
     ///
-    /// A network that is in both lists.
+    /// The [`IpNet`] that is in both lists.
     pub fn new(
         allow: impl IntoIterator<Item = IpNet>,
         deny: impl IntoIterator<Item = IpNet>,

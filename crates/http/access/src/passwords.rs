@@ -33,7 +33,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// Maximum number of remembered credentials.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// Maximum number of requests that wait for the same verification.
+/// Maximum number of requests that wait for the same verification; a further one is [`Busy`].
 const MOST_WAITING: usize = 256;
 
 /// The users of a file, and credentials that were verified. A changed file is read into new `Passwords`, which remember
@@ -59,7 +59,7 @@ impl Passwords {
     ///
     /// # Errors
     ///
-    /// Every line with a fault.
+    /// A [`LineError`] for every line with a fault.
     pub fn read(text: &str) -> Result<Arc<Self>, Vec<LineError>> {
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).expect("randomness of the system");
@@ -77,16 +77,18 @@ impl Passwords {
         self.table.len() == 0
     }
 
-    /// The user with these credentials, if they were verified in the last ten minutes. Never waits.
+    /// The user with these `credentials`, if they were verified in the last ten minutes; `None` if [`Self::verify`] is needed.
+    /// Never waits.
     pub fn remembered(&self, credentials: &Credentials) -> Option<Arc<str>> {
         self.remembers(&self.mark(credentials)).then(|| self.table.name(credentials.name()).cloned())?
     }
 
-    /// Verifies credentials for the client at an address. `None` if they are wrong, regardless of whether the user exists.
+    /// Verifies `credentials` for the client at an address. `Ok(None)` if they are wrong, regardless of whether the user
+    /// exists.
     ///
     /// # Errors
     ///
-    /// [`Busy`] if too many verifications wait.
+    /// [`Busy`] if too many verifications wait: 64, half of them of one client, or 256 requests for the same credentials.
     pub async fn verify(
         self: &Arc<Self>,
         credentials: Credentials,
@@ -96,6 +98,7 @@ impl Passwords {
         let name = self.table.name(credentials.name()).cloned();
         let mark = self.mark(&credentials);
         let (done, is_right) = oneshot::channel();
+        // The hash of an unknown user is verified too, so that the time discloses no names.
         if self.joins(mark, done)? {
             let verification = Verification { passwords: Arc::clone(self), mark, is_finished: false };
             threads.run(client, move || verification.run(&credentials))?;

@@ -10,7 +10,7 @@ pub enum AltSvc {
     /// The host serves HTTP/3.
     Announce(Announcement),
     /// The host does not serve HTTP/3: clients delete stored announcements (RFC 7838 section 3), and requests over HTTP/3 get
-    /// 421, after which clients repeat them over TCP (section 6).
+    /// `421`, after which clients repeat them over TCP (section 6).
     Clear,
 }
 

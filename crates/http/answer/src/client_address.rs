@@ -21,9 +21,9 @@ const LONGEST: usize = 100;
 /// The client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientAddress {
-    /// Its address, in canonical form. The port is 0 if it is unknown.
+    /// The address of the client, in canonical form. The port is 0 if it is unknown.
     pub(crate) address: SocketAddr,
-    /// Where the address is from.
+    /// Source of the address.
     pub(crate) source: ClientSource,
     /// Whether the address is that of a trusted proxy, which has many clients.
     pub(crate) is_proxy: bool,

@@ -28,7 +28,7 @@ use brisk_upstream::forward::ForwardOutcome;
 use brisk_upstream::upgrade::Joined;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use http_body::Frame;
 
 use self::line::{Failure, Line};
@@ -72,6 +72,9 @@ pub(crate) struct Exchange {
     pub(crate) outcome: ForwardOutcome,
     /// Headers from the server that permitted the request, for the upstream and for the response.
     pub(crate) granted: Option<Box<HeaderMap>>,
+    /// Names in `Connection` of the upstream's response, and names in the rules for responses: trailers lose them.
+    pub(crate) named: Vec<HeaderName>,
+    pub(crate) ruled: Option<Rc<[HeaderName]>>,
     /// Counts this request at limits of its route until the response ends.
     pub(crate) permits: Vec<ConcurrencyPermit>,
     /// Memory reserved for the first piece of the response.
@@ -87,13 +90,13 @@ pub(crate) struct Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// No content is sent although the body may have some: the response to HEAD.
+    /// No content is sent although the body may have some: the response to `HEAD`.
     Bodyless,
     Complete,
 }
 
 impl Exchange {
-    /// Starts with the head of a request.
+    /// Starts the exchange with the head of a request.
     pub(crate) fn begin(
         telemetry: &Rc<Telemetry>,
         connection: &Rc<Connection>,
@@ -123,6 +126,8 @@ impl Exchange {
             line: telemetry.access_log.as_ref().map(|log| Box::new(Line::of(request, &**log))),
             outcome: ForwardOutcome::default(),
             granted: None,
+            named: Vec::new(),
+            ruled: None,
             permits: Vec::new(),
             reserved: None,
             switched: None,
@@ -163,6 +168,13 @@ impl Exchange {
         }
     }
 
+    /// Removes the fields that the head of the response has lost.
+    fn clean_trailers(&self, trailers: &mut HeaderMap) {
+        for name in self.ruled.iter().flat_map(|names| names.iter()).chain(&self.named) {
+            trailers.remove(name);
+        }
+    }
+
     /// Records the reason of a failure. The first reason is kept.
     pub(crate) fn fail(&mut self, side: Side, reason: &'static str) {
         self.failure.get_or_insert(Failure { side, reason });
@@ -189,12 +201,12 @@ impl Exchange {
         response.map(|body| RecordedBody { body, exchange: self, broken: None })
     }
 
-    /// Sender of early hints; `None` if the connection cannot carry them.
+    /// Sender of early hints (`103`); `None` if the connection cannot carry them.
     pub(crate) fn interim(&self) -> Option<Interim> {
         self.stream.map(|stream| Interim::new(Rc::clone(&self.connection), stream))
     }
 
-    /// Sender of an upstream's interim responses to a client with `version`; `None` if that has none.
+    /// Sender of an upstream's interim responses to a client with `version`; `None` for HTTP/1.0, which has none.
     pub(crate) fn interim_forwarding(&self, version: Version) -> Option<ForwardedInterim<'_>> {
         let has_them = version::has_interim_responses(version);
         has_them.then(|| ForwardedInterim::new(&self.connection, self.stream))

@@ -130,19 +130,17 @@ pub fn explain(
     Ok(Explanation { passed_over, ..explained })
 }
 
-/// The action for a path without a route: a redirect to the final slash of a route, or 404.
+/// The action for a path without a route: a redirect to the final slash of a route, a refusal of conditions, or `404`.
 fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &Parts) -> String {
-    let holds = |route: &&RouteSettings| {
-        route.conditions.as_ref().is_none_or(|conditions| conditions.hold(examined) == Ok(true))
-    };
-    let location = routes.iter().filter(holds).find_map(|route| {
-        let (path, location) = redirect::slashless(route)?;
-        (*path.as_bytes() == *examined.path).then_some(location)
-    });
-    location.map_or_else(
-        || "404 Not Found: no route has this path and these conditions".to_owned(),
-        |location| redirected(&redirect::final_slash(&location, head)),
-    )
+    let slashless = routes.iter().filter_map(|route| Some((route, redirect::slashless(route)?)));
+    for (route, (_, location)) in slashless.filter(|(_, (path, _))| *path.as_bytes() == *examined.path) {
+        match route.conditions.as_ref().map_or(Ok(true), |conditions| conditions.hold(examined)) {
+            Ok(true) => return redirected(&redirect::final_slash(&location, head)),
+            Ok(false) => {}
+            Err(excess) => return format!("{}: {excess}", excess.status()),
+        }
+    }
+    "404 Not Found: no route has this path and these conditions".to_owned()
 }
 
 fn redirected(response: &Response<Body>) -> String {

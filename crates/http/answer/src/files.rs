@@ -1,7 +1,7 @@
 //! Files of a folder as responses: media types, ranges, conditional requests (`ETag`, `Last-Modified`) and index files.
 //!
 //! Only files beneath the folder are served. Symbolic links are followed if they are relative and stay beneath the
-//! folder; others get 404. So do names that begin with a dot, except `.well-known`, and everything that is neither file
+//! folder; others get `404`. So do names that begin with a dot, except `.well-known`, and everything that is neither file
 //! nor folder. The folder itself may be a symbolic link that is switched at run time.
 //!
 //! `ServeDir` finds the file; [`selected`] evaluates conditions and ranges.
@@ -21,7 +21,7 @@ use brisk_transform::header_values::add_vary;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
@@ -60,7 +60,7 @@ pub(crate) struct StaticFiles {
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
 #[derive(Debug)]
 struct Files {
-    /// Opens the path as a file without a previous `stat`; does not find folders. GET only.
+    /// Opens the path as a file without a previous `stat`; does not find folders. `GET` only.
     at_once: Folder,
     /// Determines the type of the path before it opens a file.
     after_a_look: Folder,
@@ -130,11 +130,7 @@ impl StaticFiles {
         if *path.decoded != *self.route.as_bytes() || !is_read {
             return None;
         }
-        let location = match request.uri.query() {
-            Some(query) => format!("{location}?{query}"),
-            None => location.clone(),
-        };
-        Some(redirect::to(StatusCode::MOVED_PERMANENTLY, HeaderValue::try_from(location).ok()?))
+        Some(redirect::final_slash(location, request))
     }
 
     async fn look_up(&self, request: &Parts, target: Uri) -> Response<Body> {
@@ -145,16 +141,11 @@ impl StaticFiles {
         let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
             return selected::answer(&self.files, request, asked, ranges.as_ref()).await;
         };
-        let mut response = if ranges.is_some() {
-            // Ranges address the original file.
-            selected::answer(&self.files, request, asked, ranges.as_ref()).await
-        } else {
-            if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
-                asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
-            }
-            selected::answer(with_copies, request, asked, None).await
-        };
-        // The original is sent in place of a copy because of the range. RFC 9110 section 12.5.5: other requests get the copy.
+        if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
+            asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
+        }
+        // RFC 9110 section 14.2: conditions and ranges apply to the file that is sent without them, so to a copy.
+        let mut response = selected::answer(with_copies, request, asked, ranges.as_ref()).await;
         if matches!(
             response.status(),
             StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED

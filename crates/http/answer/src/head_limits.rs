@@ -25,7 +25,8 @@ impl HeadLimits {
         Self { lines: settings.headers, size: settings.head_size }
     }
 
-    /// Returns the size of `head`, or 0 if the parser has measured it. Refuses with 431 above a limit.
+    /// Returns the size of `head`, or 0 if the parser has measured it. Refuses with `431` above [`Self::lines`] or
+    /// [`Self::size`].
     pub(crate) fn check(self, head: &Parts) -> Result<usize, Refusal> {
         if !version::of(head.version).compresses_heads() {
             return Ok(0);

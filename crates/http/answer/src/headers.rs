@@ -7,9 +7,9 @@
 //! - `Upgrade` is forwarded with `Connection: upgrade`, except to another version of HTTP, which would bypass the
 //!   routes.
 //! - `Host` is forwarded as the client sent it.
-//! - `Expect` is removed, because the client gets 100 as soon as the body is read.
+//! - `Expect` is removed, because the client gets `100` as soon as the body is read.
 //! - `Early-Data` is kept, and set on requests forwarded before the handshake is complete (RFC 8470).
-//! - `Max-Forwards` of OPTIONS is lowered by one.
+//! - `Max-Forwards` of `OPTIONS` is lowered by one.
 //! - `Via` is not added.
 
 use brisk_http::fields::Protocol;
@@ -60,12 +60,12 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
     request.uri = Uri::from(target);
 }
 
-/// Checks and lowers `Max-Forwards` of an OPTIONS request (RFC 9110 section 7.6.2); other methods ignore it, and TRACE is refused
-/// earlier. Returns whether the request may be forwarded; otherwise this gateway is the final recipient.
+/// Checks and lowers `Max-Forwards` of an `OPTIONS` request (RFC 9110 section 7.6.2); other methods ignore it, and `TRACE` is
+/// refused earlier. Returns whether the request may be forwarded; otherwise this gateway is the final recipient.
 ///
 /// # Errors
 ///
-/// Status 400 for a value that is not one decimal number: it may be meant as a limit.
+/// [`Refusal`] with `400` for a value that is not one decimal number: it may be meant as a limit.
 pub(crate) fn count_forward(request: &mut Parts) -> Result<bool, Refusal> {
     const INVALID: Refusal = Refusal::bad_request("max-forwards");
     if request.method != Method::OPTIONS {
@@ -92,17 +92,18 @@ pub(crate) fn mark_early(headers: &mut HeaderMap) {
     headers.insert(EARLY_DATA, EARLY);
 }
 
-/// Converts an upstream's response into a response for the client.
-pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) {
+/// Converts an upstream's response into a response for the client. Returns the names that its trailers must not have.
+pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) -> Vec<HeaderName> {
     let protocol = match status {
         StatusCode::SWITCHING_PROTOCOLS => headers.get(header::UPGRADE).cloned(),
         _ => None,
     };
-    hop_by_hop::remove(headers);
+    let named = hop_by_hop::remove(headers);
     if let Some(protocol) = protocol {
         headers.insert(header::CONNECTION, UPGRADE);
         headers.insert(header::UPGRADE, protocol);
     }
+    named
 }
 
 /// The protocol that the client wants to switch to, if permitted: from `Upgrade` (HTTP/1.1), or from extended `CONNECT`

@@ -48,7 +48,7 @@ impl<T> Host<T> {
     }
 }
 
-/// The connection cannot be used for the requested host (RFC 9110 section 15.5.20).
+/// The connection cannot be used for the requested host: `421` (RFC 9110 section 15.5.20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misdirected;
 

@@ -10,7 +10,7 @@ use crate::settings::{HostSettings, RouteSettings};
 
 /// The names for requests of a route to its upstream, for their copies and for their trailers.
 pub(crate) fn of_upstream(host: &HostSettings, route: &RouteSettings) -> OwnNames {
-    of_identities(host, route).chain(of_rules(route)).collect()
+    of_identities(host, route).chain(of_permissions(route)).chain(of_rules(route)).collect()
 }
 
 /// The names for questions of forward authentication.
@@ -19,18 +19,24 @@ pub(crate) fn of_upstream(host: &HostSettings, route: &RouteSettings) -> OwnName
 /// Exceptions are cookies and `Authorization`, by which it decides and which an operator may hide from the upstream, and
 /// headers that [`Forwarding`](crate::forwarding::Forwarding) sets or accepts from trusted proxies.
 pub(crate) fn of_question(host: &HostSettings, route: &RouteSettings) -> OwnNames {
-    let is_own = |name: &&HeaderName| !([AUTHORIZATION, COOKIE].contains(name) || claims::is_fixed(name));
-    of_identities(host, route).chain(of_rules(route).filter(is_own)).collect()
+    let is_evidence = |name: &HeaderName| [AUTHORIZATION, COOKIE].contains(name);
+    let permissions = of_permissions(route).filter(|name| !is_evidence(name));
+    let rules = of_rules(route).filter(|name| !(is_evidence(name) || claims::is_fixed(name)));
+    of_identities(host, route).chain(permissions).chain(rules).collect()
 }
 
 /// The names by which the gateway vouches for a user or the address of a client.
 fn of_identities<'a>(host: &HostSettings, route: &'a RouteSettings) -> impl Iterator<Item = &'a HeaderName> {
     let tokens = route.access.tokens.iter().flat_map(|tokens| tokens.check.header_names());
-    let copied = route.forward_auth.iter().flat_map(|auth| auth.copied.iter());
     // RFC 9440 section 4: no header of a client, even of a trusted proxy, stands beside that of the gateway.
     let certificates = (host.client_certificates != ClientCert::None).then_some(&NAMES);
     let real_ip = route.real_ip.then_some(&REAL_IP);
-    tokens.chain(copied).chain(certificates.into_iter().flatten()).chain(real_ip)
+    tokens.chain(certificates.into_iter().flatten()).chain(real_ip)
+}
+
+/// The names that a permission of forward authentication sets.
+fn of_permissions(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {
+    route.forward_auth.iter().flat_map(|auth| auth.copied.iter())
 }
 
 fn of_rules(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {

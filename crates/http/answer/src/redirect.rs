@@ -18,7 +18,7 @@ const HTTPS: u16 = 443;
 /// Bytes that are encoded in a path (RFC 3986 section 3.3).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Redirects plain HTTP to HTTPS: 308 with the same host, path and query.
+/// Redirects plain HTTP to HTTPS: `308` with the same host, path and query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpsRedirect {
     port: u16,
@@ -30,7 +30,7 @@ impl HttpsRedirect {
         Self { port }
     }
 
-    /// The response to a request; 400 if the request names no host.
+    /// The response to a request; `400` if the request names no host.
     pub fn answer(self, request: &Parts) -> Response<Body> {
         self.location(request).map_or_else(
             |refusal| status_only(refusal.status),
@@ -53,7 +53,7 @@ impl HttpsRedirect {
     }
 }
 
-/// The response of a route that redirects. 404 if the target is empty for this request.
+/// The response of a route that redirects. `404` if the target is empty for this request.
 pub(crate) fn answer(
     redirect: &Redirect,
     values: &impl Values,
@@ -77,8 +77,8 @@ pub(crate) fn slashless(route: &RouteSettings) -> Option<(String, Box<str>)> {
     Some((slashless.to_owned(), encoded(path).into()))
 }
 
-/// The redirect to `location` with the query of the request. A request with another method than GET and HEAD keeps method and
-/// body (308), which clients drop after 301 (RFC 9110 section 15.4.2).
+/// The redirect to `location` with the query of the request. A request with another method than `GET` and `HEAD` keeps method
+/// and body (`308`), which clients drop after `301` (RFC 9110 section 15.4.2).
 pub(crate) fn final_slash(location: &str, request: &Parts) -> Response<Body> {
     let is_read = request.method == Method::GET || request.method == Method::HEAD;
     let status = if is_read { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };

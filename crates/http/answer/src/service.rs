@@ -116,7 +116,7 @@ impl Service {
         response
     }
 
-    /// Refuses a request with 429 on a connection that is about to be closed because of a flood. The request is counted
+    /// Refuses a request with `429` on a connection that is about to be closed because of a flood. The request is counted
     /// and logged like any other.
     pub fn turn_away(
         &self,
@@ -144,7 +144,7 @@ impl Service {
     }
 
     /// Responds to one request over plain HTTP: with `text`, the response to an ACME challenge (RFC 8555 section 8.3),
-    /// or with a redirect to HTTPS. With `unknown_host = "refuse"`, names of no host get 421.
+    /// or with a redirect to HTTPS. With `unknown_host = "refuse"`, names of no host get `421`.
     pub fn redirect(
         &self,
         redirect: HttpsRedirect,

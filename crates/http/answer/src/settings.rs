@@ -50,7 +50,7 @@ pub use brisk_variants::Variants;
 pub struct ServiceSettings {
     /// The hosts. At least one.
     pub hosts: Vec<HostSettings>,
-    /// Treatment of names that no host has: the default host, or 421 Misdirected Request.
+    /// Treatment of names that no host has: the default host, or `421 Misdirected Request`.
     pub unknown_host: UnknownName,
     /// Proxies whose forwarding headers are trusted and extended. Forwarding headers from other clients are replaced.
     pub trusted_proxies: Vec<IpNet>,

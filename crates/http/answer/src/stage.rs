@@ -33,7 +33,7 @@ use brisk_transform::compress::ResponseCompression;
 use brisk_transform::consolidate::ConsolidatedRequest;
 use brisk_transform::names::Names;
 
-/// One feature of a route. Every method except [`compile`](Self::compile) has an empty default.
+/// One feature of a route. Every method except [`Self::compile`] has an empty default.
 ///
 /// The methods are called in the order of their declaration. Each is called for all stages of a route, in the order of
 /// [`stages`](super::stages), before the next method is called.
@@ -42,8 +42,8 @@ pub(crate) trait Stage: Sized {
     /// then pay nothing for it.
     fn compile(context: &StageContext<'_>) -> Option<Self>;
 
-    /// Examines the client's request before the action of the route. May change its headers, respond, refuse the
-    /// request, or [wait](Flow::Wait).
+    /// Examines the client's request before the action of the route. May change its headers, [respond](Flow::Respond),
+    /// [refuse](Flow::Refuse) the request, or [wait](Flow::Wait).
     fn request(
         &self,
         _exchange: &mut Exchange,
@@ -53,7 +53,7 @@ pub(crate) trait Stage: Sized {
         Flow::Continue
     }
 
-    /// Waits after [`request`](Self::request) returned [`Flow::Wait`].
+    /// Waits after [`Self::request`] returned [`Flow::Wait`].
     ///
     /// The caller boxes the future, so that its size does not enlarge the future of requests that pass at once.
     async fn wait(
@@ -99,7 +99,7 @@ pub(crate) struct ClientRequest {
     /// Whether the client wants to switch this stream to another protocol (RFC 8441). Its body is no HTTP content then.
     pub(crate) is_tunnel: bool,
     /// Whether servers could disagree about the meaning of the path. Such a request is refused, and
-    /// [`path`](Self::path) is empty.
+    /// [`Self::path`] is empty.
     pub(crate) is_ambiguous: bool,
     path: NormalizedPath,
 }

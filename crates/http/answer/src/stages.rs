@@ -180,7 +180,7 @@ impl RouteStages {
     }
 
     /// Runs the request side. Returns the result of the stage that responded or refused; `None` if the request reaches
-    /// the action.
+    /// the action of the route.
     pub(crate) async fn request(
         &self,
         exchange: &mut Exchange,
@@ -201,17 +201,17 @@ impl RouteStages {
         None
     }
 
-    /// Changes the headers that an upstream gets.
+    /// Changes the headers that an upstream gets, by [`Stage::forward`] of each stage.
     pub(crate) fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
         self.0.iter().for_each(|stage| stage.forward(exchange, state, headers));
     }
 
-    /// Examines the response of an upstream.
+    /// Examines the response of an upstream, by [`Stage::received`] of each stage.
     pub(crate) fn received(&self, state: &RequestState, response: &mut Response<Body>) {
         self.0.iter().for_each(|stage| stage.received(state, response));
     }
 
-    /// Runs the response side.
+    /// Runs the response side: [`Stage::response`] of each stage.
     pub(crate) fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
         self.0.iter().for_each(|stage| stage.response(exchange, state, response));
     }

@@ -1,4 +1,5 @@
-//! Bodies of requests, from the connection of the client to the writer of the upstream.
+//! Bodies of requests, from the connection of the client ([`client::ClientBody`]) to the writer of the upstream
+//! ([`request::RequestBody`]).
 
 pub mod client;
 pub mod copied;

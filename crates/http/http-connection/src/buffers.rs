@@ -22,7 +22,7 @@ const SHARE: usize = 64 << 10;
 /// Step in bytes in which workers report changes to the process, so that they rarely contend for the counter.
 const STEP: usize = 64 << 10;
 
-/// Memory held by the responses of one worker and, through its metrics, of all workers.
+/// Memory held by the responses of one worker and, through its [`Metrics`], of all workers.
 #[derive(Debug)]
 pub struct WorkerBuffers {
     metrics: Arc<Metrics>,
@@ -37,7 +37,7 @@ impl WorkerBuffers {
         Rc::new(Self { metrics, budgets, unreported: Cell::new(0), work: WorkerWork::default() })
     }
 
-    /// Divides the work for responses among clients. Never ends.
+    /// Divides the work for responses among clients, in rounds of the event loop. The future never ends.
     pub async fn divide_work(self: Rc<Self>) {
         self.work.run().await;
     }
@@ -52,7 +52,7 @@ impl WorkerBuffers {
         self.metrics.answers_held() > limit
     }
 
-    /// Adds `bytes`, which may be negative.
+    /// Adds `bytes`, which may be negative, to the memory of the worker.
     pub fn change(&self, bytes: isize) {
         let unreported = self.unreported.get() + bytes;
         if unreported.unsigned_abs() < STEP {
@@ -70,7 +70,7 @@ impl Drop for WorkerBuffers {
     }
 }
 
-/// Memory held by the responses of one connection.
+/// Memory held by the responses of one connection, within [`RoomLimits`].
 #[derive(Debug, Default)]
 pub struct AnswerBuffers {
     held: Cell<usize>,
@@ -79,7 +79,7 @@ pub struct AnswerBuffers {
     waiting: RefCell<Vec<Waker>>,
     /// Level in bytes below which waiting tasks are woken; 0 without waiting tasks.
     wake_below: Cell<usize>,
-    /// The client's reservation for bytes above [`SHARE`], in steps.
+    /// The client's reservation for bytes above [`SHARE`], in multiples of [`STEP`].
     reserved: RefCell<Option<Box<Reservation>>>,
 }
 
@@ -90,12 +90,12 @@ impl AnswerBuffers {
         self.held.get()
     }
 
-    /// Whether the connection has used up its minimum share.
+    /// Whether the connection has used up its minimum share, [`SHARE`].
     pub(crate) fn has_share(&self) -> bool {
         self.held.get() >= SHARE
     }
 
-    /// Whether the connection exceeds its minimum share, which is its limit while the process has no memory left.
+    /// Whether the connection exceeds its minimum share of 64 KiB, which is its limit while the process has no memory left.
     pub fn exceed_share(&self) -> bool {
         self.held.get() > SHARE
     }
@@ -110,7 +110,7 @@ impl AnswerBuffers {
         self.released.get()
     }
 
-    /// Ready while the connection may hold more. Otherwise the task is woken when half of the budget is free.
+    /// Ready while the connection may hold more. Otherwise the task is woken when half of [`RoomLimits::connection`] is free.
     pub fn poll_room(&self, context: &mut Context<'_>, limits: &RoomLimits<'_>) -> Poll<()> {
         let held = self.held.get();
         let fits = || held < limits.connection && !limits.worker.exceed(limits.process);
@@ -165,7 +165,7 @@ impl AnswerBuffers {
         reserved.is_some()
     }
 
-    /// Adds `bytes`.
+    /// Adds `bytes`, also beyond the limits: the caller asks [`Self::poll_room`] before.
     pub fn take(&self, bytes: usize) {
         self.held.set(self.held.get() + bytes);
     }
@@ -179,6 +179,7 @@ impl AnswerBuffers {
     pub fn free(&self, bytes: usize) {
         let held = self.held.get() - bytes;
         self.held.set(held);
+        // Kept until here and released as a whole, because each change of a reservation takes the lock of the budget.
         if held < SHARE && self.reserved.borrow().is_some() {
             self.reserved.take();
         }
@@ -207,9 +208,9 @@ impl AnswerBuffers {
 /// Limits on the memory of responses.
 #[derive(Debug)]
 pub struct RoomLimits<'a> {
-    /// Limit of the connection in bytes.
+    /// Limit of the connection in bytes: `limits.buffered`.
     pub connection: usize,
-    /// Limit of the process in bytes.
+    /// Limit of the process in bytes: `limits.buffered_total`.
     pub process: usize,
     /// Buffers of the connection's worker, which know the total of the process.
     pub worker: &'a WorkerBuffers,

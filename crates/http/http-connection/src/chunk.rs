@@ -1,4 +1,4 @@
-//! A piece of a response, counted in the buffers of its connection.
+//! A piece of a response, counted in the [`AnswerBuffers`](crate::buffers::AnswerBuffers) of its connection.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use crate::connection::Connection;
 use crate::streams::StreamKey;
 
-/// A piece of a response on its way to the client. Counted as held until it is written or dropped.
+/// A piece of a response on its way to the client. Counted in [`Connection::answers`] until it is written or dropped.
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Bytes,
@@ -17,7 +17,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// A piece of the response on `stream`, for a multiplexed connection.
+    /// A piece of the response on `stream`; `None` on a connection that is not multiplexed.
     pub fn new(bytes: Bytes, connection: Rc<Connection>, stream: Option<StreamKey>) -> Self {
         connection.answers.take(bytes.len());
         connection.worker_held(bytes.len().cast_signed());
@@ -37,7 +37,7 @@ impl Chunk {
     }
 }
 
-/// Memory that the source of a response occupies before the first piece. Counted as held until dropped.
+/// Memory that the source of a response occupies before the first piece. Counted in [`Connection::answers`] until dropped.
 #[derive(Debug)]
 pub struct Reserved {
     bytes: usize,
@@ -45,7 +45,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Reserves `bytes` until the value is dropped.
+    /// Reserves `bytes` until the value is dropped, regardless of the limits.
     pub fn new(bytes: usize, connection: &Rc<Connection>) -> Self {
         connection.answers.take(bytes);
         connection.worker_held(bytes.cast_signed());
@@ -62,7 +62,7 @@ impl Reserved {
         Some(reserved.map(|()| Self::new(bytes, connection)))
     }
 
-    /// Changes the reservation to `bytes`.
+    /// Changes the reservation to `bytes`, regardless of the limits.
     pub fn resize(&mut self, bytes: usize) {
         let connection = &self.connection;
         connection.worker_held(bytes.cast_signed() - self.bytes.cast_signed());

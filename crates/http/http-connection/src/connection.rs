@@ -27,28 +27,28 @@ pub use crate::multiplexed::Multiplexed;
 use crate::settings::HttpSettings;
 use crate::work::{Owner, WorkPlace};
 
-/// One client connection, shared by its driver and the requests in flight on it.
+/// One client connection, shared by its driver and the requests in flight on it. Not `Send`: it belongs to one worker.
 #[derive(Debug)]
 pub struct Connection {
-    /// Facts about its client.
+    /// Facts about the client of the connection.
     pub client: ClientFacts,
-    /// The requests in flight on it.
+    /// The requests in flight on the connection.
     pub flow: Flow,
-    /// How long it is kept, and for how many requests.
+    /// Idle timeout of the connection, and its maximum number of requests.
     pub limits: Limits,
     /// State that few connections need.
     pub extras: Extras,
-    /// Memory held by its responses.
+    /// Memory held by the responses of the connection.
     pub answers: AnswerBuffers,
-    /// Boxed because HTTP/1.1 connections, most of which are idle, do not need it.
+    /// Boxed because HTTP/1.1 connections, most of which are idle, do not need [`Multiplexed`].
     multiplexed: OnceCell<Box<Multiplexed>>,
     surroundings: OnceCell<Surroundings>,
 }
 
-/// Settings and resources of the worker that serves a connection.
+/// Settings and resources of the worker that serves a connection, for [`Connection::surround`].
 #[derive(Debug)]
 pub struct Surroundings {
-    /// Timeouts and sizes.
+    /// Timeouts and sizes of client connections.
     pub settings: Rc<HttpSettings>,
     /// Deadlines of the worker.
     pub wheel: DeadlineWheel,
@@ -58,7 +58,7 @@ pub struct Surroundings {
     pub drain: Drain,
 }
 
-/// One request in flight, from its head to the end of the response body. Dropping it ends the request.
+/// One request in flight, from its head to the end of the response body. Dropping the guard ends the request.
 #[derive(Debug)]
 pub struct RequestGuard(Rc<Connection>);
 
@@ -103,13 +103,13 @@ impl Connection {
         })
     }
 
-    /// Counts a request as in flight until the guard is dropped.
+    /// Counts a request as in flight until the [`RequestGuard`] is dropped.
     pub fn begin_request(self: &Rc<Self>) -> RequestGuard {
         self.flow.begin();
         RequestGuard(Rc::clone(self))
     }
 
-    /// Whether the connection has reached its limit of requests or its lifetime.
+    /// Whether the connection has reached `requests` of its settings or route, or `timeouts.connection`.
     pub fn is_used_up(&self) -> bool {
         let requests = self.flow.requests();
         if self.limits.end_after(requests) {
@@ -119,7 +119,7 @@ impl Connection {
         settings.requests.is_some_and(|most| requests >= most) || self.time_left().is_zero()
     }
 
-    /// Remaining time in which the connection accepts requests.
+    /// Remaining time in which the connection accepts requests (`timeouts.connection`).
     pub fn time_left(&self) -> Duration {
         let limit = self.settings().and_then(|settings| settings.timeouts.connection);
         let Some(limit) = limit else { return Duration::MAX };
@@ -140,17 +140,17 @@ impl Connection {
         let _ = self.surroundings.set(surroundings);
     }
 
-    /// The settings for clients; `None` before [`surround`](Self::surround).
+    /// The settings for clients; `None` before [`Self::surround`].
     pub fn settings(&self) -> Option<&HttpSettings> {
         self.surroundings.get().map(|surroundings| &*surroundings.settings)
     }
 
-    /// The memory budgets of the process; `None` before [`surround`](Self::surround).
+    /// The memory budgets of the process; `None` before [`Self::surround`].
     pub fn budgets(&self) -> Option<&Budgets> {
         self.surroundings.get().map(|surroundings| surroundings.buffers.budgets())
     }
 
-    /// Whether a response may process `bytes` at once. If not, its body must wait for [`poll_work`](Self::poll_work).
+    /// Whether a response may process `bytes` at once. If not, its body must wait for [`Self::poll_work`].
     pub fn may_work(&self, bytes: usize) -> bool {
         self.surroundings.get().is_none_or(|surroundings| surroundings.buffers.work.may_work(bytes))
     }
@@ -162,7 +162,7 @@ impl Connection {
         surroundings.buffers.work.poll_work(owner, bytes, place, context)
     }
 
-    /// Starts to gather a response of at most `limit` bytes while it is sent; `None` without memory.
+    /// Starts to gather a response of at most `limit` bytes while it is sent; `None` without memory for the client.
     pub fn gather(&self, limit: usize) -> Option<Gathering> {
         let budget = self.budgets().map(|budgets| budgets.of(Resource::Copies));
         let reservation = budget.map(|budget| budget.reserve(self.client.address(), 0)).transpose().ok()?;
@@ -207,7 +207,8 @@ impl Connection {
         }
     }
 
-    /// Reserves the client's share for `bytes` more of a response, which the caller takes at once; `None` while [`room_for`](Self::room_for) waits.
+    /// Reserves the client's share for `bytes` more of a response, which the caller takes at once; `None` while
+    /// [`Self::room_for`] waits.
     ///
     /// # Errors
     ///
@@ -229,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Whether the responses of the process exceed their memory limit.
+    /// Whether the responses of the process exceed `limits.buffered_total`.
     pub fn is_overloaded(&self) -> bool {
         self.surroundings
             .get()

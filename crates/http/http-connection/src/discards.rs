@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::body::inbox::Inbox;
 use crate::connection::Connection;
 
-/// Limits on the size and duration of the rest of a body.
+/// Limits on the size and duration of the rest of a body, the same as for HTTP/1.1.
 const LIMITS: Lingering = Lingering::UPLOAD;
 
 /// Abandoned uploads of one multiplexed connection, at most one per stream. They occupy no memory and keep their windows
@@ -46,7 +46,7 @@ impl Discards {
         }
     }
 
-    /// Drops all uploads, because the connection has no driver any more.
+    /// Drops all uploads, because the connection has no driver any more. Later ones are let go at once.
     pub fn end(&self) {
         self.driver.take();
         self.uploads.take();

@@ -5,17 +5,17 @@
 pub enum End {
     /// Closed by either side after complete requests.
     Closed,
-    /// The idle timeout expired.
+    /// `timeouts.idle` expired.
     Idle,
-    /// The connection was idle and its slot was needed.
+    /// The connection was idle and another client needed its slot (`max_connections`).
     Evicted,
     /// The handshake of a connection with early data timed out.
     HandshakeTimeout,
-    /// The head of a request timed out.
+    /// The head of a request exceeded `timeouts.head`.
     HeadTimeout,
-    /// A request and its response timed out.
+    /// A request and its response exceeded `timeouts.request`.
     RequestTimeout,
-    /// The client did not read its response in time.
+    /// The client did not read its response within `timeouts.write`, or read it below `read_rate`.
     WriteTimeout,
     /// A response was truncated, which HTTP/1.1 can signal only by closing the connection.
     AnswerBroken,
@@ -23,9 +23,9 @@ pub enum End {
     ClientGone,
     /// The client violated the protocol.
     Malformed,
-    /// The client reset too many streams, or sent too many useless frames.
+    /// The client reset too many streams, or sent too many useless frames (`h2_resets`).
     Flood,
-    /// Responses exceeded the memory limit, and the client did not read its own.
+    /// Responses exceeded `buffered_total`, and the client did not read its own.
     Shed,
     /// The gateway is shutting down.
     Drained,

@@ -13,7 +13,7 @@ pub struct Gathering {
     limit: usize,
 }
 
-/// The gathered bytes; `None` once they are given up.
+/// The gathered bytes of a [`Gathering`]; `None` once they are given up.
 pub(crate) type Shared = RefCell<Option<Gathered>>;
 
 /// Gathered bytes and the reservation of their capacity.
@@ -25,12 +25,12 @@ pub(crate) struct Gathered {
 }
 
 impl Gathering {
-    /// Starts to gather a response of at most `limit` bytes, whose memory `reservation` grows to.
+    /// Starts to gather a response of at most `limit` bytes; `reservation` grows with the gathered bytes.
     pub(crate) fn new(limit: usize, reservation: Option<Reservation>) -> Self {
         Self { shared: Rc::new(RefCell::new(Some(Gathered::new(reservation)))), limit }
     }
 
-    /// The gathered bytes, for the connection.
+    /// The gathered bytes, for [`Connection::stop_gathering`](crate::Connection::stop_gathering).
     pub(crate) fn shared(&self) -> Weak<Shared> {
         Rc::downgrade(&self.shared)
     }

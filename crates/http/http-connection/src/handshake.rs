@@ -35,7 +35,7 @@ impl Completion {
     }
 }
 
-/// The handshake of a connection with early data.
+/// The handshake of a connection with early data (RFC 8446 section 2.3).
 #[derive(Debug)]
 pub struct Handshake {
     completion: Completion,
@@ -55,13 +55,13 @@ impl Handshake {
         self.completion.is_reached()
     }
 
-    /// Waits for the end of the handshake. Never returns if the handshake fails.
+    /// Waits for the end of the handshake. Never returns if the handshake fails: the driver then ends the connection.
     pub async fn complete(&self) {
         let _waiting = Waiting::new(&self.waiting);
         self.completion.reached().await;
     }
 
-    /// Number of requests waiting for the end.
+    /// Number of requests that wait in [`Self::complete`].
     pub fn waiting(&self) -> u32 {
         self.waiting.get()
     }
@@ -76,7 +76,7 @@ impl Handshake {
         self.failure.set(self.failure.get().or(Some(end)));
     }
 
-    /// The reason for the failure of the handshake.
+    /// The reason for the failure of the handshake; `None` while it has not failed.
     pub fn failure(&self) -> Option<End> {
         self.failure.get()
     }

@@ -30,15 +30,15 @@ pub struct Accounts {
     input: Balance,
 }
 
-/// Bytes of one account.
+/// Bytes of one [`Account`].
 #[derive(Debug, Default)]
 struct Balance {
     held: Cell<usize>,
-    /// The client's reservation for bytes above [`Account::free`], in steps.
+    /// The client's reservation for bytes above [`Account::free`], in multiples of [`STEP`].
     reserved: RefCell<Option<Reservation>>,
 }
 
-/// Bytes of one request, counted until dropped.
+/// Bytes of one request in an [`Account`] of its connection, counted until dropped.
 #[derive(Debug)]
 pub struct HeldBytes {
     connection: Rc<Connection>,
@@ -56,7 +56,7 @@ impl Account {
         }
     }
 
-    /// The budget for bytes above [`free`](Self::free).
+    /// The budget for bytes above [`Self::free`].
     fn resource(self) -> Resource {
         match self {
             Self::Heads => Resource::Heads,
@@ -112,7 +112,7 @@ impl HeldBytes {
         Some(Self { connection: Rc::clone(connection), account, bytes: 0 })
     }
 
-    /// Adds `bytes`.
+    /// Adds `bytes` to the account.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl HeldBytes {
         Ok(())
     }
 
-    /// Number of bytes.
+    /// Number of bytes that this request holds.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

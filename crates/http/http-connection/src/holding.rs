@@ -10,7 +10,7 @@ use crate::connection::Connection;
 /// is closed while other clients need the memory. Encoders are none of them: without an encoder a response is only longer.
 const INDISPENSABLE: [Resource; 2] = [Resource::Decoders, Resource::WideDecoders];
 
-/// Memory reserved for the client of a connection, free again when dropped.
+/// Memory of a [`Resource`] reserved for the client of a connection, free again when dropped.
 #[derive(Debug)]
 pub struct Holding {
     resource: Resource,
@@ -20,7 +20,7 @@ pub struct Holding {
 }
 
 impl Connection {
-    /// Reserves `bytes` of `resource` for the client.
+    /// Reserves `bytes` of `resource` for the client. Without budgets, as in tests, always `Ok`.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Connection {
         Ok(Holding { resource, reservation, connection: Rc::clone(self) })
     }
 
-    /// Whether [`reserve`](Self::reserve) would succeed now.
+    /// Whether [`Self::reserve`] would succeed now.
     pub fn has_room(&self, resource: Resource, bytes: usize) -> bool {
         let client = self.client.address();
         self.budgets().is_none_or(|budgets| budgets.of(resource).has_room(client, bytes as u64))
@@ -78,7 +78,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Whether [`grow`](Self::grow) would succeed now.
+    /// Whether [`Self::grow`] would succeed now.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.connection.has_room(self.resource, bytes)
     }

@@ -16,21 +16,21 @@ use crate::streams::StreamKey;
 
 /// Maximum number of links in interim responses of one request. Further links appear in the final response only.
 pub const LINKS: usize = 16;
-/// Maximum total length of these links in bytes.
+/// Maximum total length of the [`LINKS`] in bytes.
 pub const LINK_BYTES: usize = 4 << 10;
 
 /// Maximum number of interim responses that are forwarded for one request. Further ones are dropped.
 const FORWARDED: u32 = 100;
-/// Maximum size of their headers together in bytes, with 32 bytes for each header and each response.
+/// Maximum size in bytes of the headers of all [`FORWARDED`] responses, with 32 bytes for each header and each response.
 const FORWARDED_BYTES: usize = 16 << 10;
 const OVERHEAD: usize = 32;
 
 /// Destinations of the interim responses of an upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InterimReceivers<'a> {
-    /// Receiver of 103; `None` drops them.
+    /// Receiver of `103`; `None` drops them.
     pub hints: Option<&'a Interim>,
-    /// Receiver of all others; `None` drops them.
+    /// Receiver of all other interim responses; `None` drops them.
     pub forwarded: Option<&'a ForwardedInterim<'a>>,
 }
 
@@ -48,7 +48,7 @@ impl InterimReceivers<'_> {
     }
 }
 
-/// Sender of the interim responses of an upstream to the client of one request, except 100, 101 and 103.
+/// Sender of the interim responses of an upstream to the client of one request, except `100`, `101` and `103`.
 #[derive(Debug)]
 pub struct ForwardedInterim<'a> {
     connection: &'a Rc<Connection>,
@@ -90,7 +90,8 @@ impl<'a> ForwardedInterim<'a> {
     }
 }
 
-/// Sender of early hints for one request. HTTP/2 and HTTP/3 only: some HTTP/1.1 clients mistake them for the final response.
+/// Sender of early hints (`103`) for one request. HTTP/2 and HTTP/3 only: some HTTP/1.1 clients mistake them for the final
+/// response.
 #[derive(Debug)]
 pub struct Interim {
     connection: Rc<Connection>,
@@ -128,7 +129,8 @@ impl Interim {
         self.held.borrow_mut().as_mut().is_none_or(|held| held.add(bytes).is_ok())
     }
 
-    /// Sends the members of `links` that were not sent before, as far as the client's memory for heads suffices.
+    /// Sends the members of `links` that were not sent before, up to [`LINKS`] and [`LINK_BYTES`], as far as the client's
+    /// memory for heads suffices.
     pub fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
         let mut sent = self.sent.borrow_mut();
         let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();

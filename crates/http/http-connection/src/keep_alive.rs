@@ -1,4 +1,4 @@
-//! Keep-alive settings that depend on the latest request of a connection.
+//! Keep-alive settings that depend on the latest request of a connection: [`KeepAlive`].
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Number of requests after which a connection ends; 0 for no limit.
+    /// Number of requests after which a connection ends; 0 for no limit of the route.
     pub(crate) fn most_requests(self) -> u32 {
         if self.closes { 1 } else { self.requests.unwrap_or(0) }
     }

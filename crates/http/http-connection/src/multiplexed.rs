@@ -17,7 +17,7 @@ const LONG_HEAD: usize = 8 << 10;
 pub struct Multiplexed {
     /// Requests in flight.
     pub streams: Streams,
-    /// Request bodies that are read and discarded.
+    /// Request bodies that are read and discarded after an early response.
     pub discards: Discards,
     /// Memory held for the requests in flight.
     pub accounts: Accounts,
@@ -44,7 +44,7 @@ impl Multiplexed {
         self.long_heads.set(self.long_heads.get() + long as u64);
     }
 
-    /// Total number of bytes by which heads of requests exceeded 8 KiB each.
+    /// Total number of bytes by which heads of requests exceeded 8 KiB each, for the flood budget.
     pub fn long_heads(&self) -> u64 {
         self.long_heads.get()
     }

@@ -11,7 +11,7 @@ pub struct ReadRate {
     pub pause: Duration,
 }
 
-/// Time by which a client is behind the minimum rate.
+/// Time by which a client is behind a [`ReadRate`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadPace {
     behind: Duration,

@@ -112,7 +112,7 @@ fn extension(to: &mut Vec<u8>, kind: Type, value: &[u8]) {
     to.extend_from_slice(value);
 }
 
-/// The name of a version as OpenSSL writes it, which servers expect.
+/// The name of a version as OpenSSL writes it, such as `TLSv1.3`, which servers expect.
 fn version_name(version: ProtocolVersion) -> Option<&'static str> {
     match version {
         ProtocolVersion::TLS1_2 => Some("TLSv1.2"),

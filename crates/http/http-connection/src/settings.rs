@@ -11,9 +11,9 @@ pub struct HttpSettings {
     pub timeouts: HttpTimeouts,
     /// Maximum size of a request head in bytes: request line and headers together. Default: 64 KiB.
     pub head_size: usize,
-    /// Maximum number of headers of a request. Default: 100.
+    /// Maximum number of headers of a request; beyond it `431`. Default: 100.
     pub headers: usize,
-    /// Maximum number of concurrent requests on one HTTP/2 connection. Default: 128.
+    /// Maximum number of concurrent requests on one HTTP/2 connection: `SETTINGS_MAX_CONCURRENT_STREAMS`. Default: 128.
     pub h2_streams: u32,
     /// Number of HTTP/2 streams that a client may reset, or cause the gateway to reset, before the connection is closed
     /// (CVE-2023-44487). Two responses earn one back, as does each second. A useless control frame counts a tenth.
@@ -22,11 +22,11 @@ pub struct HttpSettings {
     /// Maximum number of response bytes held per connection while its client does not read. Default: 1 MiB.
     pub buffered: usize,
     /// Limit on [`buffered`](HttpSettings::buffered) bytes of all connections, within 64 KiB per worker. Above it, each
-    /// connection may hold 64 KiB, connections of clients that read nothing are closed, and new requests get 503.
+    /// connection may hold 64 KiB, connections of clients that read nothing are closed, and new requests get `503`.
     /// Default: 1 GiB.
     pub buffered_total: usize,
     /// Maximum number of bytes of request bodies gathered before they are forwarded, of all connections, in memory and
-    /// in files. Requests above it get 503. Default: 1 GiB.
+    /// in files. Requests above it get `503`. Default: 1 GiB.
     pub gathered_total: u64,
     /// Maximum memory of active encoders in bytes, of all connections. Further responses are sent uncompressed.
     /// Default: 256 MiB.
@@ -57,7 +57,7 @@ pub struct HttpTimeouts {
     pub head: Duration,
     /// For the next bytes of a request body. Default: 30 s.
     pub body: Duration,
-    /// For the next request. Default: 60 s.
+    /// For the next request on an idle connection. Default: 60 s.
     pub idle: Duration,
     /// For reading the next bytes of a response. Default: 30 s.
     pub write: Duration,
@@ -68,7 +68,7 @@ pub struct HttpTimeouts {
 }
 
 impl HttpSettings {
-    /// The limits of the memory budgets.
+    /// The limits of the memory [`Budgets`](brisk_budget::Budgets).
     pub fn limits(&self) -> Limits {
         Limits {
             responses: self.buffered_total as u64,

@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 
 use crate::pace::{ReadPace, ReadRate};
 
-/// Points that a reset stream costs in the flood budget of its client.
+/// Points that a reset stream costs in the flood budget of its connection.
 pub const RESET: u32 = 10;
 /// Points that a complete response earns.
 pub const ANSWER: u32 = RESET / 2;
 
-/// Key of a stream of a connection. Keys are never reused.
+/// Key of a stream in [`Streams`]. Keys are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamKey {
     index: u32,
     generation: u32,
 }
 
-/// Reason for ending a stream.
+/// Reason for ending a stream before its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The client did not read the response in time, or read it below the minimum rate.
+    /// The client did not read the response within [`StreamLimits::write`], or read it below [`StreamLimits::read_rate`].
     WriteTimeout,
-    /// Request and response together took too long.
+    /// Request and response together exceeded [`StreamLimits::request`].
     RequestTimeout,
 }
 
@@ -40,14 +40,14 @@ impl Ended {
     }
 }
 
-/// The streams of a connection.
+/// The streams of a multiplexed connection.
 #[derive(Debug, Default)]
 pub struct Streams {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
     /// The latest stream, until its task is known.
     begun: Cell<Option<StreamKey>>,
-    /// Time of the last round.
+    /// Time of the last [`Round`].
     last_round: Cell<Option<Instant>>,
     /// Whether responses waited for the window of the connection since the last round, and the bytes written since then.
     excused: Cell<bool>,
@@ -66,7 +66,7 @@ struct State {
     started: Instant,
     /// Whether a piece of the response, or its head, waits for the client.
     held: bool,
-    /// The round that first found it waiting after the client last read from it.
+    /// The state when a [`Round`] first found the stream waiting after the client last read from it.
     stalled: Option<Stall>,
     reading: Reading,
     ended: Option<Ended>,
@@ -124,7 +124,7 @@ pub struct StreamLimits {
 }
 
 impl Streams {
-    /// Begins a request.
+    /// Begins a request at `started`. Its key is also that of the next [`Self::take_begun`].
     pub fn begin(&self, started: Instant) -> StreamKey {
         let reading = Reading::default();
         let state = State { started, held: false, stalled: None, reading, ended: None, task: None };
@@ -140,12 +140,12 @@ impl Streams {
         key
     }
 
-    /// Takes the key of the latest stream.
+    /// Takes the key of the latest stream; `None` if it was taken before.
     pub fn take_begun(&self) -> Option<StreamKey> {
         self.begun.take()
     }
 
-    /// Ends a request.
+    /// Ends the request of `key`. The caller ends each key once.
     pub fn end(&self, key: StreamKey) {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[key.index as usize];
@@ -201,12 +201,12 @@ impl Streams {
         });
     }
 
-    /// The reason for ending the stream before its completion, if there is one.
+    /// The reason for ending the stream before its completion; `None` if it may continue.
     pub fn ended(&self, key: StreamKey) -> Option<Ended> {
         self.with(key, |state| state.ended).flatten()
     }
 
-    /// Finds streams that exceed a timeout and wakes their tasks.
+    /// Finds streams that exceed a timeout of `limits` and wakes their tasks, for which [`Self::ended`] then has the reason.
     pub fn end_overdue(&self, round: Round, limits: StreamLimits) {
         let mut overdue = Vec::new();
         let last = self.last_round.replace(Some(round.now)).unwrap_or(round.now);

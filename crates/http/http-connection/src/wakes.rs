@@ -6,7 +6,7 @@ use std::task::{Context, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// One waker per slot, created once and used by successive streams. A late wake reaches the next stream, which is
+/// One [`Waker`] per slot, created once and used by successive streams. A late wake reaches the next stream, which is
 /// harmless.
 #[derive(Debug, Default)]
 pub struct Wakes {
@@ -33,7 +33,7 @@ impl Wakes {
         self.shared.connection.register(context.waker());
     }
 
-    /// The waker of a slot.
+    /// The waker of the slot `place`.
     pub fn waker(&mut self, place: u32) -> &Waker {
         while self.places.len() <= place as usize {
             let number = self.places.len() as u32;
@@ -48,6 +48,7 @@ impl Wakes {
     pub fn take(&self, woken: &mut Vec<u32>) {
         let mut list = self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner);
         for place in list.drain(..) {
+            // Before the stream runs, so that a wake during its run is not lost.
             self.places[place as usize].0.is_woken.store(false, Ordering::Release);
             woken.push(place);
         }

@@ -17,10 +17,10 @@ use tokio::task::yield_now;
 /// Number of bytes per round: about 1 ms of work.
 const ROUND: usize = 64 << 10;
 
-/// The same including short responses that are processed as a whole, which is cheaper.
+/// As [`ROUND`], including short responses that are processed as a whole, which is cheaper.
 const WITH_SHORT: usize = 4 * ROUND;
 
-/// Owner of a queue.
+/// Owner of a queue of [`WorkerWork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     /// A client: an IPv4 address or an IPv6 /64.
@@ -58,7 +58,7 @@ struct Ticket {
     waker: RefCell<Waker>,
 }
 
-/// The place of a body in the queue. Drop it to leave the queue.
+/// The position of a body in the queue. The default is outside of the queue; dropping it leaves the queue.
 #[derive(Debug, Default)]
 pub struct WorkPlace(Option<Rc<Ticket>>);
 
@@ -85,7 +85,7 @@ impl WorkerWork {
         }
     }
 
-    /// Whether the `bytes` of a short response may be processed in this round. Counts them if so.
+    /// Whether the `bytes` of a short response may be processed in this round, within [`WITH_SHORT`]. Counts them if so.
     pub(crate) fn may_work(&self, bytes: usize) -> bool {
         self.take(bytes, WITH_SHORT)
     }
@@ -149,6 +149,7 @@ impl Queue {
                 waiting.remove();
                 continue;
             };
+            // The round ends here: if smaller pieces of others went first, this owner could wait without end.
             if first.bytes > limit {
                 self.order.push_front(owner);
                 return None;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use httpdate::HttpDate;
 
-/// `Date` header of one worker, at most one tick of its wheel old.
+/// `Date` header of one worker, at most one tick of the worker's [`DeadlineWheel`](brisk_net::DeadlineWheel) old.
 #[derive(Debug, Default)]
 pub(crate) struct Date(RefCell<Written>);
 

@@ -1,4 +1,4 @@
-//! Driver of a client connection over HTTP/1.1 or HTTP/2, from the first byte to the close.
+//! [`Driver`] of a client connection over HTTP/1.1 or HTTP/2, from the first byte to the close.
 //!
 //! The driver is the connection's future. Each turn lets the protocol work, sends its output, then checks the deadline. An
 //! idle HTTP/1.1 connection has neither protocol state nor buffers.
@@ -30,17 +30,17 @@ use crate::flood::FloodMetrics;
 pub struct Http {
     /// Service that responds to the requests.
     pub service: Rc<CurrentService>,
-    /// State of the connection that its requests share.
+    /// State of the connection that all its requests share.
     pub connection: Rc<Connection>,
     /// Timeouts and size limits.
     pub settings: Rc<HttpSettings>,
-    /// Deadline of the connection in the worker's wheel.
+    /// Deadline of the connection in the wheel of its worker.
     pub deadline: Deadline,
     /// Reports that the gateway drains.
     pub drain: Drain,
 }
 
-/// Service of a worker. A reload replaces it, for later requests on open connections too.
+/// [`Service`] of a worker. A reload replaces it, for later requests on open connections too.
 pub struct CurrentService {
     service: RefCell<Rc<Service>>,
     buffers: Rc<WorkerBuffers>,
@@ -62,7 +62,7 @@ impl CurrentService {
         Rc::clone(&self.buffers).divide_work()
     }
 
-    /// Replaces the service. Requests in flight keep the old one.
+    /// Replaces the service. Requests in flight keep the former [`Service`].
     pub fn replace(&self, service: Rc<Service>) {
         self.service.replace(service);
     }
@@ -72,7 +72,7 @@ impl CurrentService {
         Rc::clone(&self.service.borrow())
     }
 
-    /// Counters of connections that are closed because of a flood.
+    /// Counters of connections that are closed with [`End::Flood`].
     pub(super) fn floods(&self) -> &FloodMetrics {
         &self.floods
     }
@@ -83,7 +83,8 @@ impl CurrentService {
     }
 }
 
-/// Serves the connection until it ends, and records its bytes in the connection's record. Returns the reason of the end.
+/// Serves the connection `io` until it ends, and records its bytes in the record of [`Http::connection`]. Returns the reason of
+/// the end; no error of the client is an error of `serve`.
 pub fn serve(io: HttpIo, http: &Http) -> impl Future<Output = End> {
     http.surround();
     Driver { io, http }.run()
@@ -155,7 +156,7 @@ impl Driver<'_> {
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
     }
 
-    /// Waits for the client without protocol state and buffers.
+    /// Waits for the client without protocol state and buffers, at most for `timeouts.idle`.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
         deadline.set_idle(connection.limits.idle(settings.timeouts.idle).min(connection.time_left()));
@@ -197,7 +198,7 @@ impl Driver<'_> {
     }
 }
 
-/// Limits, in time and bytes, of reading from the client after `end`.
+/// Limits, in time and bytes, of reading from the client after `end`: longer if an upload may be in progress.
 pub(super) fn lingering(end: End) -> Lingering {
     match end {
         End::Closed | End::Drained => Lingering::UPLOAD,
@@ -216,7 +217,8 @@ impl Http {
         });
     }
 
-    /// Reason of the end of a connection whose idle deadline has passed.
+    /// Reason of the end of a connection whose idle deadline has passed: [`End::Evicted`] if another client needs its
+    /// descriptor.
     pub(super) fn end_of_idle(&self) -> End {
         if self.deadline.is_evicted() { End::Evicted } else { End::Idle }
     }

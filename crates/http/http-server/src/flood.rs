@@ -1,8 +1,8 @@
-//! Budget of a multiplexed connection for frames that cost the server work and bring the client nothing.
+//! Budget of an HTTP/2 or HTTP/3 connection for frames that cost the server work and bring the client nothing.
 //!
-//! Points are charged for streams reset by the client (CVE-2023-44487, "Rapid Reset"), streams that the client makes the
-//! server reset (CVE-2025-8671), and control frames (CVE-2019-9512 and related). Each protocol has a table of prices. Responses,
-//! data and time earn points.
+//! Points are charged for streams reset by the client (CVE-2023-44487, "Rapid Reset"), streams that the client makes the server
+//! reset (CVE-2025-8671), and control frames (CVE-2019-9512 and related). Each protocol has a table of prices. Responses, data
+//! and time earn points.
 
 mod metrics;
 
@@ -30,7 +30,7 @@ const DATA_WORTH: usize = 256;
 /// Reason and price, in points, of a frame from the client; `None` if the frame is free.
 pub(super) type Price = Option<(Flood, u32)>;
 
-/// Accounts the frames of one connection. Clones share the account.
+/// Accounts the frames of one connection. Clones share the [`Tally`].
 #[derive(Clone, Debug)]
 pub(super) struct FloodWatch(Rc<RefCell<Tally>>);
 
@@ -55,7 +55,7 @@ struct Budget {
 }
 
 impl FloodWatch {
-    /// Creates an account with a budget for a burst of `resets` reset streams.
+    /// Creates an account with a budget for a burst of `resets` reset streams: `limits.h2_resets`.
     pub(super) fn new(resets: usize) -> Self {
         let full = u32::try_from(resets).unwrap_or(u32::MAX).saturating_mul(RESET);
         let budget = Budget::new(full, Instant::now());
@@ -85,7 +85,7 @@ impl FloodWatch {
         }
     }
 
-    /// Reason with the highest cost, once the budget is exhausted.
+    /// Reason with the highest cost, once the budget is exhausted; `None` before.
     pub(super) fn exhausted_by(&self) -> Option<Flood> {
         let budget = &self.0.borrow().budget;
         budget.exhausted.then(|| budget.most_spent())
@@ -103,14 +103,14 @@ impl FloodWatch {
         }
     }
 
-    /// Accounts a `DATA` frame of `length` bytes to the client.
+    /// Accounts a `DATA` frame of `length` bytes to the client, which earns points from [`DATA_WORTH`] on.
     pub(super) fn data_sent(&self, length: usize) {
         if length >= DATA_WORTH {
             self.earn(ANSWER_DATA);
         }
     }
 
-    /// Charges for a header block that was decoded and ignored.
+    /// Charges one point for a header block that was decoded and ignored.
     pub(super) fn ignored(&self) {
         self.charge(Some((Flood::OtherFrame, 1)));
     }
@@ -136,7 +136,8 @@ impl Budget {
         }
     }
 
-    /// Called only when points are short, so that frames normally cost no system call for the time.
+    /// Earns [`SECOND`] points for each second. Called only when points are short, so that frames normally cost no system call
+    /// for the time.
     fn earn_by_time(&mut self, now: Instant) {
         let seconds = now.duration_since(self.earned_until).as_secs();
         if seconds > 0 {

@@ -23,6 +23,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 use brisk_http_connection::end::End;
+use brisk_net::TurnLimit;
 use brisk_tls::Stream;
 use brisk_wire::h2::frame::{Reason, WriteFrames};
 
@@ -31,11 +32,8 @@ use self::state::{Goaway, H2};
 use super::driver::{Driver, Stop};
 use super::turn::Turns;
 
-/// Maximum number of reads per turn, each of up to 64 KiB, before responses are written.
-const READS: usize = 4;
-
 impl Driver<'_> {
-    /// Serves HTTP/2 until the connection closes.
+    /// Serves HTTP/2 until the connection closes. Never returns [`Stop::Rest`].
     pub(super) async fn h2_turns(&self) -> Stop {
         let http = self.http;
         let multiplexed = http.connection.multiplex();
@@ -81,7 +79,7 @@ impl Driver<'_> {
         stop
     }
 
-    /// One turn: reads, processes, writes. Ready if the connection is to be closed.
+    /// One turn: reads, processes, writes. Ready with [`Stop`] if the connection is to be closed.
     fn poll_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Stop> {
         h2.begin_turn(cx);
         let ended = self.read_h2(cx, h2);
@@ -111,17 +109,15 @@ impl Driver<'_> {
         }
     }
 
-    /// Reads and processes the available frames. Returns the reason if the client has ended the connection.
+    /// Reads and processes the available frames, until [`TurnLimit`] is reached. Returns the reason if the client has ended the
+    /// connection.
     fn read_h2(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Option<End> {
         let connection = &self.http.connection;
-        for read in 0.. {
-            if read == READS {
-                cx.waker().wake_by_ref();
-                break;
-            }
+        let mut turn = TurnLimit::default();
+        while turn.poll_more(cx).is_ready() {
             let may_read =
                 h2.may_read() && h2.notices.has_room(connection.budgets(), connection.client.address());
-            let polled = if may_read { self.poll_feed(cx, h2) } else { Poll::Pending };
+            let polled = if may_read { self.poll_feed(cx, h2, &mut turn) } else { Poll::Pending };
             h2.run();
             h2.look_at_bodies();
             debug_assert_eq!(h2.broken_rule(), None);
@@ -138,7 +134,7 @@ impl Driver<'_> {
         h2.write(TlsSink { stream: self.io.stream_mut(), cx })
     }
 
-    fn poll_feed(&self, cx: &mut Context<'_>, h2: &mut H2<'_>) -> Poll<Option<End>> {
+    fn poll_feed(&self, cx: &mut Context<'_>, h2: &mut H2<'_>, turn: &mut TurnLimit) -> Poll<Option<End>> {
         let mut stream = self.io.stream_mut();
         // During the handshake the driver reads, and wakes this task.
         if !stream.is_confirmed() && !stream.has_plaintext() {
@@ -147,8 +143,7 @@ impl Driver<'_> {
         let mut any = false;
         let read = stream.poll_read(cx, |data| {
             any = true;
-            h2.feed(data);
-            data.len()
+            h2.feed_within(data, turn)
         });
         read.map(|read| match read {
             Ok(()) if any => None,
@@ -170,7 +165,7 @@ impl Driver<'_> {
     }
 }
 
-/// The output of a connection goes into TLS records.
+/// The [`Sink`] of a connection: its output goes into TLS records.
 struct TlsSink<'a, 'b> {
     stream: RefMut<'a, Stream>,
     cx: &'a mut Context<'b>,
@@ -199,7 +194,7 @@ impl H2<'_> {
         self.notices.end_turn();
     }
 
-    /// Whether all streams up to the announced last one have ended and all output is sent.
+    /// Whether all streams up to that of [`Goaway::Last`] have ended and all output is sent.
     fn is_drained(&self) -> bool {
         matches!(self.goaway, Goaway::Last(_)) && self.numbers.is_empty() && self.send.out.is_empty()
     }

@@ -42,7 +42,7 @@ pub fn greeting(settings: &HttpSettings) -> Bytes {
     control::greeting(settings)
 }
 
-/// HTTP/3 connection with a client.
+/// HTTP/3 connection with a client, over any [`Transport`].
 pub struct Http3 {
     h3: H3,
     turns: Turns,
@@ -50,7 +50,7 @@ pub struct Http3 {
     ending: Option<End>,
 }
 
-/// End of a connection.
+/// End of an [`Http3`] connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
     /// Reason, for the record of the connection.
@@ -73,13 +73,13 @@ impl Http3 {
         self.h3.control.greeted(stream, rest);
     }
 
-    /// Reports that bytes, the end or a reset have arrived on a stream.
+    /// Reports that bytes, the end or a reset have arrived on the stream with the ID `stream`.
     pub fn readable(&mut self, stream: u64) {
         // RFC 9000 section 2.1: the second bit is set for unidirectional streams.
         if stream & 2 == 0 { self.h3.request_readable(stream) } else { self.h3.incoming_readable(stream) }
     }
 
-    /// Reports that a stream may be written again.
+    /// Reports that a stream may be written again, after [`Write::Blocked`].
     pub fn writable(&mut self, stream: u64) {
         if let Some(place) = self.h3.find(stream) {
             self.h3.unblocked(place);
@@ -91,7 +91,7 @@ impl Http3 {
         self.h3.acknowledged(stream);
     }
 
-    /// Reports that the client does not want the rest of a stream.
+    /// Reports that the client does not want the rest of a stream (`STOP_SENDING`).
     pub fn stopped(&mut self, stream: u64) {
         // RFC 9114 section 6.2.1: our control stream, the only stream that we open, must not be stopped.
         if stream & 3 == 3 {
@@ -109,7 +109,7 @@ impl Http3 {
         self.h3.numbers.len()
     }
 
-    /// One turn: reads, processes, writes. Ready if the connection is to be closed.
+    /// One turn: reads, processes, writes. Ready with [`Closing`] if the connection is to be closed.
     ///
     /// To be called after the events of a turn, after datagrams of the client were processed, since acknowledgements release
     /// memory, and when the waker of `cx` is woken.
@@ -174,6 +174,7 @@ impl H3 {
         self.wakes.register(cx);
         self.notices.begin_turn(cx);
         self.held.release(&self.http.connection);
+        self.turn.begin();
     }
 
     /// Reads, processes and writes.
@@ -186,7 +187,7 @@ impl H3 {
             if self.readable.is_empty() {
                 break;
             }
-            if read == READS {
+            if read == READS || self.turn.is_reached() {
                 cx.waker().wake_by_ref();
                 break;
             }
@@ -206,7 +207,7 @@ impl H3 {
         debug_assert_eq!(self.broken_rule(), None);
     }
 
-    /// Reason of the end of a connection whose flood budget is exhausted.
+    /// [`End::Flood`] for a connection whose flood budget is exhausted; `None` otherwise.
     fn flood_end(&self) -> Option<End> {
         let multiplexed = self.http.connection.multiplex();
         self.flood.earn(multiplexed.take_earned());
@@ -217,8 +218,8 @@ impl H3 {
     }
 }
 
-/// Transport at the end of a turn. It is never blocked: each response has a timeout of its own, and a client that does not
-/// acknowledge is detected by QUIC.
+/// The [`Channel`] at the end of a turn. It is never blocked: each response has a timeout of its own, and a client that does
+/// not acknowledge is detected by QUIC.
 struct Datagrams((u64, u64));
 
 impl Channel for Datagrams {

@@ -15,10 +15,10 @@ use brisk_telemetry::Milestone;
 use super::driver::{Driver, Http, Stop};
 
 impl Driver<'_> {
-    /// Acknowledges the client's last flight with a TCP ACK if nothing else does: no ticket to send, and no request yet.
+    /// Acknowledges the client's last flight with a TCP `ACK` if nothing else does: no ticket to send, and no request yet.
     ///
-    /// A client with Nagle's algorithm holds its request back until the ACK. Most clients disable Nagle, and their requests
-    /// are available after one poll of the sockets.
+    /// A client with Nagle's algorithm holds its request back until the `ACK`. Most clients set `TCP_NODELAY`, and their
+    /// requests are available after one poll of the sockets.
     pub(super) async fn acknowledge_handshake(&self) {
         let waits = || {
             let stream = self.io.stream();
@@ -93,7 +93,7 @@ impl Driver<'_> {
 }
 
 impl Http {
-    /// Handshake whose early data is being served; `None` once it is complete.
+    /// Handshake whose early data is being served; `None` once the handshake is complete.
     pub(super) fn handshake(&self) -> Option<&Handshake> {
         self.connection.client.handshake()
     }
@@ -105,7 +105,7 @@ impl Http {
         (self.connection.flow.in_flight() == handshake.waiting()).then(|| stop(end))
     }
 
-    /// Reason to stop after the timeout of the handshake.
+    /// Reason to stop after the timeout of the handshake: [`End::HandshakeTimeout`], or an earlier failure.
     pub(super) fn late_handshake(&self) -> Stop {
         let failure = self.handshake().and_then(Handshake::failure);
         failure.map_or(Stop::Abort(End::HandshakeTimeout), stop)

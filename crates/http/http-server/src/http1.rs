@@ -83,7 +83,7 @@ impl Driver<'_> {
         .await
     }
 
-    /// Stop after a response, or after the client's end between two requests.
+    /// [`Stop`] after a response, or after the client's end between two requests.
     fn closed(&self) -> Stop {
         Stop::Close(if self.http.drain.started() { End::Drained } else { End::Closed })
     }
@@ -130,7 +130,7 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Sends a response. The error is the reason to stop after it.
+    /// Sends a response. `Err` is the reason to stop after it; `Ok` if another request may follow.
     async fn answer(
         &self,
         response: Response<RecordedBody>,
@@ -221,8 +221,8 @@ impl Exchanges<'_> {
         written.map_err(|_| Stop::Close(End::ClientGone))
     }
 
-    /// Responds to a malformed request, if the client would understand it, and closes: the start of the next request is
-    /// unknown.
+    /// Responds to a malformed request, if [`MalformedRequest::status`] has a response for it, and closes: the start of the
+    /// next request is unknown.
     async fn refuse(&self, error: MalformedRequest, outbound: &mut Outbound) -> Stop {
         self.inbound.with_input(|input| self.driver.http.refused_http1(error, input));
         if let Some(status) = error.status() {
@@ -237,7 +237,7 @@ impl Exchanges<'_> {
 }
 
 impl Http {
-    /// Writes the head of a response with the date of the worker.
+    /// Writes the head of a response with the [`Date`](crate::date::Date) of the worker.
     fn write_head(
         &self,
         output: &mut Vec<u8>,

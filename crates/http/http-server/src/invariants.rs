@@ -1,4 +1,4 @@
-//! Parts of the invariants of multiplexed connections. HTTP/2 and HTTP/3 state their own in their modules of this name.
+//! Parts of the invariants of multiplexed connections. `h2::invariants` and `h3::invariants` state those of one version.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::response::Work;
 pub(crate) struct Slots<'a, N, S> {
     /// Streams by index.
     pub(crate) places: &'a [Option<Box<S>>],
-    /// Indices without a stream.
+    /// Indices of `places` without a stream.
     pub(crate) free: &'a [u32],
     /// Numbers and indices of the streams.
     pub(crate) numbers: &'a [(N, u32)],

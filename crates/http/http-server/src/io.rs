@@ -28,7 +28,7 @@ impl HttpIo {
         Self(Rc::new(Shared { stream: RefCell::new(stream), at_once: Cell::default() }))
     }
 
-    /// Notification of the completed handshake; `None` if it is complete, as always without early data.
+    /// Notification of the completed handshake; `None` if the handshake is complete, as always without early data.
     pub fn confirmation(&self) -> Option<Confirmation> {
         self.stream().confirmation()
     }
@@ -46,7 +46,7 @@ impl HttpIo {
         self.0.stream.borrow_mut()
     }
 
-    /// Makes each flush send immediately from now on.
+    /// Makes each `poll_flush` send immediately from now on.
     pub(crate) fn flush_at_once(&self) {
         self.0.at_once.set(true);
     }
@@ -76,7 +76,8 @@ impl HttpIo {
         read.map_ok(|()| any)
     }
 
-    /// Writes as much as there is space for. Without a driver it drains the stream to make space.
+    /// Writes as much as there is space for. After [`Self::flush_at_once`], without a driver, it drains the stream to make
+    /// space.
     fn poll_write_slices(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut stream = self.0.stream.borrow_mut();
         match stream.poll_write(cx, slices) {

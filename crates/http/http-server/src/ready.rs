@@ -7,17 +7,17 @@ use brisk_wire::priority::Priority;
 /// Streams of a connection with data to send, by urgency. A stream is the index of its place in the connection's state.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyStreams {
-    /// First the most urgent (RFC 9218 section 4.1).
+    /// One queue for each urgency, the most urgent first (RFC 9218 section 4.1).
     queues: [VecDeque<u32>; 8],
 }
 
 impl ReadyStreams {
-    /// Adds a stream behind the others of its urgency.
+    /// Adds the stream `place` behind the others of its urgency.
     pub(crate) fn push(&mut self, place: u32, priority: Priority) {
         self.queue(priority).push_back(place);
     }
 
-    /// Removes the next stream: the first of the most urgent queue.
+    /// Removes the next stream: the first of the most urgent queue that is not empty.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         self.queues.iter_mut().find_map(VecDeque::pop_front)
     }

@@ -9,8 +9,7 @@ use super::driver::Http;
 const LINE: usize = 256;
 
 impl Http {
-    /// Counts and logs a malformed request that is answered with `status`, or 0 if it is not answered. `line` is its request
-    /// line.
+    /// Counts and logs a malformed request with the response `status`, or 0 without a response. `line` is its request line.
     pub(super) fn refused(&self, reason: MalformedReason, status: u16, line: &[u8]) {
         self.service.current().malformed(&self.connection, reason, status, line);
     }

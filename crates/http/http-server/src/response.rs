@@ -83,7 +83,7 @@ impl Answer {
         Box::new(Self { head: Some(head), body, chunk: None, trailers: None })
     }
 
-    /// Polls the body for its next piece, which becomes [`chunk`](Self::chunk).
+    /// Polls the body for its next piece, which becomes [`Self::chunk`].
     pub(crate) fn next(&mut self, context: &mut Context<'_>) -> Next {
         loop {
             let frame = match Pin::new(&mut self.body).poll_frame(context) {
@@ -108,8 +108,8 @@ impl Answer {
     }
 }
 
-/// Passes the fields of a response's head to `field`, without those that only HTTP/1.1 has, and adds `Date` and the length if
-/// they are missing.
+/// Passes the fields of a response's head to `field`, without those that only HTTP/1.1 has, and adds `Date` and
+/// `Content-Length` if they are missing.
 pub(crate) fn head_fields(
     headers: &HeaderMap,
     length: Option<u64>,

@@ -1,4 +1,4 @@
-//! End of a connection's turn: sends its output and checks its timeouts.
+//! End of a connection's turn, [`Turns::poll_end`]: sends its output and checks its timeouts.
 
 use std::io;
 use std::mem;
@@ -24,13 +24,13 @@ const REST_AFTER: Duration = Duration::from_millis(100);
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 const LOOK_AT_MOST: Duration = Duration::from_secs(4);
 
-/// Minimum progress, in bytes per round, of a client that keeps its connection while memory is short.
+/// Minimum progress, in bytes per [`ROUND`], of a client that keeps its connection while memory is short.
 const LITTLE: u64 = 64 << 10;
 
 /// Interval between checks of a client with responses to take; at most a quarter of the shortest timeout.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// Expected action of the client. Its timeout runs as long as the phase, including its value, does not change.
+/// Expected action of the client. Its timeout runs as long as the [`Phase`], including its value, does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Completing its handshake after early data; takes precedence over all else.
@@ -86,7 +86,7 @@ impl Turns {
         begins
     }
 
-    /// Ends a turn. If pending, the task is registered for all events that may begin the next turn.
+    /// Ends a turn. After [`Poll::Pending`], the task is registered for all events that may begin the next turn.
     pub(super) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
@@ -129,7 +129,7 @@ impl Turns {
         }
     }
 
-    /// Reason to stop at the end of `phase`'s time; `None` after setting a new deadline.
+    /// Reason to stop at the end of the time of `phase`; `None` after setting a new deadline.
     fn expired(&mut self, phase: Phase, http: &Http, channel: &impl Channel) -> Option<Stop> {
         match phase {
             Phase::Handshake => Some(http.late_handshake()),
@@ -224,7 +224,7 @@ struct Rounds {
     released: u64,
     /// Time of the next check, if one is due.
     next: Option<Duration>,
-    /// Whether output was blocked since the last check.
+    /// Whether output was blocked ([`Phase::Blocked`]) since the last check.
     blocked: bool,
     /// Whether output has been blocked at all times since the last check.
     stays_blocked: bool,
@@ -327,13 +327,13 @@ fn is_full(http: &Http) -> bool {
     http.connection.multiplexed().is_some_and(|multiplexed| multiplexed.bodies.is_full())
 }
 
-/// Whether the HTTP/1.1 request in flight has exceeded its timeout.
+/// Whether the HTTP/1.1 request in flight has exceeded `timeouts.request`.
 fn is_overdue(http: &Http) -> bool {
     let (started, limit) = (http.connection.flow.request_began(), http.settings.timeouts.request);
     started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 
-/// Transport of a connection, as far as the end of a turn depends on it.
+/// Transport of a connection, as far as [`Turns::poll_end`] depends on it.
 pub(super) trait Channel {
     /// Sends output as far as the client takes it.
     fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;

@@ -10,10 +10,10 @@ use http::header::{self, HeaderName};
 /// Treatment of request headers with `_` in their names, which many upstreams confuse with `-`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Underscores {
-    /// Remove them.
+    /// Remove these headers.
     #[default]
     Drop,
-    /// Forward them, unless they stand for a claim.
+    /// Forward these headers, unless one stands for a claim.
     Pass,
 }
 
@@ -235,6 +235,13 @@ pub fn is_fixed(name: &HeaderName) -> bool {
 pub struct OwnNames(Box<[Box<[u8]>]>);
 
 impl OwnNames {
+    /// These names and `more`.
+    #[must_use]
+    pub fn with(&self, more: &[HeaderName]) -> Self {
+        let more = more.iter().map(|name| name.as_str().bytes().map(folded).collect());
+        Self(self.0.iter().cloned().chain(more).collect())
+    }
+
     /// Whether `name` is one of the names, in any spelling. Costs a comparison of lengths for each name.
     pub fn include(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
@@ -261,7 +268,8 @@ impl<'a> FromIterator<&'a HeaderName> for OwnNames {
     }
 }
 
-/// Removes all headers that an untrusted client must not send.
+/// Removes all headers that an untrusted client must not send: claims in any spelling, `Proxy`, and names with `_` as
+/// `underscores` says.
 pub fn remove(headers: &mut HeaderMap, underscores: Underscores) {
     remove_if(headers, |name| Name::of(name.as_str(), underscores) != Name::Plain);
 }
@@ -273,7 +281,7 @@ pub fn remove_forged(headers: &mut HeaderMap, underscores: Underscores) {
     });
 }
 
-/// Removes all claims except for `kept`, because not every recipient may see the data about a client.
+/// Removes all claims except for those in `kept`, because not every recipient may see the data about a client.
 pub fn remove_but(headers: &mut HeaderMap, kept: &[HeaderName]) {
     remove_if(headers, |name| {
         !kept.contains(name) && !matches!(Name::of(name.as_str(), Underscores::Pass), Name::Plain)
@@ -302,9 +310,26 @@ pub fn clean_trailers(trailers: &mut HeaderMap, own: &OwnNames) {
     });
 }
 
-/// Whether a field may be a trailer of a response: it does not belong to the head (RFC 9110 section 6.5.1), and is no cookie.
+/// Whether a field may be a trailer of a response: it does not belong to the head, and is no control of the response, challenge,
+/// cookie or policy (RFC 9110 section 6.5.1).
 pub fn may_be_trailer(name: &HeaderName) -> bool {
-    !belongs_to_head(name) && *name != header::SET_COOKIE
+    let of_response = [
+        header::AGE,
+        header::ALT_SVC,
+        header::CONTENT_SECURITY_POLICY,
+        header::DATE,
+        header::EXPIRES,
+        header::LOCATION,
+        header::PROXY_AUTHENTICATE,
+        header::REFRESH,
+        header::RETRY_AFTER,
+        header::SET_COOKIE,
+        header::STRICT_TRANSPORT_SECURITY,
+        header::VARY,
+        header::WARNING,
+        header::WWW_AUTHENTICATE,
+    ];
+    !belongs_to_head(name) && !of_response.contains(name) && name.as_str() != "clear-site-data"
 }
 
 /// Whether a field describes the message, its sender or its connection, and is therefore invalid in trailers.
@@ -320,8 +345,14 @@ pub(crate) fn belongs_to_head(name: &HeaderName) -> bool {
         header::COOKIE,
         header::EXPECT,
         header::HOST,
+        header::IF_MATCH,
+        header::IF_MODIFIED_SINCE,
+        header::IF_NONE_MATCH,
+        header::IF_RANGE,
+        header::IF_UNMODIFIED_SINCE,
         header::MAX_FORWARDS,
         header::ORIGIN,
+        header::PRAGMA,
         header::PROXY_AUTHORIZATION,
         header::RANGE,
         header::TE,

@@ -16,14 +16,14 @@ pub struct Validators<'a> {
     pub modified: Option<SystemTime>,
 }
 
-/// Result of the conditions of a request with GET or HEAD.
+/// Result of the conditions of a request with `GET` or `HEAD`, from [`Validators::evaluate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The request is performed.
     Perform,
-    /// The client has the representation: status 304.
+    /// The client has the representation: status `304`.
     NotModified,
-    /// A precondition is false: status 412.
+    /// A precondition is false: status `412`.
     Failed,
 }
 

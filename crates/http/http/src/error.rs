@@ -41,17 +41,17 @@ pub enum Http2Error {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Ended,
-    /// The server sent GOAWAY with an error.
+    /// The server sent `GOAWAY` with an error.
     #[error("the server ended the connection with {0}")]
     Goaway(Reason),
     /// A read or a write failed.
     #[error("{0}")]
     Io(io::ErrorKind),
-    /// The server did not process the request: it refused the stream, or ended the connection before it (RFC 9113 section
-    /// 8.7).
+    /// The server did not process the request: it refused the stream (`REFUSED_STREAM`), or ended the connection before it
+    /// (RFC 9113 section 8.7). The request may be repeated.
     #[error("the server took no further request on this connection")]
     Refused,
-    /// The server reset the stream.
+    /// The server sent `RST_STREAM`.
     #[error("the server reset the stream with {0}")]
     Reset(Reason),
     /// The server violated the protocol (RFC 9113).
@@ -69,7 +69,7 @@ pub enum Http2Error {
     /// The server sent far more control frames than requests and data explain.
     #[error("the server sent too many frames without use")]
     Flood,
-    /// The server was silent and did not respond to a PING.
+    /// The server was silent and did not respond to a `PING`.
     #[error("the server did not answer a PING")]
     Silent,
     /// The request body failed while it was sent.
@@ -170,7 +170,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// Converts the failure of a response's connection or stream.
+    /// Converts the failure of a response's connection or stream, which is [`Self::UpstreamReset`] for `NO_ERROR`.
     pub fn of_upstream(error: ConnectionError) -> Self {
         match error {
             // RFC 9113 section 8.1: `NO_ERROR` before `END_STREAM` still means a truncated body.

@@ -7,14 +7,20 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
-/// Removes hop-by-hop headers: those named by `Connection`, and the known ones.
-pub fn remove(headers: &mut HeaderMap) {
+/// The names in `Connection`: the message must have neither headers nor trailers with them when it is forwarded.
+pub fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect()
+}
+
+/// Removes hop-by-hop headers: those named by `Connection`, and the known ones, such as `Keep-Alive`. Returns the former names.
+pub fn remove(headers: &mut HeaderMap) -> Vec<HeaderName> {
     // Collects the names in one pass, because messages rarely contain any of them.
-    let named: Vec<_> = headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect();
+    let named = named(headers);
     let known: Vec<_> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
     for name in named.iter().chain(&known) {
         headers.remove(name);
     }
+    named
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
@@ -41,8 +47,8 @@ fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
         .filter(|name| ![header::HOST, header::CONTENT_LENGTH, EARLY_DATA].contains(name))
 }
 
-/// The members of a header that is a list of tokens.
+/// The members of a header that is a list of tokens. A member that is no text is left out, and hides no other one.
 pub fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
-    let text = value.to_str().unwrap_or_default();
-    text.split(',').map(str::trim).filter(|token| !token.is_empty())
+    let members = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    members.filter_map(|member| str::from_utf8(member).ok()).filter(|token| !token.is_empty())
 }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 messages (RFC 9112), without I/O.
 //!
 //! For upstreams, [`request`] encodes and [`response`] parses; for clients, [`request_head`] parses and [`answer`] encodes.
-//! Lines from clients must end with CR LF: a parser that accepts a bare LF would see other headers than a proxy in front
+//! Lines from clients must end with `\r\n`: a parser that accepts a bare `\n` would see other headers than a proxy in front
 //! that does not.
 
 pub mod answer;
@@ -36,19 +36,19 @@ pub enum MalformedResponse {
     /// The status line or a header has a syntax error.
     #[error("its head is not HTTP/1.1: {0}")]
     Head(httparse::Error),
-    /// The status code is not a number from 100 to 999.
+    /// The status code is not a number from `100` to `999`.
     #[error("its status code is out of range")]
     Status,
     /// The head exceeds the limit of bytes or of headers.
     #[error("its head is too large")]
     HeadTooLarge,
-    /// The interim responses before it exceed their limit of number or bytes.
+    /// The interim responses before the response exceed their limit of number or bytes.
     #[error("too many interim responses (1xx) came before it")]
     Interim,
     /// `Content-Length` is not a number, or its values differ.
     #[error("its Content-Length is not one number")]
     Length,
-    /// A transfer coding other than chunked.
+    /// A transfer coding other than `chunked`.
     #[error("its transfer coding is not supported; supported is `chunked`")]
     TransferCoding,
     /// `Transfer-Encoding` in a response of HTTP/1.0, which has none (RFC 9112 section 6.1).

@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-/// Error: the path is ambiguous. The response is 400.
+/// Error: the path is ambiguous. The response is `400`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousPath;
 
@@ -82,7 +82,7 @@ impl NormalizedPath {
         Self { decoded: Some(Vec::new()), forwarded: Some(String::new()) }
     }
 
-    /// Returns the path. `raw` is the text that was passed to [`read`](Self::read).
+    /// Returns the path. `raw` is the text that was passed to [`Self::read`].
     pub fn of<'a>(&'a self, raw: &'a str) -> RequestPath<'a> {
         RequestPath {
             decoded: Cow::Borrowed(self.decoded.as_deref().unwrap_or(raw.as_bytes())),

@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, header};
 /// Maximum number of ranges in a set; a longer set is ignored (RFC 9110 section 17.15).
 const MOST: usize = 100;
 
-/// Ranges of a request, in any order. Not empty.
+/// Ranges of a request, in any order. Not empty, and at most 100.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges(Vec<RangeSpec>);
 
@@ -28,16 +28,16 @@ enum RangeSpec {
 /// The part of a representation that ranges select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All of it, as if there were no ranges: status 200.
+    /// All of it, as if there were no ranges: status `200`.
     Whole,
-    /// The bytes at these positions: status 206.
+    /// The bytes at these positions: status `206`.
     Part(RangeInclusive<u64>),
-    /// None of the ranges is inside: status 416.
+    /// None of the ranges is inside: status `416`.
     Unsatisfiable,
 }
 
 impl Ranges {
-    /// The ranges of a request; `None` if it has none, or none that count.
+    /// The ranges of a request; `None` without a valid `Range`, and for methods other than `GET`.
     pub fn of(request: &Parts) -> Option<Self> {
         // RFC 9110 section 14.2: defined for GET only, ignored with other methods.
         if request.method != Method::GET {

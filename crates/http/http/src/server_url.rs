@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use brisk_net::Target;
 use brisk_net::unix::{UnixTarget, UnixTargetError};
+use brisk_wire::uri::without_scheme;
 use http::uri::{Authority, PathAndQuery, Uri};
 use thiserror::Error;
 
@@ -105,15 +106,15 @@ impl FromStr for ServerUrl {
         if let Some((scheme, socket)) = unix_socket(text) {
             return Self::on_unix_socket(scheme, socket).map_err(|error| wrong(&error.to_string()));
         }
-        if text.starts_with("http://unix:") {
+        if without_scheme(text, "http://unix:").is_some() {
             return Err(wrong("a Unix socket has no http:// in front of it"));
         }
-        let (is_service, url) = text.strip_prefix("srv+").map_or((false, text), |url| (true, url));
+        let (is_service, url) = without_scheme(text, "srv+").map_or((false, text), |url| (true, url));
         let uri: Uri = url.parse().map_err(|_| wrong("it has to be a URL"))?;
         let scheme = match uri.scheme_str() {
             Some("http") => ServerScheme::Http,
             Some("https") => ServerScheme::Https,
-            Some("h2c") => ServerScheme::H2c,
+            Some(other) if other.eq_ignore_ascii_case("h2c") => ServerScheme::H2c,
             _ => {
                 return Err(wrong(
                     "it has to start with http://, https://, h2c://, srv+, unix: or h2c+unix:",
@@ -156,7 +157,7 @@ fn service(authority: &Authority) -> Result<(ServerAddress, Authority), &'static
 /// Protocol and address of a server on a Unix socket.
 fn unix_socket(text: &str) -> Option<(ServerScheme, &str)> {
     let schemes = [("unix:", ServerScheme::Http), ("h2c+unix:", ServerScheme::H2c)];
-    schemes.into_iter().find_map(|(prefix, scheme)| Some((scheme, text.strip_prefix(prefix)?)))
+    schemes.into_iter().find_map(|(prefix, scheme)| Some((scheme, without_scheme(text, prefix)?)))
 }
 
 impl fmt::Display for ServerUrl {
@@ -216,6 +217,19 @@ mod tests {
             ServerAddress::Unix(_) | ServerAddress::Service(_) => panic!("{text} has no port"),
         };
         assert_eq!((port("http://app"), port("https://app"), port("h2c://app:1")), (80, 443, 1));
+    }
+
+    #[test]
+    fn schemes_may_be_in_capitals() {
+        for (text, same) in [
+            ("HTTP://app", "http://app"),
+            ("H2C://app", "h2c://app"),
+            ("UNIX:/run/app.sock", "unix:/run/app.sock"),
+            ("H2c+Unix:/run/app.sock", "h2c+unix:/run/app.sock"),
+            ("SRV+HTTPS://_app._tcp.app.internal", "srv+https://_app._tcp.app.internal"),
+        ] {
+            assert_eq!(text.parse::<ServerUrl>().expect(text).to_string(), same);
+        }
     }
 
     #[test]

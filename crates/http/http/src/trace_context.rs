@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Header with the IDs of the trace and of the caller's operation.
+/// Header with the IDs of the trace and of the caller's operation (section 3.2).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Header with the states of tracing systems.

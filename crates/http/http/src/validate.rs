@@ -30,15 +30,44 @@ pub struct Refusal {
     pub status: StatusCode,
     /// Keyword for the log and the metrics.
     pub reason: &'static str,
+    /// The permitted methods, with status 405 (RFC 9110 section 15.5.6).
+    pub methods: Option<Methods>,
+}
+
+/// Methods that a resource permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Those of a resource whose methods brisk does not know.
+    Usual,
+    /// `GET` and `HEAD`.
+    Read,
+    /// `GET` and `POST`.
+    Form,
+}
+
+impl Methods {
+    /// Value of `Allow`.
+    pub const fn allow(self) -> &'static str {
+        match self {
+            Self::Usual => "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+            Self::Read => "GET, HEAD",
+            Self::Form => "GET, POST",
+        }
+    }
 }
 
 impl Refusal {
     /// Creates a refusal with `status`, counted and logged under `reason`.
     pub const fn new(status: StatusCode, reason: &'static str) -> Self {
-        Self { status, reason }
+        Self { status, reason, methods: None }
     }
 
-    /// Creates a refusal with status 400.
+    /// Creates a refusal of the method, with status `405` and the permitted methods in `allow`.
+    pub const fn method(methods: Methods) -> Self {
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, reason: "method", methods: Some(methods) }
+    }
+
+    /// Creates a refusal with status `400`.
     pub const fn bad_request(reason: &'static str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
@@ -63,10 +92,14 @@ pub enum Target<'a> {
 }
 
 /// Checks method, target, `Host` and framing.
+///
+/// # Errors
+///
+/// The [`Refusal`] with its status: `400`, `405` or `501`.
 pub fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
     let protocol = request.extensions.get::<Protocol>();
     if request.method == Method::TRACE || (request.method == Method::CONNECT && protocol.is_none()) {
-        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
+        return Err(Refusal::method(Methods::Usual));
     }
     if protocol.is_some_and(|protocol| !protocol.0.as_bytes().eq_ignore_ascii_case(b"websocket")) {
         // RFC 9220 section 3: 501 for an unknown `:protocol`.

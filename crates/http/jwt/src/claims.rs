@@ -1,4 +1,4 @@
-//! Headers for upstreams that are made of claims.
+//! Headers for upstreams that are made of claims: `claims_to_headers` of a route with `jwt`.
 
 use std::fmt::Write as _;
 
@@ -10,18 +10,18 @@ use crate::rules::Claims;
 /// A header with the value of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimHeader {
-    /// The header, which replaces that of the client.
+    /// Name of the header, in place of the header of the client with this name.
     pub header: HeaderName,
     /// Name of the claim; names of members separated by dots for a claim in objects.
     pub claim: String,
 }
 
 impl ClaimHeader {
-    /// The value: a text, number or boolean, or a list of them separated by commas. `None` for other claims, and for a value that
-    /// is empty.
+    /// The value: a text, number or boolean, or a list of them separated by `,`. `None` for `null`, objects and nested lists,
+    /// for a missing claim, and for a value that is empty.
     ///
-    /// Bytes other than visible ASCII characters and spaces are percent-encoded; in lists also `,` and `%`, so that no entry of a
-    /// list is read as two.
+    /// Bytes other than visible ASCII characters and spaces are percent-encoded; in lists also `,` and `%`, so that no entry of
+    /// a list is read as two.
     pub(crate) fn value(&self, claims: &Claims) -> Option<HeaderValue> {
         let mut text = String::new();
         match self.find(claims)? {
@@ -40,7 +40,7 @@ impl ClaimHeader {
     }
 
     fn find<'c>(&self, claims: &'c Claims) -> Option<&'c Value> {
-        // Names with dots are usual: "https://example.com/roles".
+        // The whole name precedes its parts: RFC 7519 section 4.2 permits URIs as names, such as "https://example.com/roles".
         claims.get(&self.claim).or_else(|| {
             let mut names = self.claim.split('.');
             let first = claims.get(names.next()?)?;

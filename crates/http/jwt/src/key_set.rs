@@ -9,42 +9,45 @@ use serde_json::Value;
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
 use x509_parser::public_key::PublicKey;
 
-/// Maximum number of keys in a set. An issuer has two or three.
+/// Maximum number of keys in a [`KeySet`]. An issuer has two or three.
 const MOST_KEYS: usize = 100;
 
 /// Maximum number of keys that are tried for one token, since each costs the verification of a signature.
 const MOST_TRIED: usize = 4;
 
+/// Number of skipped keys that a warning names.
+const MOST_NAMED: usize = 8;
+
 /// Bits of RSA keys that are accepted. The verification with a key of 8,192 bits takes four times as long as with the largest.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
-/// Keys that verify signatures. At least one.
+/// Keys that verify signatures: 1 to 100 of them.
 #[derive(Clone, Debug)]
 pub struct KeySet {
     keys: Vec<Key>,
     /// Reasons for which other keys of the set are not used.
     skipped: Vec<String>,
-    /// Hash of the text.
+    /// SHA-256 of the text.
     content: digest::Digest,
 }
 
 #[derive(Clone, Debug)]
 struct Key {
     id: Option<String>,
-    /// The only algorithm of the key, if the issuer names one.
+    /// The only algorithm of the key, if the issuer states `alg` (RFC 7517 section 4.4).
     algorithm: Option<Algorithm>,
     permitted: &'static [Algorithm],
     decoding: DecodingKey,
 }
 
-/// Reason for which a set or a file has no keys.
+/// Reason for which a text is no [`KeySet`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeySetError {
     /// No JSON object with `keys`.
     #[error("no JSON Web Key Set, which is {{\"keys\": [...]}}: {0}")]
     Json(String),
-    /// Too many keys.
+    /// More than 100 keys; contains their number.
     #[error("{0} keys, at most {MOST_KEYS} are accepted")]
     TooMany(usize),
     /// No key that verifies signatures.
@@ -53,6 +56,12 @@ pub enum KeySetError {
     /// No PEM with a public key.
     #[error("no public key in PEM, which begins with -----BEGIN PUBLIC KEY-----: {0}")]
     Pem(String),
+    /// More than four keys in PEM, which have no ID, for this algorithm: some would never be tried.
+    #[error(
+        "more than {MOST_TRIED} keys for {0:?}: tokens cannot name keys in PEM, and at most {MOST_TRIED} are tried; write a \
+         JSON Web Key Set with a `kid` for each key, for `jwks_file`"
+    )]
+    TooManyAlike(Algorithm),
 }
 
 const RSA: &[Algorithm] = &[
@@ -65,12 +74,13 @@ const RSA: &[Algorithm] = &[
 ];
 
 impl KeySet {
-    /// Reads a JSON Web Key Set. Keys that verify no signatures are skipped: secrets, keys for encryption, unknown types, weak
-    /// ones.
+    /// Reads a JSON Web Key Set (RFC 7517 section 5). Keys that verify no signatures are [skipped](Self::skipped): `oct`, `use`
+    /// other than `sig`, `key_ops` without `verify`, unknown types and curves, RSA outside of 2,048 to 4,096 bits; also keys after
+    /// four others with the same `kid`, or without one, for an algorithm.
     ///
     /// # Errors
     ///
-    /// [`KeySetError`] without a usable key.
+    /// [`KeySetError::Json`], [`KeySetError::TooMany`], or [`KeySetError::NoKey`] if all keys are skipped.
     pub fn from_json(text: &[u8]) -> Result<Self, KeySetError> {
         #[derive(Deserialize)]
         struct Set {
@@ -80,10 +90,13 @@ impl KeySet {
         if set.keys.len() > MOST_KEYS {
             return Err(KeySetError::TooMany(set.keys.len()));
         }
-        let (mut keys, mut skipped) = (Vec::new(), Vec::new());
+        let (mut keys, mut indices, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
         for (index, value) in set.keys.into_iter().enumerate() {
             match Jwk::deserialize(value).map_err(|error| error.to_string()).and_then(|jwk| Key::of(&jwk)) {
-                Ok(key) => keys.push(key),
+                Ok(key) => {
+                    keys.push(key);
+                    indices.push(index);
+                }
                 Err(reason) => skipped.push(format!("keys[{index}]: {reason}")),
             }
         }
@@ -92,19 +105,27 @@ impl KeySet {
                 skipped.first().cloned().unwrap_or("the list is empty".to_owned()),
             ));
         }
+        skipped.extend(untried(&keys).map(|(key, algorithm)| {
+            let index = indices[key];
+            format!("keys[{index}]: for {algorithm:?}, {MOST_TRIED} keys before it have the same `kid`, or no `kid` either")
+        }));
         Ok(Self { keys, skipped, content: digest::digest(&digest::SHA256, text) })
     }
 
-    /// Reads public keys in PEM.
+    /// Reads public keys in PEM (`PUBLIC KEY`, RFC 7468 section 13). Unlike [`Self::from_json`], no key is skipped.
     ///
     /// # Errors
     ///
-    /// [`KeySetError`] if one of them is not usable, or if there is none.
+    /// [`KeySetError::NoKey`] if one of the keys is not usable; [`KeySetError::Pem`] if there is none;
+    /// [`KeySetError::TooManyAlike`] if one would never be tried.
     pub fn from_pem(text: &[u8]) -> Result<Self, KeySetError> {
         // A private key beside its public key is not used.
         let sections = pem_sections(text, &["PUBLIC KEY"], &["PRIVATE KEY"]).map_err(KeySetError::Pem)?;
         let keys = sections.into_iter().map(|der| Key::of_der(&der).map_err(KeySetError::NoKey));
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        if let (Some((_, algorithm)), ..=MOST_KEYS) = (untried(&keys).next(), keys.len()) {
+            return Err(KeySetError::TooManyAlike(algorithm));
+        }
         match keys.len() {
             0 => Err(KeySetError::Pem("the file contains none".to_owned())),
             1..=MOST_KEYS => {
@@ -114,7 +135,7 @@ impl KeySet {
         }
     }
 
-    /// Whether both were read from the same text.
+    /// Whether `self` and `other` were read from the same text.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.content.as_ref() == other.content.as_ref()
     }
@@ -124,33 +145,58 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Whether there is no key: never.
+    /// Always `false`: see [`KeySetError::NoKey`].
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Reasons for which keys of the set are not used.
+    /// Reasons for which keys of the set are not used, each with the index of its key.
     pub fn skipped(&self) -> &[String] {
         &self.skipped
     }
 
-    /// The keys that may have made a signature with this algorithm and key ID, at most four. A key without an ID may have made
-    /// any.
+    /// Skipped keys for a log, if they are others than those of the `former` set; `None` if there are none.
+    pub(crate) fn newly_skipped(&self, former: Option<&Self>) -> Option<String> {
+        if self.skipped.is_empty() || former.is_some_and(|former| former.skipped == self.skipped) {
+            return None;
+        }
+        let named = self.skipped[..self.skipped.len().min(MOST_NAMED)].join("; ");
+        let more = self.skipped.len().saturating_sub(MOST_NAMED);
+        Some(if more > 0 { format!("{named}; and {more} more") } else { named })
+    }
+
+    /// The keys that may have made a signature with this `algorithm` and key `id`, at most [`MOST_TRIED`]. A key without an ID
+    /// may have made any, and a token without an ID may be of any key. Keys with exactly this `id`, or like it without one, come
+    /// first.
     pub(crate) fn candidates(
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> impl Iterator<Item = &DecodingKey> {
-        let may = move |key: &&Key| {
-            key.permitted.contains(&algorithm)
-                && key.algorithm.is_none_or(|own| own == algorithm)
-                && (id.is_none() || key.id.is_none() || key.id.as_deref() == id)
-        };
-        self.keys.iter().filter(may).map(|key| &key.decoding).take(MOST_TRIED)
+        let serving = self.keys.iter().filter(move |key| key.serves(algorithm));
+        let is_named = move |key: &&Key| key.id.as_deref() == id;
+        let named = serving.clone().filter(is_named);
+        let others = serving.filter(move |key| !is_named(key) && (id.is_none() || key.id.is_none()));
+        named.chain(others).map(|key| &key.decoding).take(MOST_TRIED)
     }
 }
 
+/// Keys that are never tried for an algorithm: [`MOST_TRIED`] keys before them have the same ID, or none either.
+fn untried(keys: &[Key]) -> impl Iterator<Item = (usize, Algorithm)> {
+    keys.iter().enumerate().filter_map(move |(index, key)| {
+        let is_late = |algorithm: &&Algorithm| {
+            let alike = |other: &&Key| other.id == key.id && other.serves(**algorithm);
+            key.serves(**algorithm) && keys[..index].iter().filter(alike).count() >= MOST_TRIED
+        };
+        key.permitted.iter().find(is_late).map(|algorithm| (index, *algorithm))
+    })
+}
+
 impl Key {
+    fn serves(&self, algorithm: Algorithm) -> bool {
+        self.permitted.contains(&algorithm) && self.algorithm.is_none_or(|own| own == algorithm)
+    }
+
     fn of(jwk: &Jwk) -> Result<Self, String> {
         let common = &jwk.common;
         if !matches!(common.public_key_use, None | Some(PublicKeyUse::Signature)) {
@@ -244,6 +290,13 @@ mod tests {
         KeySet::from_json(text.as_bytes()).expect_err(text).to_string()
     }
 
+    /// The JWK of an issuer without `kid`.
+    fn without_id(issuer: &Issuer) -> String {
+        let mut jwk: Value = serde_json::from_str(&issuer.jwk()).expect("JSON");
+        jwk.as_object_mut().expect("an object").remove("kid");
+        jwk.to_string()
+    }
+
     #[test]
     fn keys_that_verify_nothing_are_skipped() {
         let good = Issuer::new(Algorithm::ES256, "a").jwk();
@@ -298,6 +351,57 @@ mod tests {
         assert_eq!(set.candidates(Some("a"), Algorithm::RS256).count(), 0);
         assert_eq!(set.candidates(Some("b"), Algorithm::EdDSA).count(), 0);
         assert_eq!(set.candidates(None, Algorithm::EdDSA).count(), 1);
+    }
+
+    /// Four keys without an ID exhausted the limit before the key that the token names.
+    #[test]
+    fn keys_with_the_id_of_the_token_come_first() {
+        let unnamed: Vec<_> = (0..4).map(|_| without_id(&Issuer::new(Algorithm::ES256, "x"))).collect();
+        let (named, other) = (Issuer::new(Algorithm::ES256, "a"), Issuer::new(Algorithm::ES256, "b"));
+        let text = jwks(&[&unnamed[..], &[other.jwk(), named.jwk()]].concat());
+        let set = KeySet::from_json(text.as_bytes()).expect("keys");
+        let alone = KeySet::from_json(jwks(&[named.jwk()]).as_bytes()).expect("a key");
+        let first =
+            |set: &KeySet, id| match set.candidates(id, Algorithm::ES256).next().expect("a candidate").kind()
+            {
+                DecodingKeyKind::SecretOrDer(point) => point.clone(),
+                DecodingKeyKind::RsaModulusExponent { .. } => panic!("RSA"),
+            };
+        assert_eq!(first(&set, Some("a")), first(&alone, Some("a")));
+        assert_eq!(set.candidates(Some("a"), Algorithm::ES256).count(), MOST_TRIED);
+        assert_ne!(first(&set, None), first(&alone, Some("a")), "keys without an ID precede the others");
+        assert_eq!(set.skipped(), [""; 0]);
+    }
+
+    #[test]
+    fn keys_that_are_never_tried_are_reported() {
+        let unnamed = |count: usize, algorithm| {
+            let keys = (0..count).map(|_| without_id(&Issuer::new(algorithm, "x")));
+            keys.collect::<Vec<_>>()
+        };
+        let text = jwks(&[vec!["7".to_owned()], unnamed(5, Algorithm::ES256)].concat());
+        let set = KeySet::from_json(text.as_bytes()).expect("keys");
+        assert!(set.skipped()[1].starts_with("keys[5]: for ES256, 4 keys before it"), "{:?}", set.skipped());
+        let same = KeySet::from_json(text.as_bytes()).expect("keys");
+        assert!(
+            set.newly_skipped(None)
+                .is_some_and(|text| text.contains("keys[0]: ") && text.contains("; keys[5]"))
+        );
+        assert_eq!(same.newly_skipped(Some(&set)), None, "once");
+        let four = jwks(&[unnamed(4, Algorithm::ES256), unnamed(4, Algorithm::EdDSA)].concat());
+        assert_eq!(KeySet::from_json(four.as_bytes()).expect("keys").newly_skipped(Some(&set)), None);
+    }
+
+    #[test]
+    fn a_file_with_more_keys_than_are_tried_is_refused() {
+        let pem = |algorithm| Issuer::new(algorithm, "x").pem();
+        let four: String = (0..4).map(|_| pem(Algorithm::ES256)).collect();
+        assert_eq!(
+            KeySet::from_pem((four.clone() + &pem(Algorithm::EdDSA)).as_bytes()).expect("keys").len(),
+            5
+        );
+        let error = KeySet::from_pem((four + &pem(Algorithm::ES256)).as_bytes()).expect_err("five alike");
+        assert!(error.to_string().contains("more than 4 keys for ES256: "), "{error}");
     }
 
     #[test]

@@ -25,12 +25,12 @@ const ALL: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// Algorithms of signatures. Neither `none` nor HMAC can be one of them.
+/// Algorithms of signatures: the key `algorithms` of `jwt`. Neither `none` nor HMAC can be one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Algorithms(Vec<Algorithm>);
 
 impl Default for Algorithms {
-    /// All of them.
+    /// All asymmetric algorithms, from `RS256` to `EdDSA`.
     fn default() -> Self {
         Self(ALL.to_vec())
     }
@@ -59,7 +59,7 @@ impl Algorithms {
     }
 }
 
-/// Requirements for tokens. `exp` is always required.
+/// Requirements for tokens. `exp`, which RFC 7519 section 4.1.4 leaves optional, is always required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenRules {
     /// Accepted values of `iss`; any if empty.
@@ -68,18 +68,18 @@ pub struct TokenRules {
     pub audiences: Vec<String>,
     /// Accepted algorithms.
     pub algorithms: Algorithms,
-    /// Permitted difference of the clocks in seconds.
+    /// Permitted difference of the clocks in seconds, for `exp` and `nbf`.
     pub leeway: u64,
 }
 
 /// Reason for which a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFault {
-    /// No token in the form of RFC 7515 section 3.1, longer than 8 KiB, or with an extension that has to be understood.
+    /// No token in the form of RFC 7515 section 3.1, longer than [`LONGEST`], or with `crit`.
     Malformed,
     /// An algorithm that is not accepted.
     Algorithm,
-    /// No key of the set has the ID of the token.
+    /// No key of the set has the `kid` of the token and permits its `alg`.
     UnknownKey,
     /// No key of the set made the signature.
     Signature,
@@ -87,13 +87,13 @@ pub enum TokenFault {
     Expired,
     /// Before `nbf`.
     NotYetValid,
-    /// Another issuer.
+    /// `iss` is not among [`TokenRules::issuers`].
     Issuer,
-    /// Another audience.
+    /// `aud` is not among [`TokenRules::audiences`].
     Audience,
     /// A required claim is missing or has a wrong form.
     Claims,
-    /// The keys of the issuer are not known yet.
+    /// The keys of the issuer are not known yet: no fetch has succeeded.
     NoKeys,
 }
 
@@ -116,13 +116,14 @@ impl TokenFault {
 }
 
 impl TokenRules {
-    /// Verifies a token with the keys, at most four signatures.
+    /// Verifies a token with `keys`, at most four signatures.
     ///
     /// # Errors
     ///
     /// [`TokenFault`]. A fault of the signature precedes those of claims.
     pub(crate) fn verify(&self, token: &[u8], keys: &KeySet) -> Result<Claims, TokenFault> {
         let is_text = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        // Before any parser: the token comes from the client.
         if token.len() > LONGEST || !token.iter().all(is_text) {
             return Err(TokenFault::Malformed);
         }
@@ -256,6 +257,11 @@ pub(crate) mod tests {
             public.to_string()
         }
 
+        pub(crate) fn pem(&self) -> String {
+            let text = base64::engine::general_purpose::STANDARD.encode(&self.der);
+            format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
+        }
+
         pub(crate) fn keys(&self) -> KeySet {
             KeySet::from_json(jwks(&[self.jwk()]).as_bytes()).expect("a key")
         }
@@ -292,9 +298,7 @@ pub(crate) mod tests {
             let (issuer, other) = (Issuer::new(algorithm, "a"), Issuer::new(algorithm, "a"));
             let token = issuer.token(&claims());
             assert_eq!(rules.verify(token.as_bytes(), &issuer.keys()).expect("valid")["sub"], "alice");
-            let pem = base64::engine::general_purpose::STANDARD.encode(&issuer.der);
-            let pem = format!("-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n");
-            let keys = KeySet::from_pem(pem.as_bytes()).expect("a key");
+            let keys = KeySet::from_pem(issuer.pem().as_bytes()).expect("a key");
             assert!(rules.verify(token.as_bytes(), &keys).is_ok(), "{algorithm:?} from PEM");
             let fault = rules.verify(token.as_bytes(), &other.keys()).expect_err("another key");
             assert_eq!(fault, TokenFault::Signature, "{algorithm:?}");

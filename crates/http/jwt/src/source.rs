@@ -19,7 +19,7 @@ use crate::key_set::KeySet;
 /// Limits of a fetch. A redirect is an error: the operator wrote the URL of the keys.
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), body: 256 << 10, redirects: 0 };
 
-/// Time between fetches without a statement of the issuer, and the limits of its statement.
+/// Time between fetches if the response has no `max-age`, and the limits within which `max-age` counts.
 const PERIOD: Duration = Duration::from_hours(1);
 const PERIODS: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
 
@@ -29,11 +29,11 @@ const SPACING: Duration = Duration::from_secs(10);
 /// Maximum time between attempts after failures; the first is repeated after a second.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Maximum number of requests that wait for a fetch: of all clients, and of one.
+/// Maximum number of requests that wait for a fetch: of all clients, and of one. Beyond it, [`KeySource::refresh`] is `false`.
 const MOST_WAITING: usize = 256;
 const MOST_OF_CLIENT: usize = 16;
 
-/// The keys of an issuer. Replaced as a whole; a failed fetch leaves the last ones in use.
+/// The keys of an issuer. Replaced as a whole; a failed fetch leaves the last [`KeySet`] in use.
 #[derive(Debug)]
 pub struct KeySource {
     keys: ArcSwapOption<KeySet>,
@@ -70,12 +70,12 @@ impl KeySource {
         Arc::new(Self { keys: ArcSwapOption::from_pointee(keys), remote: None })
     }
 
-    /// The keys; `None` before the first fetch.
+    /// The keys; `None` before the first successful fetch.
     pub fn keys(&self) -> Option<Arc<KeySet>> {
         self.keys.load_full()
     }
 
-    /// Starts to fetch keys of a URL, if that has not been started.
+    /// Starts to fetch keys of a URL. Without effect for a file, and after the first call.
     pub fn start(self: &Arc<Self>) {
         if let Some(remote) = &self.remote {
             remote.started.get_or_init(|| {
@@ -86,10 +86,11 @@ impl KeySource {
         }
     }
 
-    /// Waits for a fetch, for a token whose key is not known. Returns whether keys may have changed.
+    /// Waits for a fetch, for a token whose key is not known. Returns whether [`Self::keys`] may have changed: `true` also
+    /// after a failed fetch.
     ///
-    /// At once `false` for a file, within ten seconds after the last fetch, and if too many requests wait; a fetch takes at most
-    /// five seconds.
+    /// At once `false` for a file, within ten seconds after the last fetch, and if 256 requests or 16 of `client` wait; a fetch
+    /// takes at most five seconds.
     pub async fn refresh(self: &Arc<Self>, client: IpAddr) -> bool {
         let Some(remote) = &self.remote else { return false };
         self.start();
@@ -116,20 +117,22 @@ impl KeySource {
         self.keys.store(Some(Arc::new(keys)));
     }
 
-    /// Takes the result of a fetch. Returns the pause until the next one.
+    /// Takes the result of a fetch. Returns the pause until the next one: [`period`], or 1 s doubled with each failure up to
+    /// [`LONGEST_PAUSE`].
     fn finish(&self, remote: &Remote, fetched: Result<(KeySet, Duration), String>) -> Duration {
         let mut state = remote.state();
         let url = &remote.url;
         let pause = match fetched {
             Ok((keys, period)) => {
-                if self.keys.load().is_none() || state.failures > 0 {
+                let former = self.keys.load();
+                if former.is_none() || state.failures > 0 {
                     tracing::info!(%url, keys = keys.len(), "keys of tokens fetched");
                 }
-                for reason in keys.skipped() {
-                    tracing::debug!(%url, "a key of tokens is not used: {reason}");
+                if let Some(reasons) = keys.newly_skipped(former.as_deref()) {
+                    tracing::warn!(%url, "not all keys of tokens are used: {reasons}");
                 }
                 // Unchanged keys stay, and with them the tokens that were verified.
-                if self.keys.load().as_ref().is_none_or(|own| !own.is_same(&keys)) {
+                if former.as_ref().is_none_or(|own| !own.is_same(&keys)) {
                     self.keys.store(Some(Arc::new(keys)));
                 }
                 state.failures = 0;
@@ -157,7 +160,7 @@ impl KeySource {
 
 impl Drop for KeySource {
     fn drop(&mut self) {
-        // Ends the task.
+        // `rotate` holds a weak reference: it wakes from its pause and ends.
         if let Some(remote) = &self.remote {
             remote.wake.notify_one();
         }
@@ -182,13 +185,13 @@ impl Remote {
     }
 }
 
-/// RFC 9111 section 5.2.2.1, within limits.
+/// Time until the next fetch: `max-age` (RFC 9111 section 5.2.2.1) within [`PERIODS`], or [`PERIOD`].
 fn period(headers: &HeaderMap) -> Duration {
     let control = headers.get_all(CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
     cache_control::max_age(control).unwrap_or(PERIOD).clamp(PERIODS.0, PERIODS.1)
 }
 
-/// The place of a waiting request.
+/// The slot of a request that waits for a fetch.
 struct Slot<'r> {
     remote: &'r Remote,
     client: IpAddr,
@@ -221,7 +224,7 @@ impl Drop for Slot<'_> {
 /// URL, and file with trust anchors.
 type Place = (String, Option<PathBuf>);
 
-/// The URLs of a process. A reload continues to use the keys that were fetched.
+/// The [`KeySource`]s of a process by URL. A reload continues to use the keys that were fetched.
 #[derive(Debug, Default)]
 pub struct KeySources {
     sources: Mutex<HashMap<Place, Weak<KeySource>>>,

@@ -15,16 +15,16 @@ use crate::key_set::KeySet;
 use crate::rules::{TokenFault, TokenRules};
 use crate::source::KeySource;
 
-/// Maximum number of remembered tokens, and the bytes that their headers may have together.
+/// Maximum number of remembered tokens, and of the bytes that they hold together ([`Token::size`]).
 const MOST_TOKENS: usize = 10_000;
 const MOST_BYTES: usize = 16 << 20;
 
-/// Maximum length of a user's name in bytes.
+/// Maximum length of [`Token::subject`] in bytes. A longer `sub` is cut.
 const LONGEST_NAME: usize = 256;
 
 /// Verification by the rules and keys of a route.
 ///
-/// Valid tokens are remembered as a keyed hash until they expire or the keys change.
+/// Valid tokens are remembered as a keyed hash until `exp` or until the keys change: at most 10,000, and 16 MiB.
 pub struct TokenCheck {
     rules: TokenRules,
     source: Arc<KeySource>,
@@ -37,9 +37,9 @@ pub struct TokenCheck {
 /// A valid token.
 #[derive(Debug)]
 pub struct Token {
-    /// The user, `sub`.
+    /// The user: `sub`, cut after 256 bytes; `None` if it is absent, empty or no text.
     pub subject: Option<Arc<str>>,
-    /// Headers for the upstream.
+    /// Headers for the upstream, of [`ClaimHeader`]s whose claim is present.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// `exp`, in Unix seconds.
     expires: u64,
@@ -56,7 +56,7 @@ struct Remembered {
 }
 
 impl TokenCheck {
-    /// A check that forms `headers` of the claims.
+    /// A check by `rules` with the keys of `source`, which forms `headers` of the claims.
     pub fn new(rules: TokenRules, source: Arc<KeySource>, headers: Vec<ClaimHeader>) -> Self {
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).expect("randomness of the system");
@@ -73,8 +73,8 @@ impl TokenCheck {
         self.headers.iter().map(|header| &header.header)
     }
 
-    /// The result for a token that was verified with the current keys, or that is too long for one; `None` if
-    /// [`verify`](Self::verify) is needed. Costs one hash.
+    /// The result for a token that was verified with the current keys, or that is longer than [`LONGEST`]; `None` if
+    /// [`Self::verify`] is needed. Costs one hash.
     pub fn known(&self, token: &[u8]) -> Option<Result<Arc<Token>, TokenFault>> {
         if token.len() > LONGEST {
             return Some(Err(TokenFault::Malformed));
@@ -115,6 +115,7 @@ impl TokenCheck {
 
     fn remembered(&self, mark: &Mark, keys: &Arc<KeySet>) -> Option<Result<Arc<Token>, TokenFault>> {
         let remembered = self.remembered.read().unwrap_or_else(PoisonError::into_inner);
+        // By address, which costs nothing: `KeySource` keeps its `Arc` if a fetch returns the same text.
         let is_current = remembered.keys.as_ref().is_some_and(|own| Arc::ptr_eq(own, keys));
         let token = remembered.tokens.get(mark).filter(|_| is_current)?;
         let is_valid = now() <= token.expires.saturating_add(self.rules.leeway);
@@ -131,6 +132,7 @@ impl TokenCheck {
             remembered.tokens.retain(|_, token| now <= token.expires);
             remembered.bytes = remembered.tokens.values().map(|token| token.size()).sum();
         }
+        // Any token: its order of use would need a write lock for each request, and its loss costs one signature.
         while remembered.tokens.len() >= MOST_TOKENS || remembered.bytes + token.size() > MOST_BYTES {
             let Some(any) = remembered.tokens.keys().next().copied() else { return };
             let removed = remembered.tokens.remove(&any);

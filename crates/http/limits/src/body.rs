@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-/// A body that fails at a time. It is examined when the body is read.
+/// A body that fails at a time, which is examined in each `poll_frame`: the end is an error even if data is ready.
 #[derive(Debug)]
 pub struct TimedBody<B> {
     body: B,
@@ -55,17 +55,17 @@ pub struct Bandwidth {
     pub after: u64,
 }
 
-/// Longest piece in bytes, as long as pieces of files and of upstreams are at most. Longer ones are whole bodies.
+/// Maximum size of a piece in bytes, which is that of pieces of files and upstreams. A longer frame is a whole body in memory.
 const PIECE: usize = 64 << 10;
 
-/// A body whose pieces are delayed to keep a pace. It waits before it reads a piece, so it holds none meanwhile.
+/// A body whose pieces are delayed to keep a [`Bandwidth`]. The wait precedes the read of a piece, so no piece is held then.
 #[derive(Debug)]
 pub struct PacedBody<B> {
     body: B,
     bandwidth: Bandwidth,
     started: Instant,
     sent: u64,
-    /// Rest of a body in one piece, which is in memory anyway.
+    /// Rest of a frame of more than [`PIECE`] bytes, which is in memory anyway.
     rest: Bytes,
     next: Option<Pin<Box<Sleep>>>,
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of locks, so that workers rarely contend.
+/// Number of [`Mutex`]es, so that workers rarely contend.
 const SHARDS: usize = 32;
 
-/// The counts of all keys. Memory is bounded by the number of requests in progress, because a key without any is removed.
+/// The counts of all keys. Memory is bounded by the number of [`ConcurrencyPermit`]s, because a key without any is removed.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyTable {
     most: u32,
@@ -27,7 +27,7 @@ impl ConcurrencyTable {
         Self { most, shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// Counts one more request of the key with this hash; `None` if it has as many as are permitted.
+    /// Counts one more request of the key with this hash; `None` if `most` requests of the key are in progress.
     pub(crate) fn begin(self: &Arc<Self>, hash: u64) -> Option<ConcurrencyPermit> {
         let mut counts = self.shard(hash).lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(hash).or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Results of the requests of one limit. They outlive the limit's table.
+/// Results of the requests of one limit name. `Counters` outlive a [`Limit`](crate::Limit) that a reload replaces.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     outcomes: [AtomicU64; Outcome::ALL.len()],
@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
     Concurrency,
     /// Refused because Redis gave no decision.
     Store,
-    /// Beyond the limit, and not refused because the limit is only observed.
+    /// Beyond the limit, and not refused because of `dry_run`.
     DryRun,
 }
 

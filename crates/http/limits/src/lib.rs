@@ -1,8 +1,8 @@
-//! Limits of requests by key, rate and number at the same time, shared by all workers, with bounded memory; and limits of
-//! bodies, time and pace.
+//! Limits of requests by key, which all workers share: `rate` and `concurrency` of a [`Limit`], with bounded memory. Response
+//! bodies are limited in time by [`TimedBody`] and in pace by [`PacedBody`].
 //!
-//! The keys are bytes of the caller, such as the address of a client or the value of a cookie. Memory contains keyed
-//! hashes of them only.
+//! The keys are bytes of the caller, such as the address of a client or the value of a cookie. A [`Limit`] stores keyed hashes
+//! of keys only.
 
 mod body;
 mod concurrency;

@@ -1,4 +1,4 @@
-//! One limit: rate and concurrency of each of its keys.
+//! One `[limit.NAME]`: the `rate` and the `concurrency` of each key.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use crate::rate::{RateTable, nanoseconds};
 /// The settings on which the state of a limit depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitSettings {
-    /// Rate of a key.
+    /// Rate of a key; `None` for no limit of the rate.
     pub rate: Option<Rate>,
-    /// Maximum number of requests of a key at a time.
+    /// Maximum number of requests of a key at a time; `None` for no limit of their number.
     pub concurrency: Option<u32>,
-    /// Origin of the keys, as the operator wrote it: keys of another origin have nothing in common with these.
+    /// Origin of the keys, the value of `by` as the operator wrote it: a reload with another `by` must not reuse the counts.
     pub by: String,
     /// Number of keys whose rates are remembered, within [`KEYS`](crate::KEYS).
     pub keys: u32,
-    /// Whether all gateways of the fleet count the rate together, and the decision about a request without a reply.
+    /// The decision about a request without a reply of Redis, if all gateways of the fleet count `rate` together; else `None`.
+    /// Without effect if `rate` is `None`.
     pub fleet: Option<OnFailure>,
-    /// Whether requests beyond the limit are counted instead of refused.
+    /// `dry_run`: whether requests beyond the limit are counted instead of refused.
     pub is_dry_run: bool,
 }
 
@@ -33,6 +34,7 @@ pub struct LimitSettings {
 pub struct Limit {
     settings: LimitSettings,
     counters: Arc<Counters>,
+    /// Keyed with random numbers of this process, so that a client cannot choose keys that collide with those of others.
     hasher: RandomState,
     started: Instant,
     /// With a fleet, the requests that this gateway has admitted, and keys that are known to exceed the rate of the fleet.
@@ -41,14 +43,14 @@ pub struct Limit {
     fleet: Option<Fleet>,
 }
 
-/// A request exceeds a limit.
+/// The setting of a [`Limit`] that a request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// The rate; a request after this time passes.
+    /// [`LimitSettings::rate`], with the time until the next token of the key, for `Retry-After`.
     Rate(Duration),
-    /// The number of requests at a time.
+    /// [`LimitSettings::concurrency`]. The end of the requests in progress is unknown, so this excess has no [`Duration`].
     Concurrency,
-    /// Redis gave no decision, and requests without a decision are refused.
+    /// Redis gave no decision, and [`OnFailure::Deny`] refuses such requests.
     Undecided,
 }
 
@@ -58,9 +60,9 @@ pub enum Excess {
 pub struct Admission {
     hash: u64,
     has_token: bool,
-    /// Whether the request exceeds the limit, which is only observed.
+    /// Whether the request exceeds a limit with `is_dry_run`.
     is_excess: bool,
-    /// The request in progress, if the limit has a concurrency.
+    /// The request in progress, if [`LimitSettings::concurrency`] is set. The caller keeps the permit until the response ends.
     pub permit: Option<ConcurrencyPermit>,
 }
 
@@ -83,7 +85,7 @@ impl Limit {
         &self.settings
     }
 
-    /// Whether admitted requests need a [decision of the fleet](Self::ask) too.
+    /// Whether requests that [`Self::admit`] has admitted need a [decision of the fleet](Self::decide) too.
     pub fn has_fleet(&self) -> bool {
         self.fleet.is_some()
     }
@@ -93,16 +95,17 @@ impl Limit {
         &self.counters
     }
 
-    /// Admits one request of `key`. Costs a keyed hash, a search in eight cells for the rate, and a lock that is rarely
-    /// contended for the concurrency.
+    /// Admits one request of `key`. Costs a keyed hash; for `rate`, a search in eight cells; for `concurrency`, a lock that is
+    /// rarely contended.
     ///
     /// # Errors
     ///
-    /// The excess, which is counted. In a dry run, every request is admitted.
+    /// [`Excess::Rate`] or [`Excess::Concurrency`], which is counted. With [`LimitSettings::is_dry_run`], there is no error.
     pub fn admit(&self, key: &[u8]) -> Result<Admission, Excess> {
         let hash = self.hasher.hash_one(key);
         match self.try_admit(hash) {
             Ok(admission) => {
+                // With a fleet, `decide` counts the request: each request has one outcome in the metrics.
                 if !self.has_fleet() {
                     self.counters.count(Outcome::Passed);
                 }
@@ -121,6 +124,7 @@ impl Limit {
             Some(table) => Some(table.begin(hash).ok_or(Excess::Concurrency)?),
             None => None,
         };
+        // `OnFailure::Allow` lets all requests pass while Redis is down, so the rate of this gateway must not refuse any.
         let allows = |fleet: &Fleet| fleet.on_failure == OnFailure::Allow && !fleet.is_up();
         let rates = self.rates.as_ref().filter(|_| !self.fleet.as_ref().is_some_and(allows));
         if let Some(rates) = rates {
@@ -129,17 +133,19 @@ impl Limit {
         Ok(Admission { hash, has_token: rates.is_some(), is_excess: false, permit })
     }
 
-    /// Asks the fleet about an admitted request of `key`. The question is sent by this call; `None` if there is none.
+    /// Asks the fleet about an admitted request of `key`. The call itself sends the question, so questions to several limits
+    /// share one round trip. `None` without a fleet, and for a request that a dry run has admitted beyond the limit.
     pub fn ask(&self, admission: &Admission, key: &[u8]) -> Option<Question> {
         let fleet = self.fleet.as_ref().filter(|_| !admission.is_excess)?;
         Some(Question(fleet.ask(key)))
     }
 
-    /// Waits for the decision of the fleet about an admitted request.
+    /// Waits for the decision of the fleet about an admitted request, until the deadline of Redis. [`LimitSettings::fleet`]
+    /// decides without a reply.
     ///
     /// # Errors
     ///
-    /// The excess, as of [`admit`](Self::admit).
+    /// [`Excess::Rate`] or [`Excess::Undecided`], which is counted. With [`LimitSettings::is_dry_run`], there is no error.
     pub async fn decide(&self, admission: &Admission, question: Question) -> Result<(), Excess> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         match question.reply().await {
@@ -162,7 +168,7 @@ impl Limit {
         Ok(())
     }
 
-    /// Counts an excess, which is no error in a dry run.
+    /// Counts `excess`, which is `Ok` with `is_dry_run`.
     fn exceeded(&self, excess: Excess) -> Result<(), Excess> {
         if self.settings.is_dry_run {
             self.counters.count(Outcome::DryRun);
@@ -176,7 +182,8 @@ impl Limit {
         Err(excess)
     }
 
-    /// Returns the token of a request that another limit has refused. A token of the fleet is not returned.
+    /// Returns the token of a request that another limit has refused. A token in Redis is not returned. The permit ends with
+    /// the [`Admission`].
     pub fn revoke(&self, admission: &Admission) {
         if let Some(rates) = self.rates.as_ref().filter(|_| admission.has_token) {
             rates.give_back(admission.hash);

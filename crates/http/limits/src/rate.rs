@@ -1,10 +1,10 @@
 //! Rates by key: the generic cell rate algorithm (GCRA) in a table of fixed size.
 //!
-//! A cell of the table is the time at which the bucket of a key is full again, so a bucket that is full needs no cell.
-//! A new key takes the place of a full bucket in its set of cells. If there is none, it competes with the cell of the
-//! lightest key, as in `HeavyKeeper` (Yang et al., USENIX ATC 2018): weight is gained by refusals, and a competitor
-//! removes one unit with a probability that falls exponentially with the weight. Keys that are seen once displace each
-//! other, and a key that is being limited remains.
+//! A `Cell` of the table is the time at which the bucket of a key is full again, so a bucket that is full needs no cell.
+//! A new key takes the cell of a full bucket in its `Set`. If there is none, it competes with the cell of the lightest key,
+//! as in `HeavyKeeper` (Yang et al., USENIX ATC 2018): each refusal adds weight, and a competitor removes one unit with the
+//! probability `DECAY` to the power of minus the weight. Keys that are seen once displace each other, and a key that is being
+//! limited remains.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use brisk_net::rates::Rate;
 
-/// Possible numbers of keys of a table.
+/// Possible values of [`LimitSettings::keys`](crate::LimitSettings::keys); a key takes 16 bytes.
 pub const KEYS: RangeInclusive<u32> = 1 << 10..=1 << 24;
 
-/// Cells per set: two cache lines.
+/// Number of [`Cell`]s in a [`Set`]: two cache lines.
 const WAYS: usize = 8;
 
-/// Bits of a tag that are the weight of its key.
+/// Bits of a `tag` that are the weight of its key.
 const WEIGHT_BITS: u32 = 8;
 const HEAVIEST: u64 = (1 << WEIGHT_BITS) - 1;
 
@@ -29,7 +29,7 @@ const DECAY: f64 = 1.08;
 #[derive(Debug)]
 pub(crate) struct RateTable {
     interval: u64,
-    /// Debt in nanoseconds at which a key is refused.
+    /// Debt in nanoseconds beyond which a key is refused: `interval` times one less than [`Rate::burst`].
     tolerance: u64,
     sets: Box<[Set]>,
 }
@@ -43,7 +43,7 @@ struct Set([Cell; WAYS]);
 struct Cell {
     /// Hash of the key, and its weight in the lowest bits; 0 for a cell that was never used.
     tag: AtomicU64,
-    /// Time at which the bucket is full, in nanoseconds since the start of the limit.
+    /// Time at which the bucket is full, in nanoseconds since `Limit::started`.
     full_at: AtomicU64,
 }
 
@@ -59,9 +59,11 @@ impl RateTable {
         }
     }
 
-    /// Takes a token of the key with this hash at `now`. If there is none, returns the time until the next one.
+    /// Takes a token of the key with this hash at `now`. `Err` is the time until the next token. A key without a cell passes.
     pub(crate) fn take(&self, now: u64, hash: u64) -> Result<(), Duration> {
+        // Memory is bounded, so a key without a cell passes. A key that exceeds its rate gains weight and keeps its cell.
         let Some(cell) = self.cell(now, hash) else { return Ok(()) };
+        // Relaxed: a cell guards no other memory.
         let mut before = cell.full_at.load(Ordering::Relaxed);
         loop {
             let full_at = before.max(now);
@@ -78,7 +80,7 @@ impl RateTable {
         }
     }
 
-    /// Makes the bucket of a key empty, so that its next token is available after `wait`.
+    /// Empties the bucket of a key, so that its next token is available after `wait`. Never shortens a longer wait.
     pub(crate) fn block(&self, now: u64, hash: u64, wait: Duration) {
         if let Some(cell) = self.cell(now, hash) {
             let full_at = now.saturating_add(nanoseconds(wait)).saturating_add(self.tolerance);
@@ -96,7 +98,7 @@ impl RateTable {
         }
     }
 
-    /// The cell of a key; `None` if all cells of its set belong to heavier keys.
+    /// The [`Cell`] of a key; `None` if the key found no cell in its [`Set`].
     fn cell(&self, now: u64, hash: u64) -> Option<&Cell> {
         let set = self.set(hash);
         set.find(hash).or_else(|| set.replace(now, hash))
@@ -114,7 +116,8 @@ impl Set {
         self.0.iter().find(|cell| cell.tag.load(Ordering::Relaxed) & !HEAVIEST == tag(hash))
     }
 
-    /// Gives a cell to a new key. Two workers that do so at the same time may charge one request to the other key.
+    /// Gives a [`Cell`] to a new key; `None` if the key loses to the lightest one. Two workers that replace a cell at the same
+    /// time may charge one request to the other key.
     fn replace(&self, now: u64, hash: u64) -> Option<&Cell> {
         let cost = |cell: &&Cell| {
             let full_at = cell.full_at.load(Ordering::Relaxed);
@@ -151,7 +154,7 @@ impl Cell {
     }
 }
 
-/// The part of a hash that identifies a key within its set. Never 0.
+/// The part of a hash that identifies a key within its [`Set`]. Never 0, which is the `tag` of an unused [`Cell`].
 fn tag(hash: u64) -> u64 {
     (hash & !HEAVIEST).max(1 << WEIGHT_BITS)
 }

@@ -11,15 +11,17 @@ use crate::counters::{Counters, Outcome};
 use crate::fleet::Store;
 use crate::limit::{Limit, LimitSettings};
 
-/// The limits that configurations have opened. A reload that leaves the settings of a limit unchanged continues to use its
-/// state. Clones share the limits. As a [`Collector`], it writes the metrics of all limits in use.
+/// The limits that configurations have opened. A reload that leaves the [`LimitSettings`] of a [`Limit`] unchanged continues to
+/// use its state. Clones share the limits. As a [`Collector`], it writes the metrics `limit_requests` and `limit_undecided` of
+/// all limits in use.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     named: Arc<Mutex<BTreeMap<String, Named>>>,
     store: Store,
 }
 
-/// The limits of one name: that in force, and that of a configuration being read.
+/// The limits of one name: that in force, and that of a configuration being read. [`Counters`] belong to the name, so that
+/// metrics continue when a reload changes the settings.
 #[derive(Debug, Default)]
 struct Named {
     counters: Arc<Counters>,
@@ -33,7 +35,8 @@ impl Limits {
         let _ = self.store.set(store);
     }
 
-    /// The limit called `name` with these settings.
+    /// The limit called `name` with these `settings`: one in use, or a new one without counts. Its state lasts as long as an
+    /// [`Arc`] of it.
     pub fn open(&self, name: &str, settings: LimitSettings) -> Arc<Limit> {
         let mut all = self.in_use();
         let named = all.entry(name.to_owned()).or_default();

@@ -16,7 +16,7 @@ const LONGEST: usize = 4096;
 /// Conditions of a route in addition to its path. A request has to meet all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// Permitted methods; none permits all. GET includes HEAD.
+    /// Permitted methods; none permits all. `GET` includes `HEAD`.
     pub methods: Vec<Method>,
     /// Networks of clients; none permits all.
     pub networks: Vec<IpNet>,
@@ -48,7 +48,7 @@ pub enum ValueTest {
 pub struct Examined<'a> {
     /// Method.
     pub method: &'a Method,
-    /// Whether the request opens a tunnel (RFC 8441). Over HTTP/1.1 the same request has the method GET.
+    /// Whether the request opens a tunnel (RFC 8441). Over HTTP/1.1 the same request has the method `GET`.
     pub is_tunnel: bool,
     /// Normalized path.
     pub path: &'a [u8],
@@ -67,7 +67,7 @@ impl Conditions {
     ///
     /// # Errors
     ///
-    /// The part of the request that is too long or has too many pairs to be examined: the request must be refused.
+    /// The [`Excess`] of a request that cannot be examined: it must be refused with [`Excess::status`].
     pub fn hold(&self, request: &Examined<'_>) -> Result<bool, Excess> {
         match self.failing(request) {
             None => Ok(true),
@@ -76,7 +76,7 @@ impl Conditions {
         }
     }
 
-    /// The first condition that `request` does not meet. The cheapest are examined first.
+    /// The first condition that `request` does not meet; `None` if it meets all. The cheapest are examined first.
     pub fn failing(&self, request: &Examined<'_>) -> Option<Failing<'_>> {
         if !self.permits_method(request) {
             return Some(Failing::Method(&self.methods));
@@ -156,7 +156,7 @@ pub enum Excess {
 }
 
 impl Excess {
-    /// Status of the response: 414 or 431.
+    /// Status of the response: `414` for [`Self::Path`] and [`Self::Query`], `431` for [`Self::Headers`].
     pub fn status(self) -> StatusCode {
         match self {
             Self::Path | Self::Query => StatusCode::URI_TOO_LONG,
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_on_a_long_query_cost_little_more_than_one() {
+    fn a_query_is_split_once_for_all_conditions() {
         // Every route examines the same split query: the number of its parameters is counted once.
         let conditions: Vec<_> = (0..200)
             .map(|number| Conditions {

@@ -17,7 +17,7 @@ pub enum EarlyDataPolicy {
     /// No requests.
     #[default]
     Hold,
-    /// Requests with GET, HEAD or OPTIONS and without a body.
+    /// Requests with `GET`, `HEAD` or `OPTIONS` and without a body.
     Safe,
     /// Requests to these paths, with any method. They must be harmless at any time.
     Paths(Vec<EarlyPath>),
@@ -35,7 +35,7 @@ pub enum EarlyPath {
 /// Reason for rejecting a text as [`EarlyPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EarlyPathError {
-    /// The path does not begin with a slash.
+    /// The path does not begin with `/`.
     #[error("a path begins with a slash")]
     Slash,
     /// A `*` that is not the last character.

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{Filled, Template, Values};
 
-/// Headers that frame a message or control its connection. The gateway sets these itself.
+/// Headers that frame a message or control its connection. The gateway sets these itself, so [`HeaderRules`] may not.
 const FRAMING: [&str; 10] = [
     "connection",
     "content-encoding",
@@ -51,7 +51,7 @@ impl From<Template> for RuleValue {
 pub type FilledValues = Vec<Filled>;
 
 impl HeaderRules {
-    /// Whether a rule may name `header`.
+    /// Whether a rule may name `header`: none that frames a message, such as `Content-Length`.
     pub fn may_change(header: &HeaderName) -> bool {
         !FRAMING.contains(&header.as_str())
     }
@@ -68,7 +68,7 @@ impl HeaderRules {
         self.templates().next().is_some()
     }
 
-    /// Forms the values of one request.
+    /// Forms the values of one request, for [`Self::apply`].
     pub fn fill(&self, values: &impl Values) -> FilledValues {
         self.templates().map(|template| template.fill(values)).collect()
     }
@@ -79,7 +79,7 @@ impl HeaderRules {
         self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
     }
 
-    /// Applies the rules to a request, like [`apply`](Self::apply), where a name stands for all spellings that servers such as
+    /// Applies the rules to a request, like [`Self::apply`], where a name stands for all spellings that servers such as
     /// CGI do not distinguish.
     pub fn apply_to_request(&self, headers: &mut HeaderMap, filled: &[Filled]) {
         for name in self.own_names() {
@@ -101,6 +101,7 @@ impl HeaderRules {
         for (name, value) in &self.set {
             match header(value) {
                 Some(value) => drop(headers.insert(name, value)),
+                // The recipient would take a value of the client for that of the rule.
                 None => drop(headers.remove(name)),
             }
         }
@@ -126,7 +127,7 @@ impl ResponseHeaders {
         is_used.then(|| Rc::new(Self { hsts, others: others.clone() }))
     }
 
-    /// Adds the headers to a response, which is sent over TLS if `is_secure`.
+    /// Adds the headers to a response, which is sent over TLS if `is_secure`; otherwise without `Strict-Transport-Security`.
     pub fn apply(&self, is_secure: bool, headers: &mut HeaderMap) {
         // RFC 6797 section 7.2: never over plain HTTP.
         if let Some(hsts) = self.hsts.as_ref().filter(|_| is_secure) {

@@ -77,7 +77,8 @@ impl MapPattern {
         matches!(self.0, Kind::Formed(..))
     }
 
-    /// The result if `value` matches. No expression matches a value of more than 4 KiB, since a table may have many.
+    /// The result if `value` matches, otherwise `None`. No expression matches a value of more than 4 KiB, since a table may
+    /// have many.
     pub fn result(&self, value: &[u8]) -> Option<Cow<'_, [u8]>> {
         if value.len() > LONGEST {
             return None;
@@ -85,6 +86,7 @@ impl MapPattern {
         match &self.0 {
             Kind::Fixed(pattern, result) => pattern.is_match(value).then(|| result.as_bytes().into()),
             Kind::Formed(pattern, pieces) => {
+                // First by the automaton, since the search for groups costs the size of the expression times the length.
                 if !pattern.is_match(value) {
                     return None;
                 }

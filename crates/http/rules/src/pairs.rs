@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use http::{HeaderMap, header};
 
-/// Maximum number of parameters of a query, and of cookies, that are examined.
+/// Maximum number of parameters of a query, and of cookies, that are split for conditions.
 const MOST: usize = 1_000;
 
 /// Parameters and cookies of one request as they arrived, split when a condition needs them for the first time.
@@ -103,14 +103,14 @@ pub fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item 
     all_cookies(headers).filter_map(move |cookie| value_of(cookie, name))
 }
 
-/// The first value of a cookie called `name`, among the first 1,000 cookies.
+/// The first value of a cookie called `name`.
 pub fn first_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
-    all_cookies(headers).take(MOST).find_map(|cookie| value_of(cookie, name))
+    all_cookies(headers).find_map(|cookie| value_of(cookie, name))
 }
 
-/// The first decoded value of a query parameter called `name`, among the first 1,000 parameters.
+/// The first decoded value of a query parameter called `name`.
 pub fn first_parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, [u8]>> {
-    let mut parameters = split(query?.as_bytes(), b'&').take(MOST).map(Parameter::read);
+    let mut parameters = split(query?.as_bytes(), b'&').map(Parameter::read);
     parameters.find(|parameter| parameter.has_name(name))?.value_within(usize::MAX / 3)
 }
 
@@ -162,15 +162,15 @@ mod tests {
         for query in ["a&".repeat(MOST), "&".repeat(60_000)] {
             assert!(Pairs::default().parameters(Some(&query)).is_none());
         }
-        assert_eq!(parameter(&("&".repeat(MOST - 1) + "a=1"), "a").as_deref(), Some("1"));
-        assert_eq!(parameter(&("&".repeat(MOST) + "a=1"), "a"), None);
+        // A variable reads all pairs: an empty value would evade the limit of its key.
+        assert_eq!(parameter(&("&".repeat(2 * MOST) + "a=1"), "a").as_deref(), Some("1"));
         let cookies = |number: usize| -> HeaderMap {
             let line = HeaderValue::try_from(";".repeat(number) + "a=1").expect("a value");
             [(header::COOKIE, line)].into_iter().collect()
         };
         let (few, many) = (cookies(MOST - 1), cookies(MOST));
         assert!(Pairs::default().cookies(&few).is_some() && Pairs::default().cookies(&many).is_none());
-        assert_eq!((first_cookie(&few, "a"), first_cookie(&many, "a")), (Some(&b"1"[..]), None));
+        assert_eq!([first_cookie(&few, "a"), first_cookie(&many, "a")], [Some(&b"1"[..]); 2]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const LARGEST: usize = 64 << 10;
 /// Maximum memory in bytes for the construction of an automaton.
 const CONSTRUCTION: usize = 512 << 10;
 
-/// Maximum size in bytes of an expression whose groups are used.
+/// Maximum size in bytes of a compiled [`GroupPattern`].
 const LARGEST_WITH_GROUPS: usize = 8 << 10;
 
 /// Maximum nesting of an expression.
@@ -102,13 +102,13 @@ impl GroupPattern {
         self.pattern.is_match(text)
     }
 
-    /// The number of the group with a name, or with a number.
+    /// The number of the group called `name`, which may be a number; `None` if there is no such group.
     pub fn group(&self, name: &str) -> Option<usize> {
         let number = name.parse().ok().filter(|number| *number < self.groups.captures_len());
         number.or_else(|| self.groups.capture_names().position(|own| own == Some(name)))
     }
 
-    /// The groups of the first match.
+    /// The groups of the first match; `None` if nothing matches.
     pub fn captures<'t>(&self, text: &'t [u8]) -> Option<Captures<'t>> {
         self.groups.captures(text)
     }

@@ -17,7 +17,7 @@ const LONGEST: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct RedirectTarget {
     pieces: Box<[Piece]>,
-    /// Whether the text begins with a scheme or two slashes.
+    /// Whether the text begins with a scheme or `//`.
     names_a_host: bool,
 }
 
@@ -39,7 +39,7 @@ enum Piece {
     Host(Variable),
     /// Text of the operator; required in place of the host.
     Map(Arc<Map>, Need),
-    /// Begins with a slash.
+    /// Begins with `/`.
     Path(Variable),
     /// A value that already has the form of this part of a URL.
     Verbatim(Variable),
@@ -192,6 +192,7 @@ impl RedirectTarget {
         if !self.names_a_host {
             keep_on_this_host(&mut location);
         }
+        // A relative reference is resolved against the path of the request (RFC 3986 section 5.2), which the client chooses.
         if !(location.starts_with('/') || has_scheme(&location)) {
             return Err(NoLocation::Empty);
         }

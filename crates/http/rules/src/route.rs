@@ -18,7 +18,8 @@ impl RoutePath {
     }
 }
 
-/// Values by path. A lookup is a binary search, then one comparison per configured path that is a prefix of the request's.
+/// Values by [`RoutePath`]. A lookup is a binary search, then one comparison per configured path that is a prefix of the
+/// request's.
 #[derive(Debug)]
 pub struct Routes<T> {
     /// Sorted by the bytes of the path, each path once.
@@ -36,7 +37,7 @@ struct Place<T> {
 }
 
 impl<T> Routes<T> {
-    /// Sorts `routes`. Routes with the same path keep their order.
+    /// Sorts `routes`. Routes with the same path keep their order, in which [`Self::find`] examines them.
     pub fn new(routes: impl IntoIterator<Item = (RoutePath, T)>) -> Self {
         let mut routes: Vec<_> = routes.into_iter().collect();
         routes.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));

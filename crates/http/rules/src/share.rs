@@ -17,7 +17,7 @@ impl Share {
     /// The whole.
     pub const ALL: Self = Self(STEPS);
 
-    /// The share of `percent`, rounded to a step; `None` outside of 0 to 100.
+    /// The share of `percent`, rounded to a step of 0.01; `None` outside of 0 to 100.
     pub fn of_percent(percent: f64) -> Option<Self> {
         let is_valid = (0.0..=100.0).contains(&percent);
         is_valid.then(|| Self((percent * f64::from(STEPS / 100)).round() as u16))

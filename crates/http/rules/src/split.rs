@@ -19,7 +19,7 @@ const HASH: usize = 13;
 /// Length of a value: bucket and hash in base64.
 const VALUE: usize = (2 + HASH) * 4 / 3;
 
-/// Number of cookies with the name that are verified, each in about 1 us.
+/// Maximum number of cookies with the name that [`SplitCookie::read`] verifies, each in about 1 µs.
 const MOST: usize = 4;
 
 /// A division of visitors.
@@ -51,8 +51,9 @@ impl SplitCookie {
         }
     }
 
-    /// The bucket in the first valid cookie of a request, of the first few with a right length.
+    /// The bucket in the first valid cookie of a request, of the first four with a right length; `None` if none is valid.
     pub fn read(&self, headers: &HeaderMap) -> Option<Bucket> {
+        // Filtered before the limit, which cookies of an application with this name must not use up.
         let values = cookies(headers, &self.name).filter(|value| value.len() == VALUE).take(MOST);
         values.filter_map(|value| URL_SAFE_NO_PAD.decode(value).ok()).find_map(|bytes| {
             let (number, hash) = bytes.split_first_chunk::<2>()?;
@@ -61,7 +62,7 @@ impl SplitCookie {
         })
     }
 
-    /// The header that keeps a visitor in `bucket`.
+    /// The value of `Set-Cookie` that keeps a visitor in `bucket`.
     pub fn assignment(&self, bucket: Bucket) -> HeaderValue {
         let mut value = bucket.number().to_be_bytes().to_vec();
         value.extend_from_slice(&self.hash(bucket));

@@ -43,7 +43,7 @@ impl StickySettings {
         RANDOM.clone()
     }
 
-    /// The header that assigns a client to `server` of `group`.
+    /// The value of `Set-Cookie` that assigns a client to `server` of `group`.
     pub fn assignment(&self, group: &str, server: &str) -> HeaderValue {
         let key = Key::new(HMAC_SHA256, &self.key);
         // Names contain no zero bytes.
@@ -53,7 +53,7 @@ impl StickySettings {
         HeaderValue::from_str(&text).expect("a token, letters and attributes")
     }
 
-    /// Whether the request has the cookie of this assignment.
+    /// Whether the request has the cookie of `assignment`, a result of [`Self::assignment`].
     pub fn is_assigned(&self, headers: &HeaderMap, assignment: &HeaderValue) -> bool {
         let value =
             assignment.as_bytes().get(self.cookie.len() + 1..).and_then(|rest| rest.get(..HASH * 4 / 3));

@@ -9,7 +9,7 @@ use http::HeaderValue;
 use crate::map_pattern::MapPattern;
 use crate::variable::Variable;
 
-/// Maximum length of a value in bytes. A longer one is cut off.
+/// Maximum length of a value in bytes. A longer value is cut off.
 const LONGEST: usize = 16 << 10;
 
 /// The value of a header: text, with variables in braces such as `{client.address}`.
@@ -94,7 +94,8 @@ impl Template {
         self.0.iter().any(|part| matches!(part, Part::Variable(own) if own == variable))
     }
 
-    /// Fills in the values of a request. The text is cut off at the length of a header, so that it holds no more memory.
+    /// Fills in the values of a request. The text is cut off at 16 KiB, the length of a header, so that it holds no more
+    /// memory.
     pub fn fill(&self, values: &impl Values) -> Filled {
         let mut filled = Filled::default();
         self.append(values, &mut filled);

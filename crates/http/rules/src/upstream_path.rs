@@ -39,6 +39,10 @@ impl UpstreamPath {
     }
 
     /// The target for a server with the path `base`: the client's own target, unless it must be normalized or changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] for a path that cannot be formed, with `414` for a matching path of more than 4 KiB.
     pub fn target(&self, base: &str, head: &Parts, path: &RequestPath<'_>) -> Result<PathAndQuery, Refusal> {
         let query = head.uri.query();
         let changed = match self {
@@ -69,6 +73,7 @@ fn replaced<'p>(
     let is_prefix = path.forwarded.len() == prefix.trim_end_matches('/').len();
     Ok(match by.map(UrlPath::as_str) {
         None => rest,
+        // `rest` begins with a slash for the prefix itself too; the replacement is sent as the operator wrote it.
         Some(by) if is_prefix => by.to_owned().into(),
         Some(by) => format!("{}{rest}", by.trim_end_matches('/')).into(),
     })
@@ -100,11 +105,12 @@ impl PathRewrite {
         Ok(Self { pattern, to })
     }
 
-    /// The new path and query; `None` if the path does not match. Refuses a matching path that is too long.
+    /// The new path and query; `None` if the path does not match. Refuses a matching path beyond [`LONGEST`] with `414`.
     fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
         if !self.pattern.is_match(path) {
             return None;
         }
+        // After the match by the automaton, so that other paths have no limit of length here.
         if path.len() > LONGEST {
             return Some(Err(Refusal::new(StatusCode::URI_TOO_LONG, "path-length")));
         }

@@ -45,7 +45,7 @@ pub enum Variable {
     TlsVersion,
     /// Cipher suite.
     TlsCipher,
-    /// Name that the client asked for in the handshake.
+    /// Name that the client asked for in the handshake (SNI).
     TlsServerName,
     /// JA4 of the `ClientHello`.
     Ja4,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Uri;
 use http_body::{Frame, SizeHint};
 
-/// The body of a response. Its size hint is exact whenever the length is known, so that `Content-Length` is sent.
+/// The body of a response. Its [`SizeHint`] is exact whenever the length is known, so that `Content-Length` is sent.
 #[derive(Default)]
 pub enum Body {
     /// No content.
@@ -34,7 +34,8 @@ impl Body {
         Self::Full(Some(bytes.into()))
     }
 
-    /// Takes the complete body out, if it is in memory; leaves an empty body.
+    /// Takes the complete body out, if it is in memory, and leaves an empty body; `None` for [`Self::Boxed`] and
+    /// [`Self::Empty`].
     pub fn whole(&mut self) -> Option<Bytes> {
         match self {
             Self::Full(bytes) => bytes.take(),

@@ -2,7 +2,8 @@
 //!
 //! A response is compressed if its route enables compression, its type is listed, it is long enough, and none of these
 //! exceptions applies: a partial response (RFC 9110 section 14), an existing coding, `no-transform`, or a digest of the
-//! content (RFC 9530). Every response that satisfies these conditions gets `Vary`, whether it is compressed or not.
+//! content (RFC 9530). Every response that satisfies these conditions gets `Vary: accept-encoding`, whether it is compressed
+//! or not.
 //!
 //! The length of a compressed response reveals how often a text placed by an attacker occurs in it (BREACH). Only
 //! another site can make a browser request pages with the secrets of its user, so [`BreachGuard`] decides by the site
@@ -63,11 +64,11 @@ pub const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// Compression of one route on one worker.
+/// Compression of one route on one worker, by its [`CompressionSettings`].
 #[derive(Debug)]
 pub struct Compression {
     settings: Arc<CompressionSettings>,
-    /// Whether responses may contain secrets and reflect parts of requests.
+    /// Whether responses may contain secrets and reflect parts of requests: not those of static files.
     may_leak: bool,
     /// Folder of a static route, whose compressed files may be cached.
     root: Option<PathBuf>,
@@ -77,15 +78,15 @@ pub struct Compression {
     variants: Arc<HostVariants>,
 }
 
-/// Compression of the response to one request.
+/// Compression of the response to one request, from [`Compression::negotiate`].
 #[derive(Debug)]
 pub struct ResponseCompression {
     compression: Rc<Compression>,
     /// The client's preferred coding among those of the route.
     coding: Option<Coding>,
-    /// Whether an attacker's page may have sent the request with the user's credentials.
+    /// Whether an attacker's page may have sent the request with the user's credentials; see [`BreachGuard`].
     exposure: Exposure,
-    /// Whether the client forbids compression.
+    /// Whether the client forbids compression, by `Cache-Control: no-transform` or `CONNECT`.
     is_forbidden: bool,
     is_head: bool,
     /// Lines of `If-None-Match` with a weak tag: the client's copy was compressed, perhaps by this gateway.
@@ -168,8 +169,8 @@ impl Compression {
 }
 
 impl ResponseCompression {
-    /// Compresses `response` if all conditions hold. Costs an inspection of its head, and for a short body the
-    /// compression.
+    /// Compresses `response` if all conditions hold. Costs an inspection of its head, and for a body of at most 32 KiB in
+    /// memory the compression. Without memory for an encoder, the response stays uncompressed.
     pub fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         if response.status() == StatusCode::NOT_MODIFIED {
             return self.confirm(response.headers_mut());
@@ -187,6 +188,7 @@ impl ResponseCompression {
             }
         }
         let headers = response.headers_mut();
+        // RFC 9110 section 12.5.5: also if the content stays uncompressed, since a cache would send it to other clients.
         add_vary(headers);
         if self.is_forbidden {
             return;
@@ -198,6 +200,7 @@ impl ResponseCompression {
             return self.use_dictionary(dictionary, connection, response);
         }
         let Some(coding) = self.coding else { return };
+        // RFC 9110 section 9.3.2: the head is that of the response to GET.
         if self.is_head {
             mark(headers, coding.name());
             return;
@@ -233,7 +236,7 @@ impl ResponseCompression {
         mark(response.headers_mut(), coding.name());
     }
 
-    /// Compresses `response` with the client's dictionary (RFC 9842).
+    /// Compresses `response` with the client's dictionary: `Content-Encoding: dcz` (RFC 9842 section 5).
     fn use_dictionary(
         &self,
         dictionary: &Dictionary,
@@ -254,7 +257,7 @@ impl ResponseCompression {
         mark(response.headers_mut(), DICTIONARY_CODING);
     }
 
-    /// Looks up a compressed copy of the requested file.
+    /// Looks up a compressed copy of the requested file; [`Found::Nothing`] without a strong `ETag`.
     fn kept(&self, response: &Response<Body>, (coding, level): (Coding, u8), client: &Connection) -> Found {
         let tag = response.headers().get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
@@ -286,7 +289,7 @@ impl ResponseCompression {
             && !DIGESTS.iter().any(|name| headers.contains_key(name))
     }
 
-    /// The length of the response, if known. A response to HEAD has no body; its head states the length.
+    /// The length of the response in bytes, if known. A response to `HEAD` has no body; its `Content-Length` states the length.
     fn length(&self, response: &Response<Body>) -> Option<u64> {
         let stated = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
         match response.body().size_hint().exact() {
@@ -295,8 +298,8 @@ impl ResponseCompression {
         }
     }
 
-    /// Completes a 304: with `Vary` if the 200 in its place would have it (RFC 9110 section 15.4.5), and with a weak tag
-    /// if the client's copy was compressed, because that copy has a weak tag.
+    /// Completes a `304`: with `Vary` if the `200` in its place would have it (RFC 9110 section 15.4.5), and with a weak `ETag`
+    /// if the client's copy was compressed, because that copy has a weak one.
     fn confirm(&self, headers: &mut HeaderMap) {
         if self.may_depend_on_coding(headers) {
             add_vary(headers);
@@ -309,8 +312,8 @@ impl ResponseCompression {
         }
     }
 
-    /// Whether the content that a 304 confirms may be compressed for some client. Most upstreams omit its type and its
-    /// length in a 304, so the answer is yes unless known otherwise.
+    /// Whether the content that a `304` confirms may be compressed for some client. Most upstreams omit `Content-Type` and
+    /// `Content-Length` in a `304`, so the result is `true` unless known otherwise.
     fn may_depend_on_coding(&self, headers: &HeaderMap) -> bool {
         let stated = headers.get(header::CONTENT_TYPE).cloned();
         let kind = stated.or_else(|| media_of_file(self.file.as_ref()?.as_bytes()));
@@ -318,12 +321,13 @@ impl ResponseCompression {
     }
 }
 
-/// Cache key of a file: folder and path.
+/// Cache key of a file: `root` and `path`.
 fn file(root: &Path, path: &[u8]) -> String {
     format!("{}:{}", root.display(), path.escape_ascii())
 }
 
-/// Whether the requesting page may read the response. For other pages the length would reveal parts of the dictionary.
+/// Whether the requesting page may read the response, by `Sec-Fetch-Site`. For other pages the length would reveal parts of the
+/// dictionary.
 fn may_use_dictionary(headers: &HeaderMap) -> bool {
     // A client without the header is not a browser.
     let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
@@ -344,8 +348,7 @@ fn is_live(headers: &HeaderMap) -> bool {
     is_events || headers.get("x-accel-buffering").is_some_and(|value| value == "no")
 }
 
-/// Adds `Accept-Encoding` to `Vary`.
-/// Sets the headers of a compressed response.
+/// Sets the headers of a compressed response: `Content-Encoding`, and no `Content-Length`.
 fn mark(headers: &mut HeaderMap, coding: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.remove(header::CONTENT_LENGTH);
@@ -354,7 +357,7 @@ fn mark(headers: &mut HeaderMap, coding: &'static str) {
     weaken(headers);
 }
 
-/// Weakens the tag, because the bytes differ from the original (RFC 9110 section 8.8.3.3).
+/// Weakens `ETag`, because the bytes differ from the original (RFC 9110 section 8.8.3.3).
 pub fn weaken(headers: &mut HeaderMap) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
@@ -362,7 +365,7 @@ pub fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// The whole body, if it is complete and short enough to be compressed within this round; otherwise the body unchanged.
+/// The whole body, if it is complete, at most [`AT_ONCE`] bytes long, and this round permits it; otherwise the body unchanged.
 fn short(mut body: Body, connection: &Connection) -> Result<Bytes, Body> {
     match body.whole() {
         Some(whole) if whole.len() <= AT_ONCE && connection.may_work(whole.len()) => Ok(whole),

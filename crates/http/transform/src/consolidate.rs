@@ -39,7 +39,7 @@ pub struct Consolidation {
     pub cookies: Vec<Cookies>,
 }
 
-/// Cookies that an origin receives and sets.
+/// Cookies that an origin receives in `Cookie` and sets with `Set-Cookie`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookies {
     /// The origin's own cookies: the browser stores them with the origin's path in their names.
@@ -78,7 +78,7 @@ pub struct ConsolidatedRoute {
 #[derive(Debug)]
 pub struct ConsolidatedRequest {
     consolidated: Rc<ConsolidatedRoute>,
-    /// Host and port of the request, if they name the host; otherwise empty.
+    /// Authority of the request without `:443`, if it names the host; otherwise empty.
     own: String,
     is_head: bool,
     is_tunnel: bool,
@@ -102,7 +102,7 @@ impl ConsolidatedRoute {
         })
     }
 
-    /// The origin that the route serves.
+    /// The origin that the route serves; `None` for a route of the host itself.
     pub fn place(&self) -> Option<&MappedOrigin> {
         self.settings.map.origins.get(self.route.place?)
     }
@@ -131,7 +131,7 @@ impl ConsolidatedRoute {
         self.route.place.map_or(Base::Own, Base::Mapped)
     }
 
-    /// Stores the parts of a request that its response needs.
+    /// Stores the parts of a request that its response needs, for [`ConsolidatedRequest::apply`].
     pub fn begin(
         self: &Rc<Self>,
         connection: &Connection,
@@ -157,7 +157,7 @@ impl ConsolidatedRoute {
         }
     }
 
-    /// Translates the links of an upstream's response.
+    /// Translates the links in `Link` of an upstream's response.
     pub fn change_links(&self, headers: &mut HeaderMap) {
         let (base, map) = (self.base(), &self.settings.map);
         response::change(headers, &header::LINK, |value| brisk_rewrite::link(value, base, map));
@@ -165,12 +165,13 @@ impl ConsolidatedRoute {
 }
 
 impl ConsolidatedRequest {
-    /// Changes the headers of the request for its origin.
+    /// Changes the headers of the request for its origin: cookies, credentials, `Referer`, `Origin` and `Accept-Encoding`.
     pub fn change_request(&self, connection: &Connection, headers: &mut HeaderMap) {
         self.consolidated.change_request(connection, headers, &self.own, &self.path);
     }
 
-    /// Changes a response. Costs an inspection of its head; documents are changed while they stream.
+    /// Changes a response. Costs an inspection of its head; documents are changed while they stream. Without memory for a
+    /// decoder, a compressed document becomes `503` with `Retry-After`.
     pub fn apply(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         self.change_headers(response.headers_mut());
         if self.consolidated.route.rewrites && !self.is_tunnel {

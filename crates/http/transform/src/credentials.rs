@@ -39,8 +39,9 @@ impl Credentials {
         }
     }
 
-    /// Whether the response with these headers to a request with these credentials is the same for all users, so that
-    /// it may be retained for others. `private` and `no-store` responses never are.
+    /// Whether the response with these headers to a request with these credentials is the same for all users, so that it may be
+    /// retained for others. Responses with `private` or `no-store` never are; with credentials, only those with `public` (RFC
+    /// 9111 section 3.5).
     pub fn permit_retention(self, response: &HeaderMap) -> bool {
         !has_directive(response, "private")
             && !has_directive(response, "no-store")

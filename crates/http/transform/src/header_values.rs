@@ -1,5 +1,6 @@
 //! Values of headers that are lists of tokens.
 
+use brisk_http::hop_by_hop;
 use brisk_wire::cache_control::Directive;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
@@ -17,13 +18,15 @@ pub fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
 
 /// The elements of all headers `name`, which are lists separated by commas.
 pub fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
+    headers.get_all(name).iter().flat_map(hop_by_hop::tokens)
 }
 
-/// Whether the content has no coding (RFC 9110 section 8.4.1).
+/// Whether `Content-Encoding` names no coding but `identity` (RFC 9110 section 8.4.1).
 pub fn is_identity(headers: &HeaderMap) -> bool {
-    tokens(headers, &header::CONTENT_ENCODING).all(|coding| coding.eq_ignore_ascii_case("identity"))
+    // A coding that is no text is not `identity`.
+    let values = headers.get_all(header::CONTENT_ENCODING).iter().map(HeaderValue::as_bytes);
+    let mut codings = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    codings.all(|coding| coding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// Adds `Vary: accept-encoding`.
@@ -31,7 +34,7 @@ pub fn add_vary(headers: &mut HeaderMap) {
     add_to_vary(headers, &header::ACCEPT_ENCODING);
 }
 
-/// Adds a name to `Vary`, unless it is there or everything varies.
+/// Adds `name` to `Vary`, unless `Vary` contains it or `*`.
 pub fn add_to_vary(headers: &mut HeaderMap, name: &HeaderName) {
     let has_it =
         tokens(headers, &header::VARY).any(|found| found == "*" || found.eq_ignore_ascii_case(name.as_str()));

@@ -14,20 +14,24 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of a host; an error if two of them are equal or one is no name.
+    /// The names of a host.
+    ///
+    /// # Errors
+    ///
+    /// [`CertError`] if two names are equal or one is no name.
     pub fn new(names: &[String]) -> Result<Self, CertError> {
         let mut map = HostMap::new(UnknownName::Refuse);
         map.add(names.iter().map(String::as_str), ())?;
         Ok(Self { map, on_demand: None })
     }
 
-    /// Adds names that are decided at run time.
+    /// Adds names that are decided at run time, by [`OnDemand`].
     #[must_use]
     pub fn with(self, on_demand: Option<&Arc<OnDemand>>) -> Self {
         Self { on_demand: on_demand.cloned(), ..self }
     }
 
-    /// Whether the authority is a name of the host, as opposed to an arbitrary name from a client. An on-demand name
+    /// Whether `authority` is a name of the host, as opposed to an arbitrary name from a client. An on-demand name
     /// counts while its certificate is in memory.
     pub fn include(&self, authority: &str) -> bool {
         let is_shown = |name: &str| self.on_demand.as_ref().is_some_and(|own| own.peek(name).is_some());

@@ -1,4 +1,4 @@
-//! A group as shared by all workers.
+//! A group as shared by all workers: [`GroupState`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,17 +21,17 @@ use crate::tls::{TlsFiles, connector};
 pub struct GroupState {
     settings: GroupSettings,
     members: watch::Sender<SharedMembers>,
-    /// Addresses that DNS has named for each entry of the settings, by host and family.
+    /// Addresses that DNS has named for each entry of [`GroupSettings::servers`], by host and family.
     known: Box<[Mutex<Known>]>,
     connector: Option<Connector>,
     metrics: Arc<Upstreams>,
     /// Hashes of the files used for TLS.
     files: TlsFiles,
-    /// Signals that a request waits for a permit that an idle connection of some worker holds.
+    /// See [`Self::idle_wanted`].
     idle_wanted: Arc<Notify>,
 }
 
-/// The servers of a group at present, in the order of the settings.
+/// The servers of a group at present, in the order of [`GroupSettings::servers`].
 #[derive(Clone, Debug)]
 pub struct SharedMembers {
     pub(crate) servers: Arc<[Arc<ServerState>]>,
@@ -47,8 +47,9 @@ impl SharedMembers {
 }
 
 impl GroupState {
-    /// Creates the state from the settings. Reads the authorities and the client certificate for `https` servers from
-    /// files. Figures of each server appear in `metrics` for the lifetime of this value.
+    /// Creates the state from the settings. Reads the authorities and the client certificate for `https` servers from files.
+    /// The [`UpstreamMetrics`](crate::metrics::UpstreamMetrics) of each server appear in `metrics` for the lifetime of this
+    /// value.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl GroupState {
         }))
     }
 
-    /// Takes the addresses that DNS has named for the same servers in an earlier group, so that a reload does not wait for
+    /// Takes the addresses that DNS has named for the same servers in the group `earlier`, so that a reload does not wait for
     /// DNS.
     pub fn inherit(&self, earlier: &Self) {
         let known = earlier.members();
@@ -141,7 +142,8 @@ impl GroupState {
         ServerState::new(&self.settings, index, Some(endpoint), self.connector.as_ref(), &self.metrics)
     }
 
-    /// Whether a group created from `settings` now would be equal, including the contents of files. Reads the files.
+    /// Whether a group that [`Self::new`] creates from `settings` now would be equal, including the contents of files. Reads
+    /// the files.
     pub fn is_made_of(&self, settings: &GroupSettings) -> bool {
         self.settings == *settings && self.files == TlsFiles::read(&settings.tls)
     }
@@ -161,12 +163,12 @@ impl GroupState {
         self.members.borrow().clone()
     }
 
-    /// Reports changes of the members.
+    /// Reports changes of [`Self::members`].
     pub fn changes(&self) -> watch::Receiver<SharedMembers> {
         self.members.subscribe()
     }
 
-    /// Whether another server may be paused, so that at most this percentage of them is.
+    /// Whether another server may be paused, so that at most `percentage` of the servers are (`health.max_excluded`).
     fn may_pause(&self, percentage: u32) -> bool {
         let servers = self.servers();
         let paused = servers.iter().filter(|server| server.health().is_paused()).count();
@@ -174,7 +176,7 @@ impl GroupState {
         (paused as u64) < most.max(1)
     }
 
-    /// Records a response of `server`, which may be a failure of the server.
+    /// Records a response of `server`, which is a failure of the server from `500` to `599` with `health.server_errors`.
     pub fn record_response(&self, server: &ServerState, status: StatusCode) {
         let checks = &self.settings.health.passive;
         if checks.counts_server_errors && status.is_server_error() {
@@ -202,7 +204,7 @@ impl GroupState {
         &self.idle_wanted
     }
 
-    /// Requests all workers to close idle connections whose permits are needed.
+    /// Requests all workers to close idle connections whose permits are needed, by [`Self::idle_wanted`].
     pub fn ask_for_idle(&self) {
         self.idle_wanted.notify_waiters();
     }

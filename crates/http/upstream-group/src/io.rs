@@ -34,7 +34,7 @@ pub enum DialError {
     /// Connecting failed, including TLS.
     #[error("{0}")]
     Failed(#[source] io::Error),
-    /// Connecting timed out.
+    /// Connecting took longer than `timeouts.connect`.
     #[error("cannot connect in time")]
     Timeout,
 }
@@ -43,14 +43,14 @@ pub enum DialError {
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub(crate) url: ServerUrl,
-    /// For `https` only: the connector, and the server name that is sent and verified.
+    /// For `https` only: the connector, and the server name that is sent (SNI) and verified.
     pub(crate) tls: Option<(Connector, String)>,
     /// Limits on connecting. The timeout includes the TLS handshake.
     pub(crate) limits: DialLimits,
 }
 
 impl Dialer {
-    /// Connects, including TLS, within the timeout. `header` precedes all other bytes, TLS included.
+    /// Connects, including TLS, within the timeout of [`Self::limits`]. `header` precedes all other bytes, TLS included.
     pub(crate) async fn connect(&self, header: &[u8]) -> Result<UpstreamIo, DialError> {
         let connected = timeout(self.limits.connect, self.connect_unlimited(header)).await;
         match connected {
@@ -94,8 +94,9 @@ impl UpstreamIo {
         }
     }
 
-    /// Acknowledges received data now. A server with Nagle's algorithm that writes the head of a response and its body
-    /// separately sends the body only after that; the kernel would wait for up to 40 ms.
+    /// Acknowledges received data now, by `TCP_QUICKACK`. A server with Nagle's algorithm that writes the head of a response
+    /// and its body separately sends the body only after that; the kernel would wait for up to 40 ms. Without effect for
+    /// [`Self::Unix`].
     pub fn acknowledge(&self) {
         match self {
             Self::Plain(stream) => brisk_net::acknowledge(stream),

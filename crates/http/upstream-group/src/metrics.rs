@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use brisk_telemetry::metrics::{Collector, Encoder};
 use brisk_telemetry::named;
 
-/// The figures of one upstream server. They are on the page while a reference to them exists.
+/// The figures of one upstream server. The page of metrics contains them while an [`Arc`] of them exists.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
     group: Box<str>,
@@ -84,12 +84,12 @@ impl UpstreamMetrics {
         }
     }
 
-    /// The server takes requests; so it is taken to be at first.
+    /// Records that the server takes requests. A new server counts as healthy.
     pub fn healthy(&self) {
         self.healthy.store(1, Ordering::Relaxed);
     }
 
-    /// The server gets no requests until it recovers.
+    /// Records that the server gets no requests until it recovers.
     pub fn unhealthy(&self) {
         self.healthy.store(0, Ordering::Relaxed);
     }
@@ -99,7 +99,7 @@ impl UpstreamMetrics {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that the server failed: no connection, no response in time, a broken one.
+    /// Counts a request that the server failed: no connection, no response in time, a malformed response.
     pub fn failure(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
@@ -223,9 +223,9 @@ pub struct UpstreamReading {
     pub open: u64,
     /// Connections that were made.
     pub connections: u64,
-    /// Requests sent to it.
+    /// Requests sent to the server.
     pub requests: u64,
-    /// Requests that it failed.
+    /// Requests that the server failed.
     pub failures: u64,
 }
 

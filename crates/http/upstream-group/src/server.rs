@@ -1,4 +1,4 @@
-//! A server as shared by all workers.
+//! A server as shared by all workers: [`ServerState`].
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const SLOW_START_UNIT: u32 = 100;
 #[derive(Debug)]
 pub struct ServerState {
     name: Box<str>,
-    /// Index of the entry of the settings that the server belongs to.
+    /// Index of the entry of [`GroupSettings::servers`] that the server belongs to.
     entry: usize,
     /// The address, if DNS has named it.
     address: Option<SocketAddr>,
@@ -49,7 +49,7 @@ pub struct ServerState {
     metrics: Arc<UpstreamMetrics>,
     /// Warnings of failed connections and of large heads.
     warnings: Throttle,
-    /// The sticky cookie of the server, if the group has one.
+    /// The cookie of the server, if the group has `sticky`.
     assignment: Option<HeaderValue>,
 }
 
@@ -100,7 +100,7 @@ impl ServerState {
         Arc::new(state)
     }
 
-    /// Takes weight and priority from DNS.
+    /// Takes weight and priority of a service from DNS (RFC 2782).
     pub(crate) fn update(&self, endpoint: &Endpoint) {
         if let Some(weight) = endpoint.weight {
             self.weight.store(weight.into(), Ordering::Relaxed);
@@ -132,7 +132,8 @@ impl ServerState {
         self.is_of(entry) && self.address == Some(address)
     }
 
-    /// Share of the requests at present, in proportion to other servers of the group; at least 1.
+    /// Share of the requests at present, in proportion to other servers of the group; at least 1. With `health.slow_start`,
+    /// weights are multiplied by 100, and the share grows after an exclusion.
     pub fn weight(&self) -> u32 {
         let weight = self.weight.load(Ordering::Relaxed);
         match self.slow_start {
@@ -183,7 +184,7 @@ impl ServerState {
     ///
     /// # Errors
     ///
-    /// [`DialError`] if there is no connection within the timeout of connecting.
+    /// [`DialError::Timeout`] if there is no connection within `timeouts.connect`, [`DialError::Failed`] for other failures.
     pub async fn connect(&self, group: &str, header: &[u8]) -> Result<UpstreamIo, DialError> {
         let connected = self.dialer.connect(header).await;
         let io = connected
@@ -203,7 +204,7 @@ impl ServerState {
         }
     }
 
-    /// Permits for connections; `None` if their number is not limited.
+    /// Permits for connections; `None` without `pool.max_connections`.
     pub fn places(&self) -> Option<&Arc<Places>> {
         self.places.as_ref()
     }
@@ -213,7 +214,7 @@ impl ServerState {
         &self.metrics
     }
 
-    /// The sticky cookie of the server, if the group has one.
+    /// The value of `Set-Cookie` that assigns a client to the server; `None` without `sticky`.
     pub fn assignment(&self) -> Option<&HeaderValue> {
         self.assignment.as_ref()
     }
@@ -243,7 +244,7 @@ impl ServerState {
     }
 }
 
-/// Limits for sockets. Data unacknowledged for the response timeout counts as lost, and the connection with it.
+/// Limits for sockets. Data unacknowledged for `timeouts.head` counts as lost, and the connection with it (`TCP_USER_TIMEOUT`).
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
     DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }

@@ -16,11 +16,12 @@ pub struct UpstreamTlsSettings {
     pub ca: Option<PathBuf>,
     /// Certificate and key for servers that request client authentication. Default: none.
     pub identity: Option<Identity>,
-    /// Server name that is sent and verified. Default: the host of the server's URL.
+    /// Server name that is sent (SNI) and verified. Default: the host of the server's URL.
     pub server_name: Option<String>,
     /// HTTP version. Default: HTTP/1.1.
     pub protocol: TlsProtocol,
-    /// Whether a server may close a connection without `close_notify`. Default: no.
+    /// Whether a server may close a connection without `close_notify` (RFC 8446 section 6.1). Default: `false`, because a
+    /// truncated response would count as complete.
     pub allows_missing_close_notify: bool,
 }
 
@@ -34,14 +35,13 @@ pub enum TlsProtocol {
     Http2,
 }
 
-/// Hashes of the files of a connector: authorities, chain and key. Hashes because the key is secret and the files may
+/// Hashes of the files of a [`Connector`]: authorities, chain and key. Hashes because the key is secret and the files may
 /// be large.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TlsFiles([Option<u64>; 3]);
 
 impl TlsFiles {
-    /// Reads and hashes the files. `None` for an unreadable file too, because creating the connector reports that
-    /// error.
+    /// Reads and hashes the files. `None` for an unreadable file too, because [`connector`] reports that error.
     pub(crate) fn read(settings: &UpstreamTlsSettings) -> Self {
         let identity = settings.identity.as_ref();
         let files =
@@ -55,7 +55,7 @@ impl TlsFiles {
     }
 }
 
-/// Builds the connector for the `https` servers of a group, if there are any. Reads files.
+/// Builds the [`Connector`] for the `https` servers of a group; `None` if there are none. Reads files.
 pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
     if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
         return Ok(None);

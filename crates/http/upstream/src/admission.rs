@@ -1,6 +1,5 @@
-//! Admission of requests to servers with limited connections: immediately, after waiting in the queue, or never.
+//! Admission of requests to servers with `pool.max_connections`: immediately, after waiting in `pool.queue`, or never.
 
-use brisk_http_connection::Connection;
 use brisk_upstream_group::UpstreamIo;
 use brisk_upstream_group::places::{Grant, Next, Place, Waiting, Worker};
 use tokio::time::timeout;
@@ -11,7 +10,7 @@ use crate::http1::Http1;
 use crate::open::{AtLimit, OpenConnection};
 use crate::proxied::Requester;
 
-/// Result of an admission.
+/// Result of [`Server::admit`].
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// Permission to open a connection, with a permit if connections are limited.
@@ -21,11 +20,17 @@ pub(crate) enum Admission {
 }
 
 impl Server {
-    /// Waits for an open connection, or for permission to open one.
+    /// Waits for an open connection, or for permission to open one, at most for `queue.timeout` or else `timeouts.connect`.
+    /// Without `max_connections`, permission is immediate.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError::QueueFull`], or [`UpstreamError::ConnectionLimit`] with [`AtLimit::Fail`], without a queue and after
+    /// the time.
     pub(crate) async fn admit(
         &self,
         at_limit: AtLimit,
-        client: &Connection,
+        client: Requester<'_>,
     ) -> Result<Admission, UpstreamError> {
         let Some(places) = self.state().places() else {
             return Ok(Admission::Open(None));
@@ -41,8 +46,9 @@ impl Server {
         if queue.size == 0 {
             return Err(UpstreamError::ConnectionLimit);
         }
-        let waiting = places.wait(self.worker(), client.client.address()).ok_or(UpstreamError::QueueFull)?;
+        let waiting = places.wait(self.worker(), client.share()).ok_or(UpstreamError::QueueFull)?;
         let mut turn = Turn::new(self, waiting);
+        // Idle connections of other workers hold permits; only their own worker can close them.
         self.group_state().ask_for_idle();
         let limit = queue.timeout.unwrap_or(settings.timeouts.connect);
         match timeout(limit, &mut turn.waiting).await {
@@ -61,7 +67,7 @@ impl Server {
         client: Requester<'_>,
         at_limit: AtLimit,
     ) -> Result<Box<Http1>, UpstreamError> {
-        let place = match self.admit(at_limit, client.connection).await? {
+        let place = match self.admit(at_limit, client).await? {
             Admission::Connection(http1) => return Ok(http1),
             Admission::Open(place) => place,
         };
@@ -73,19 +79,20 @@ impl Server {
         Ok(http1)
     }
 
-    /// Opens a connection over HTTP/2 for a request of `client`.
+    /// Opens a connection over HTTP/2 for a request of `client`. Fails with [`UpstreamError::ConnectionLimit`] if
+    /// [`Admission::Connection`] is granted.
     pub(crate) async fn connect_http2(
         &self,
         client: Requester<'_>,
         at_limit: AtLimit,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
-        match self.admit(at_limit, client.connection).await? {
+        match self.admit(at_limit, client).await? {
             Admission::Open(place) => self.open(client, place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         }
     }
 
-    /// Passes a reusable connection to the request that waits longest, or keeps it.
+    /// Passes a reusable connection to the request that waits longest, or puts it into [`Server::pool`].
     pub(crate) fn keep(&self, http1: Box<Http1>) {
         let next = self.state().places().map_or(Next::Idle, |places| places.pass_on(self.worker()));
         match next {
@@ -114,7 +121,7 @@ impl Server {
     }
 }
 
-/// A request in the queue. If it is dropped, it passes on a grant that arrived meanwhile.
+/// A request in the queue. If it is dropped, it passes on a [`Grant::Connection`] that arrived meanwhile.
 struct Turn<'a> {
     server: &'a Server,
     waiting: Waiting,

@@ -17,11 +17,11 @@ use crate::http1::{Frames, Http1};
 use crate::http2::Exchange;
 
 /// A response body streaming from an upstream. Dropping it early closes the connection (HTTP/1.1) or resets the stream
-/// (HTTP/2).
+/// (HTTP/2, `CANCEL`). A pause longer than `timeouts.body` is [`BodyError::UpstreamTimeout`].
 #[derive(Debug)]
 pub struct UpstreamBody(Source);
 
-/// Source of the rest of the body.
+/// Source of the rest of an [`UpstreamBody`].
 #[derive(Debug)]
 enum Source {
     /// The whole rest is in memory; empty at the end.
@@ -86,7 +86,7 @@ impl UpstreamBody {
         Self(Source::Tunnel(Box::new(tunnel)))
     }
 
-    /// Takes the whole body, if it is in memory; leaves an empty body.
+    /// Takes the whole body, if it is in memory as one piece, and leaves an empty body; otherwise `None`.
     pub fn whole(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Source::Whole(data) => Some(mem::take(data)),
@@ -94,7 +94,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Number of bytes that have arrived and wait to be read.
+    /// Number of bytes that have arrived and wait to be read; 0 for HTTP/2 and tunnels.
     pub fn unread(&self) -> usize {
         match &self.0 {
             Source::Whole(data) => data.len(),
@@ -105,7 +105,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Remaining length in bytes, if known.
+    /// Remaining length in bytes; `None` for chunked bodies, and for bodies that end with the connection.
     pub(crate) fn left(&self) -> Option<u64> {
         self.size_hint().exact()
     }
@@ -189,7 +189,7 @@ impl http_body::Body for UpstreamBody {
     }
 }
 
-/// Returns a reusable connection to the pool and closes any other.
+/// Returns `http1` with [`Lease::give_back`] if it is reusable, and closes it otherwise.
 pub(crate) fn release(http1: Box<Http1>, lease: Lease) {
     if http1.is_reusable() {
         lease.give_back(http1);

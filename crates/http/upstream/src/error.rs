@@ -12,19 +12,19 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
-    /// Connecting to the last server tried failed, including TLS.
+    /// Connecting to the last server tried failed, including TLS: `502`.
     #[error("{0}")]
     Connect(#[source] io::Error),
-    /// Connecting to the last server tried timed out.
+    /// Connecting to the last server tried took longer than `timeouts.connect`: `504`.
     #[error("cannot connect in time")]
     ConnectTimeout,
-    /// All servers have reached their connection limit.
+    /// All servers have reached `pool.max_connections`: `503`.
     #[error("no server may have another connection")]
     ConnectionLimit,
-    /// All servers have reached their connection limit, and as many requests as may wait do so, or as many of this client.
+    /// All servers have reached `pool.max_connections`, and `pool.queue.size` requests wait, or as many as one client may have.
     #[error("no further request may wait for a connection")]
     QueueFull,
-    /// The server accepted no further stream on its HTTP/2 connection within the response timeout.
+    /// The server accepted no further stream on its HTTP/2 connection within `timeouts.head`: `503`.
     #[error("the server took no further request in time")]
     StreamLimit,
     /// The connection failed or was closed before the response began.
@@ -33,22 +33,22 @@ pub enum UpstreamError {
     /// The group has no server.
     #[error("the upstream group has no server")]
     NoServer,
-    /// The response is not valid HTTP.
+    /// The response is not valid HTTP: `502`.
     #[error("the response is malformed: {0}")]
     Malformed(#[source] ConnectionError),
-    /// The response has a transfer coding other than chunked.
+    /// The response has a transfer coding other than `chunked` (RFC 9112 section 6.1).
     #[error("the response has a transfer coding that is not supported; supported is `chunked`")]
     TransferCoding,
-    /// The head of the response exceeds its limit.
+    /// The head of the response exceeds `head_size` or `headers` of the upstream.
     #[error("the head of the response is too large: raise `head_size` or `headers` of the upstream")]
     HeadTooLarge,
-    /// The interim responses (1xx) before the response exceed their limit.
+    /// The interim responses (1xx) before the response exceed their limits: 100 of them, and 64 KiB.
     #[error("too many interim responses (1xx) before the response; the limit is 100, and 64 KiB in total")]
     InterimResponses,
-    /// The response timed out.
+    /// The response exceeded `timeouts.head`: `504`.
     #[error("no response in time")]
     HeadTimeout,
-    /// The server switched protocols without a request for it.
+    /// The server switched protocols (`101`) without a request for it.
     #[error("the server switched protocols unasked")]
     UnexpectedUpgrade,
     /// The client requested another protocol, and the server refused or does not support it.
@@ -60,10 +60,10 @@ pub enum UpstreamError {
     /// The gathered request body could not be read back.
     #[error("the gathered request body failed: {0}")]
     RequestBuffer(#[source] ConnectionError),
-    /// The client's request body exceeds its limit.
+    /// The client's request body exceeds `body_size`: `413`.
     #[error("the request body is too large")]
     RequestBodyTooLarge,
-    /// The client paused within its request body for too long.
+    /// The client paused within its request body for too long: `408`.
     #[error("the request body did not come in time")]
     RequestBodyTimeout,
 }
@@ -78,7 +78,7 @@ impl From<DialError> for UpstreamError {
 }
 
 impl UpstreamError {
-    /// The status code for the client.
+    /// The status code for the client, from `400` to `504`.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Connect(_)
@@ -113,7 +113,7 @@ impl UpstreamError {
         }
     }
 
-    /// A short name for logs and metrics.
+    /// A short name for logs and metrics, such as `connect-timeout`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
@@ -137,7 +137,8 @@ impl UpstreamError {
         }
     }
 
-    /// Whether the error counts as a failure of the server for passive health checks.
+    /// Whether the error counts as a failure of the server for passive health checks (`health.max_failures`): [`Self::side`] is
+    /// [`Side::Upstream`], and no other request on the connection is the cause.
     pub(crate) fn blames_server(&self) -> bool {
         let is_of_another = matches!(self, Self::Closed(error) if error.is_of_another());
         self.side() == Side::Upstream && !is_of_another

@@ -1,8 +1,8 @@
-//! Forwarding of one request to an upstream group: chooses a server, sends the request and waits for the response's
+//! Forwarding of one request to an upstream group: [`forward`] chooses a server, sends the request and waits for the response's
 //! head; both bodies stream.
 //!
-//! The head arrives rewritten; only changes that depend on the server's protocol are made here. Requests that are safe
-//! to repeat are retried once, according to [`Retry`].
+//! The head arrives rewritten; only changes that depend on the server's protocol are made here. Idempotent requests
+//! (RFC 9110 section 9.2.2) without a body are retried once, according to [`Retry`].
 
 mod framing;
 mod outcome;
@@ -43,14 +43,14 @@ pub use self::outcome::{ForwardFacts, ForwardOutcome};
 pub(crate) use self::tunnel::Tunnel;
 pub use self::tunnel::tunnel;
 
-/// Sends a request to a server of `group` and returns its response, whose body streams.
+/// Sends a request to a server of `group` and returns its response of [`Version::HTTP_11`], whose [`UpstreamBody`] streams.
 ///
-/// A 101 response to a request with an `Upgrade` header leaves the upstream's transport in the client's [`Connection`].
-/// Dropping the future, or later the body, abandons the exchange.
+/// A `101` response to a request with an `Upgrade` header leaves the upstream's transport in the client's [`Connection`].
+/// Dropping the future, or later the body, abandons the exchange. The result is recorded in [`ForwardFacts::outcome`].
 ///
 /// # Errors
 ///
-/// [`UpstreamError`] if no server responds.
+/// [`UpstreamError`] of the last server if no server responds; [`UpstreamError::NoServer`] if the group has none.
 pub async fn forward(
     group: &Rc<Group>,
     mut head: Parts,
@@ -70,7 +70,7 @@ pub async fn forward(
     };
     let mut hedge = journey.hedge(&request);
     if hedge.is_some() {
-        // Those of two servers would be mixed.
+        // The interim responses of two servers would be mixed.
         journey.interims = InterimReceivers::default();
     }
     loop {
@@ -114,24 +114,24 @@ struct Journey<'a> {
     interims: InterimReceivers<'a>,
     timeouts: RequestTimeouts,
     key: u64,
-    /// The server that the client's sticky cookie names.
+    /// The server that the client's cookie of `sticky` names.
     assigned: Option<Rc<Server>>,
     retries: u32,
     /// Whether the request may be repeated after it was sent.
     may_repeat: bool,
     progress: Option<Rc<BodyProgress>>,
-    /// Whether the request tries to authenticate its upstream connection.
+    /// Whether the request tries to authenticate its upstream connection (see [`login`]).
     logs_in: bool,
-    /// The protocols that the client requests to switch to.
+    /// The protocols that the client requests to switch to: the `Upgrade` fields.
     upgrade: Vec<HeaderValue>,
 }
 
-/// A server, and the connections that the attempt may use.
+/// A server, and the connections to it that the attempt may use.
 struct Attempt {
     server: Rc<Server>,
     placement: Placement,
     at_limit: AtLimit,
-    /// Whether the request may share its connection with others before their responses.
+    /// Whether the request may join a pipeline.
     may_pipeline: bool,
 }
 
@@ -176,7 +176,7 @@ impl<'a> Journey<'a> {
         Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: true })
     }
 
-    /// The next attempt after a failure, or the error for the client.
+    /// The next attempt after `failure`, or the error for the client. A stale connection without a sent byte costs no retry.
     fn next(&mut self, last: Attempt, failure: Failure) -> Result<Attempt, UpstreamError> {
         let Failure { error, was_sent, reused } = failure;
         if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
@@ -212,8 +212,8 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// The settings for a request that may be hedged: it is safe, it has no body, and nothing about its connection concerns
-    /// it alone. Early data is not repeated (RFC 8470), and hints would arrive twice.
+    /// The settings for a request that may be hedged: `GET` or `HEAD` without a body, whose connection has no login and no
+    /// `Upgrade`. Early data is not repeated (RFC 8470), and hints (`103`) would arrive twice.
     fn hedge(&self, request: &Request<RequestBody>) -> Option<&'a HedgeSettings> {
         let settings = self.group.state().settings().hedge.as_ref()?;
         let may_hedge = self.may_repeat
@@ -226,8 +226,8 @@ impl<'a> Journey<'a> {
         may_hedge.then_some(settings)
     }
 
-    /// Sends a request to the server of `first`, and after the delay to another one too, if the credit permits it. Returns the
-    /// first response, with the second attempt if it is that of the second.
+    /// Sends a request to the server of `first`, and after [`HedgeSettings::after`] to another one too, if the credit of
+    /// [`Group::hedge_credit`] permits it. Returns the first response, with the second [`Attempt`] if that one has responded.
     async fn send_hedged(
         &self,
         first: &Attempt,
@@ -291,7 +291,7 @@ impl<'a> Journey<'a> {
         Ok(response)
     }
 
-    /// The owner of a connection after a login or a challenge for one (see [`login`]).
+    /// The [`Owner`] of a connection after a login or a challenge for one (see [`login`]): none if the client uses HTTP/2.
     fn owner(&self) -> Owner {
         match self.connection.multiplexed() {
             Some(_) => Owner::None,
@@ -385,7 +385,7 @@ impl<'a> Journey<'a> {
     }
 }
 
-/// A request with the same head, without a body.
+/// A request with the head of `request`, with [`RequestBody::Empty`] and without extensions.
 fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(RequestBody::Empty);
     copy.method_mut().clone_from(request.method());

@@ -33,10 +33,10 @@ use crate::proxied::{ProxiedClients, Requester};
 
 pub(crate) use self::lease::Lease;
 
-/// Interval between checks of idle connections.
+/// Interval between calls of [`Group::sweep`].
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// A group as used by one worker, with the worker's own connections.
+/// A group as used by one worker, with the worker's own connections. [`GroupState`] is the part that all workers share.
 #[derive(Debug)]
 pub struct Group {
     state: Arc<GroupState>,
@@ -47,7 +47,7 @@ pub struct Group {
     arrived: Notify,
 }
 
-/// A server as used by one worker.
+/// A server as used by one worker. [`ServerState`] is the part that all workers share.
 #[derive(Debug)]
 pub struct Server {
     group: Arc<GroupState>,
@@ -57,14 +57,15 @@ pub struct Server {
     http2: Http2Pool,
     proxied: ProxiedClients,
     pipelines: Rc<Pipelines>,
-    /// Connections passing from one request to another, which was notified to take one.
+    /// Connections passing from one request to another, which [`Grant::Connection`](brisk_upstream_group::places::Grant)
+    /// notified.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
 }
 
 impl Group {
-    /// A group without connections. Call it on the worker, inside its local runtime: it spawns a local task that checks
-    /// idle connections and ends with the group.
+    /// A group without connections. The caller is the worker, inside a runtime for [`spawn_local`]: `new` spawns a
+    /// local task that checks idle connections and ends with the group.
     pub fn new(state: Arc<GroupState>, wheel: &DeadlineWheel) -> Rc<Self> {
         let members = RefCell::new(members(&state, &[], wheel));
         let (wheel, hedges) = (wheel.clone(), HedgeCredit::default());
@@ -82,20 +83,21 @@ impl Group {
         &self.state
     }
 
-    /// The servers at present, in the order of the settings. Must not be held during an await.
+    /// The servers at present, in the order of the settings. The [`Ref`] must not be held during an `await`: a change of DNS
+    /// replaces the list.
     pub fn servers(&self) -> Ref<'_, [Rc<Server>]> {
         Ref::map(self.members.borrow(), |members| members.servers())
     }
 
     /// Chooses a server for a request: a healthy one, or any if none is healthy, because an attempt costs less than a
-    /// refusal. Never returns `avoid`, which has just failed.
+    /// refusal. Never returns `avoid`, which has just failed. `None` if there is no other server.
     pub(crate) fn choose(&self, key: u64, avoid: Option<&Rc<Server>>) -> Option<Rc<Server>> {
         let members = self.members.borrow();
         let is_avoided = |avoid| members.servers().iter().position(|server| Rc::ptr_eq(server, avoid));
         members.choose(key, avoid.and_then(is_avoided)).map(Rc::clone)
     }
 
-    /// The available server that the sticky cookie of a request names, if the group has such cookies.
+    /// The available server that the cookie of a request names, if the group has `sticky`.
     pub(crate) fn assigned(&self, head: &Parts) -> Option<Rc<Server>> {
         let sticky = self.state.settings().sticky.as_ref()?;
         let servers = self.servers();
@@ -110,8 +112,7 @@ impl Group {
         self.members.borrow().key(head, client)
     }
 
-    /// Waits until DNS has named the first servers of a group without any, or has failed, at most for the timeout of
-    /// connecting.
+    /// Waits until DNS has named the first servers of a group without any, or has failed, at most for `timeouts.connect`.
     pub(crate) async fn await_servers(&self) {
         let arrival = async {
             while self.members.borrow().is_awaited() {
@@ -135,7 +136,7 @@ impl Group {
         self.arrived.notify_waiters();
     }
 
-    /// Closes idle connections and keeps none from now on. Called when a reload removes or replaces the group. Requests
+    /// Closes idle connections and keeps none from now on. Called when a reload removes or replaces the [`Group`]. Requests
     /// in flight continue.
     pub fn retire(&self) {
         self.servers().iter().for_each(|server| server.retire());
@@ -192,7 +193,7 @@ async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
     }
 }
 
-/// Reason for a turn of [`tend`].
+/// Reason for a turn of the loop of [`tend`].
 enum Event {
     Tick,
     IdleWanted,
@@ -234,7 +235,7 @@ impl Server {
         self.pool.len()
     }
 
-    /// Closes idle connections and keeps none from now on.
+    /// See [`Group::retire`].
     fn retire(&self) {
         self.pool.retire();
         self.http2.retire();
@@ -265,7 +266,7 @@ impl Server {
         self.group.settings()
     }
 
-    /// An empty pool of HTTP/2 connections to the server.
+    /// An empty [`Http2Pool`] of connections to the server.
     pub(crate) fn new_http2_pool(&self) -> Http2Pool {
         Http2Pool::new(Http2Limits::of(self.group.settings()), &self.wheel)
     }
@@ -274,7 +275,7 @@ impl Server {
         self.wheel.register()
     }
 
-    /// Opens a transport with a permit that was granted to a request of `client`.
+    /// Opens a transport with the permit `place`, which was granted to a request of `client`.
     pub(crate) async fn open(
         &self,
         client: Requester<'_>,
@@ -288,7 +289,7 @@ impl Server {
         Ok((io, OpenConnection::new(state.metrics(), place)))
     }
 
-    /// Assigns the client to the server by a cookie, unless it has this cookie already, in a group with such cookies.
+    /// Assigns the client to the server by `Set-Cookie`, in a group with `sticky`, unless the client has this cookie already.
     pub(crate) fn assign(&self, assigned: Option<&Rc<Self>>, headers: &mut HeaderMap) {
         let is_assigned = assigned.is_some_and(|assigned| std::ptr::eq(&raw const **assigned, self));
         if let Some(assignment) = self.state.assignment()
@@ -298,7 +299,7 @@ impl Server {
         }
     }
 
-    /// Records a response, which may be a failure of the server.
+    /// Records a response, which may be a failure of the server: 5xx with `health.server_errors`.
     pub(crate) fn answered(&self, status: StatusCode) {
         self.group.record_response(&self.state, status);
     }

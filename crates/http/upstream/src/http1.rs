@@ -1,5 +1,5 @@
-//! An HTTP/1.1 connection to an upstream, driven by the task of the request that uses it. Without a task of its own, it
-//! causes no task switch per request.
+//! An HTTP/1.1 connection to an upstream, [`Http1`], driven by the task of the request that uses it. Without a task of its own,
+//! it causes no task switch per request.
 //!
 //! Requests are written from their parts; header values of a response share the read buffer. A response can never be
 //! taken for that of another request: a connection with unsent or unread bytes is not reused.
@@ -33,11 +33,11 @@ use crate::interim::pass;
 use crate::open::OpenConnection;
 use crate::pipeline::Followers;
 
-/// One connection. Idle ones are in the pool; dropping it closes the connection.
+/// One connection. Idle ones are in [`Pool`](crate::pool::Pool); dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Http1 {
     messages: Messages<UpstreamIo>,
-    /// Whether it has carried a request before, so that the server may have closed it meanwhile.
+    /// Whether the connection has carried a request before, so that the server may have closed it meanwhile.
     reused: bool,
     deadline: Deadline,
     open: OpenConnection,
@@ -52,7 +52,7 @@ pub(crate) struct Http1 {
 pub(crate) enum Owner {
     /// All clients: the connection is pooled.
     Any,
-    /// One client connection.
+    /// One client connection, after a login (see [`login`](crate::login)).
     Client(Weak<Connection>),
     /// The client connection, and the address, that the PROXY header names.
     Proxied(Weak<Connection>, SocketAddr),
@@ -60,13 +60,13 @@ pub(crate) enum Owner {
     None,
 }
 
-/// A request without a response.
+/// The failure of a request without a response.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: UpstreamError,
     /// Whether a part of the request or of its body was sent. Otherwise it can be repeated unchanged.
     pub(crate) was_sent: bool,
-    /// Whether the connection had carried a request before.
+    /// Whether the connection had carried a request before: its end is then no evidence against the server.
     pub(crate) reused: bool,
 }
 
@@ -92,11 +92,11 @@ impl Http1 {
     }
 
     /// Sends `request` and waits for the head of the response, at most `limit` without progress.
-    /// [`poll_frame`](Self::poll_frame) returns the body.
+    /// [`Self::poll_frame`] returns the body.
     ///
     /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Interim
     /// responses are sent to `interims`. Nothing is read while the responses of `client` may hold no more
-    /// memory.
+    /// memory ([`Connection::poll_room`]).
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
@@ -144,6 +144,7 @@ impl Http1 {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
         let polled = self.messages.poll_frame(context);
+        // A server with Nagle's algorithm holds the body back until the head is acknowledged, which the kernel delays by 40 ms.
         if polled.is_pending()
             && let Some(io) = self.messages.awaits_body()
         {
@@ -162,7 +163,7 @@ impl Http1 {
         self.messages.left()
     }
 
-    /// Takes the response's body, if it has arrived completely.
+    /// Takes the response's body, if its length is known and it has arrived completely.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         self.messages.take_whole()
     }
@@ -173,7 +174,7 @@ impl Http1 {
     }
 
     /// Whether an idle connection is unusable: the server has closed it or sent bytes without a request, as far as the
-    /// kernel has reported it.
+    /// kernel has reported it. Costs one `read`.
     pub(crate) fn found_closed(&mut self) -> bool {
         !self.messages.are_done() || self.messages.poll_unasked(&mut quiet()).is_ready()
     }
@@ -184,7 +185,7 @@ impl Http1 {
         self.messages.rest();
     }
 
-    /// The deadline for the next bytes.
+    /// The [`Deadline`] for the next bytes.
     pub(crate) fn deadline(&self) -> &Deadline {
         &self.deadline
     }
@@ -194,12 +195,13 @@ impl Http1 {
         &self.owner
     }
 
-    /// Restricts the connection to requests of `owner`. A connection that belongs to one client is never shared again.
+    /// Restricts the connection to requests of `owner`. A connection that belongs to one client never becomes [`Owner::Any`]
+    /// again.
     pub(crate) fn belong_to(&mut self, owner: Owner) {
         self.owner = owner;
     }
 
-    /// Takes the transport after a 101 response, once the request is sent, within `limit`.
+    /// Takes the transport after a `101` response, once the request is sent; [`UpstreamError::HeadTimeout`] after `limit`.
     pub(crate) async fn into_upgraded(mut self, limit: Duration) -> Result<Upgraded, UpstreamError> {
         self.deadline.set(limit);
         let sent = std::future::poll_fn(|context| match self.messages.poll_sent(context) {
@@ -217,7 +219,8 @@ pub(crate) fn quiet() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// Converts the error of a connection without a response. An error of the request body takes precedence.
+/// Converts the error of a connection without a response. An error of the request body in `progress` takes precedence: the
+/// failure of the connection is its consequence.
 pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgress>) -> UpstreamError {
     match (progress.and_then(BodyProgress::failure), &error) {
         (Some(ClientFailure::Broken), _) => UpstreamError::RequestBody(error),
@@ -248,12 +251,12 @@ pub(crate) fn upstream_error(error: ConnectionError, progress: Option<&BodyProgr
 }
 
 impl Failure {
-    /// A failure after a response had begun.
+    /// A failure after a response had begun: the request is not repeated.
     pub(crate) fn after_sending(error: UpstreamError) -> Self {
         Self { error, was_sent: true, reused: false }
     }
 
-    /// The failure of a request that has to be sent again because of others.
+    /// The failure of a request that has to be sent again because of others: [`ConnectionError::Neighbour`].
     pub(crate) fn of_neighbour() -> Self {
         Self { error: UpstreamError::Closed(ConnectionError::Neighbour), was_sent: true, reused: true }
     }
@@ -278,7 +281,8 @@ impl<'a> HeadWatch<'a> {
         Self { deadline, progress, limit, seen: 0 }
     }
 
-    /// Ready with the error if neither side has made progress for too long.
+    /// Ready with [`UpstreamError::RequestBodyTimeout`] or [`UpstreamError::HeadTimeout`] if neither side has made progress for
+    /// `limit`.
     pub(crate) fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<UpstreamError> {
         if let Some(progress) = self.progress
             && self.seen != progress.bytes()

@@ -1,5 +1,5 @@
-//! HTTP/2 connections to one upstream server: few connections with many requests each, every connection driven by a
-//! local task.
+//! HTTP/2 connections to one upstream server, [`Http2Pool`]: few connections with many requests each, every [`Link`] driven by
+//! a local task.
 
 mod allowance;
 mod blocks;
@@ -47,7 +47,7 @@ pub(crate) use self::output::Destination;
 /// Maximum number of requests per connection before another is opened. Servers commonly allow 100 or 128.
 const STREAMS: u32 = 100;
 
-/// The connections of one worker to one server.
+/// The HTTP/2 connections of one worker to one server.
 #[derive(Debug)]
 pub(crate) struct Http2Pool {
     limits: Http2Limits,
@@ -58,24 +58,24 @@ pub(crate) struct Http2Pool {
     attempts_failed: Cell<u64>,
     /// The server's last known limit of concurrent streams, at most [`STREAMS`].
     streams: Cell<u32>,
-    /// Requests that clients have canceled.
+    /// Requests that clients have canceled, on all connections of the pool.
     cancels: Rc<Cancels>,
-    /// Whether the pool keeps no more connections.
+    /// Whether the pool keeps no more connections, after [`Self::retire`].
     retired: Cell<bool>,
 }
 
 /// The limit on the head of a response, and the times of liveness checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http2Limits {
-    /// Limits for a response's head (RFC 9113 section 6.5.2).
+    /// Limits for a response's head, of which `size` is sent as `SETTINGS_MAX_HEADER_LIST_SIZE` (RFC 9113 section 6.5.2).
     head: HeadLimits,
-    /// Time without a frame after which PING is sent, while requests are open.
+    /// Time without a frame after which `PING` is sent, while requests are open: `timeouts.ping`; `None` for never.
     ping: Option<Duration>,
-    /// Timeout for the reply to PING.
+    /// Timeout for the reply to `PING`: `timeouts.connect`.
     pong: Duration,
 }
 
-/// A pooled connection. Dropping it closes the connection with the last of its requests.
+/// A pooled [`Link`]. Dropping it closes the connection with the last of its requests.
 #[derive(Debug)]
 struct Shared {
     link: Rc<Link>,
@@ -88,7 +88,7 @@ enum Ended {
     Overdue(UpstreamError),
 }
 
-/// A request slot on a connection.
+/// A slot for a request on a connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     exchange: Exchange,
@@ -119,8 +119,12 @@ impl Http2Pool {
     }
 
     /// Returns a slot for a request of `client` on an open connection, or on a new one made by `open`. Clients that have
-    /// canceled many requests use connections apart from those of others. A connection with many resets, or of the other
-    /// clients, is used only if no other can be opened.
+    /// canceled many requests use connections apart from those of others ([`Audience`]). A connection with many resets, or of
+    /// the other [`Audience`], is used only if no other can be opened.
+    ///
+    /// # Errors
+    ///
+    /// The error of `open`, or [`UpstreamError::Connect`] if another request has failed to connect during the wait.
     pub(crate) async fn checkout<F>(
         &self,
         client: &Rc<Connection>,
@@ -143,6 +147,7 @@ impl Http2Pool {
         }
         let failed_before = self.attempts_failed.get();
         let _opening = self.opening.lock().await;
+        // The request that held the lock may have opened a connection.
         if let Some(found) = find(&is_meant) {
             return Ok(found);
         }
@@ -165,7 +170,7 @@ impl Http2Pool {
         Err(opened)
     }
 
-    /// Opens a connection for one request of `client`, which no other request will use.
+    /// Opens a connection for one request of `client`, which is never in the pool: it ends with the request.
     pub(crate) async fn exclusive<F>(&self, client: &Rc<Connection>, open: F) -> Result<Http2, UpstreamError>
     where
         F: AsyncFnOnce() -> Result<(UpstreamIo, OpenConnection), UpstreamError>,
@@ -210,7 +215,7 @@ impl Http2Pool {
         self.open.borrow_mut().clear();
     }
 
-    /// A connection over `io`, with its task.
+    /// A connection over `io`, with its task, which runs [`Link::run`].
     fn begin(&self, io: UpstreamIo, open: OpenConnection, audience: Audience) -> Shared {
         let link = Link::new(io, &self.wheel, self.limits, self.streams.get(), audience, &self.cancels);
         // The task ends with the connection; no caller waits for it.
@@ -245,7 +250,7 @@ impl Http2Pool {
 /// The connections that a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// A pooled connection or a new one.
+    /// Any pooled connection or a new one.
     Kept,
     /// A connection without a recent failure, or a new one: this request has already failed once.
     Fresh,
@@ -270,7 +275,8 @@ impl Drop for Shared {
 }
 
 impl Http2 {
-    /// Sends `request` and waits for the head of the response, at most `limit` without progress.
+    /// Sends `request` and waits for the head of the response, at most `limit` without progress: [`UpstreamError::StreamLimit`]
+    /// if no stream was available, [`UpstreamError::HeadTimeout`] after the request was sent.
     ///
     /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Interim
     /// responses are sent to `interims`.
@@ -321,7 +327,7 @@ impl Http2 {
         Err(Failure { error, was_sent, reused: self.reused })
     }
 
-    /// Whether the server supports extended CONNECT (RFC 8441). Waits at most `limit` for its settings.
+    /// Whether the server supports extended `CONNECT` (RFC 8441 section 3). Waits at most `limit` for its `SETTINGS`.
     pub(crate) async fn offers_protocols(
         &mut self,
         deadline: &Deadline,
@@ -335,7 +341,7 @@ impl Http2 {
         offers.await.map_err(Failure::connecting)
     }
 
-    /// The body of the response.
+    /// The body of the response, after [`Self::exchange`].
     pub(crate) fn into_body(self) -> Exchange {
         self.exchange
     }

@@ -7,11 +7,11 @@ use std::mem;
 use brisk_http_connection::interim::InterimReceivers;
 use http::{HeaderMap, StatusCode};
 
-/// Maximum number of interim responses before a response. A server that sends 102 every second exceeds it after the
-/// default timeout of a head.
+/// Maximum number of interim responses before a response. A server that sends `102` every second exceeds it after the
+/// default of `timeouts.head`.
 const NUMBER: u32 = 100;
 
-/// Maximum size in bytes of their heads together.
+/// Maximum size in bytes of the heads of all interim responses before a response.
 const SIZE: usize = 64 << 10;
 
 /// Interim responses to one request: a count of all, and those that are not passed on yet.
@@ -31,20 +31,20 @@ impl Interims {
         self.number += 1;
         self.size = self.size.saturating_add(size);
         let is_within = self.number <= NUMBER && self.size <= SIZE;
-        // The gateway answers `Expect` itself, so 100 is not forwarded.
+        // The gateway answers `Expect` itself (RFC 9110 section 10.1.1), so 100 is not forwarded.
         if is_within && status != StatusCode::CONTINUE {
             self.waiting.push((status, headers));
         }
         is_within
     }
 
-    /// Takes those that are not passed on yet.
+    /// Takes the interim responses that are not passed on yet.
     pub(crate) fn take(&mut self) -> Waiting {
         mem::take(&mut self.waiting)
     }
 }
 
-/// Passes interim responses on; `is_answered` if the final response has arrived.
+/// Passes the interim responses `waiting` to `to`; `is_answered` if the final response has arrived.
 pub(crate) fn pass(waiting: Waiting, to: InterimReceivers<'_>, is_answered: bool) {
     for (status, headers) in waiting {
         to.receive(status, headers, is_answered);

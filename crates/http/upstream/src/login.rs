@@ -1,4 +1,4 @@
-//! Authentication of connections instead of requests: NTLM, and Negotiate as many servers implement it (RFC 4559).
+//! Authentication of connections instead of requests: `NTLM`, and `Negotiate` as many servers implement it (RFC 4559).
 //!
 //! A server that has authenticated a connection treats every request on it as one of that user. An HTTP/1.1 connection
 //! with such an attempt or challenge therefore belongs to one client connection from then on: it carries only that
@@ -16,13 +16,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::group::{Group, Server};
 use crate::http1::Http1;
 
-/// Whether a request tries to authenticate its connection.
+/// Whether a request tries to authenticate its connection, in `Authorization` or `Proxy-Authorization`.
 pub(crate) fn is_attempt(headers: &HeaderMap) -> bool {
     let credentials = [AUTHORIZATION, PROXY_AUTHORIZATION];
     credentials.into_iter().any(|name| headers.get_all(name).iter().any(names_scheme))
 }
 
-/// Whether a response demands such an authentication.
+/// Whether a response demands the authentication of its connection: `401` or `407` with one of the schemes.
 pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
     let name = match status {
         StatusCode::UNAUTHORIZED => WWW_AUTHENTICATE,
@@ -32,7 +32,7 @@ pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
     headers.get_all(name).iter().any(names_scheme)
 }
 
-/// Whether a challenge names one of these schemes.
+/// Whether a challenge, or credentials, name `NTLM` or `Negotiate`.
 ///
 /// RFC 9110 section 11.6.1: a value may list several challenges. A comma within a quoted string can only produce a
 /// false match, which costs one connection.
@@ -45,12 +45,12 @@ fn names_scheme(value: &HeaderValue) -> bool {
     })
 }
 
-/// Idle upstream connections of one client connection: at most one per server.
+/// Idle upstream connections of one client connection with a login: at most one per [`Server`].
 #[derive(Debug, Default)]
 pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
 
 impl PrivateConnections {
-    /// The connections of `client`; `None` if it never had any.
+    /// The connections of `client`; `None` if `client` never had any.
     pub(crate) fn of(client: &Connection) -> Option<&Self> {
         client.extras.logins()?.downcast_ref()
     }

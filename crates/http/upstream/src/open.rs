@@ -5,7 +5,7 @@ use std::sync::Arc;
 use brisk_upstream_group::metrics::UpstreamMetrics;
 use brisk_upstream_group::places::Place;
 
-/// An open connection in the limit and the metrics. Counted as closed on drop.
+/// An open connection in `max_connections` and the metrics. Counted as closed on drop.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     metrics: Arc<UpstreamMetrics>,
@@ -29,8 +29,9 @@ impl Drop for OpenConnection {
 /// Behaviour of a request whose server has reached its connection limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtLimit {
-    /// Wait in the queue, at most as long as for a connection.
+    /// Wait in the queue, at most for `queue.timeout` or else `timeouts.connect`.
     Wait,
-    /// Fail, so that the request can be sent to another server.
+    /// Fail with [`UpstreamError::ConnectionLimit`](crate::UpstreamError::ConnectionLimit), so that the request can be sent to
+    /// another server.
     Fail,
 }

@@ -26,7 +26,7 @@ pub(crate) use self::pace::{Site, Time};
 use crate::http1::Http1;
 use brisk_upstream_group::metrics::UpstreamMetrics;
 
-/// Time without pipelines after an incorrect response to one.
+/// Time without pipelines after an incorrect response to one, see [`Pipelines::ban`].
 const BAN: Duration = Duration::from_mins(10);
 
 /// Consecutive pipelines with an unanswered second request that count as an incorrect response.
@@ -35,7 +35,7 @@ const SILENT: u8 = 3;
 /// The pipelines of one worker to one server.
 #[derive(Debug)]
 pub(crate) struct Pipelines {
-    /// Maximum number of requests in a pipeline. 1 means no pipelines.
+    /// Maximum number of requests in a pipeline: `pipeline` of the group. 1 means no pipelines.
     depth: usize,
     gathering: RefCell<Vec<Gathering>>,
     next_number: Cell<u64>,
@@ -55,16 +55,16 @@ struct Gathering {
     followers: Followers,
 }
 
-/// The place of a request in its pipeline.
+/// The position of a request in its pipeline.
 #[derive(Debug)]
 pub(crate) enum Position {
     /// Provides the connection and sends the requests.
     First(First),
-    /// Waits for the connection.
+    /// Waits for the connection, with [`Seat::turn`].
     Behind(Seat),
 }
 
-/// The first request of a pipeline that gathers. If it is dropped, the others are sent again.
+/// The first request of a pipeline that gathers. If it is dropped before [`Self::depart`], the others are sent again.
 #[derive(Debug)]
 pub(crate) struct First {
     pipelines: Rc<Pipelines>,
@@ -89,8 +89,8 @@ impl Pipelines {
         self.depth > 1
     }
 
-    /// Adds a request of `client`, whose head is final, to a pipeline. `None` if the server has answered a pipeline
-    /// incorrectly, or if the responses of `site` are slow or large.
+    /// Adds a request of `client`, whose head is final, to a pipeline. `None` during a [ban](Self::ban), or if the responses of
+    /// `site` are slow or large.
     pub(crate) fn enter<B>(
         self: &Rc<Self>,
         client: &Rc<Connection>,
@@ -126,7 +126,8 @@ impl Pipelines {
         self.silent.set(0);
     }
 
-    /// Records that the server did not answer a request behind the first one in time.
+    /// Records that the server did not answer a request behind the first one in time. The third time in succession is a
+    /// [ban](Self::ban).
     pub(crate) fn silent(&self, server: &str) {
         self.silent.set(self.silent.get() + 1);
         if self.silent.get() >= SILENT {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use crate::http1::Http1;
 
-/// A stack of idle connections. The connection used last is taken first: the server is least likely to have closed it,
-/// and surplus connections age.
+/// A stack of idle [`Http1`] connections. The connection used last is taken first: the server is least likely to have closed
+/// it, and surplus connections age.
 ///
 /// A connection that the server has closed meanwhile is detected when a request uses it: the poll that would send the
 /// request finds the end and returns the request unsent.
@@ -25,12 +25,12 @@ struct Idle {
 }
 
 impl Pool {
-    /// A pool of at most `limit` connections, each kept for at most `idle_ticks` sweeps.
+    /// A pool of at most `limit` connections, each kept for at most `idle_ticks` calls of [`Self::sweep`].
     pub(crate) fn new(limit: usize, idle_ticks: u32) -> Self {
         Self { idle: RefCell::default(), limit: Cell::new(limit), idle_ticks, now: Cell::new(0) }
     }
 
-    /// Takes the connection that was used last.
+    /// Takes the connection that was used last; `None` if there is none.
     pub(crate) fn take(&self) -> Option<Box<Http1>> {
         self.idle.borrow_mut().pop_back().map(|idle| idle.http1)
     }

@@ -6,7 +6,7 @@
 //! server is limited, a connection closes after its request instead, because kept ones would hold permits that others need.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::rc::{Rc, Weak};
 
@@ -17,15 +17,28 @@ use crate::group::Server;
 use crate::http1::{Http1, Owner};
 use crate::http2::Http2Pool;
 
-/// Maximum number of idle HTTP/1.1 connections to one server for one client connection.
+/// Maximum number of idle HTTP/1.1 connections to one [`Server`] for one client connection.
 const IDLE: usize = 8;
 
 /// The client of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requester<'a> {
     pub(crate) connection: &'a Rc<Connection>,
-    /// That of the connection, or one that a trusted proxy states.
+    /// The address of the connection, or one that a trusted proxy states.
     pub(crate) address: SocketAddr,
+}
+
+impl Requester<'_> {
+    /// The address to which shares apply: that of the connection, or the stated one behind a trusted proxy, whose connection has many
+    /// clients. `None` without a stated one.
+    pub(crate) fn share(&self) -> Option<IpAddr> {
+        let client = &self.connection.client;
+        let stated = || {
+            let ip = self.address.ip();
+            (ip != client.record.borrow().client.ip().to_canonical()).then_some(ip)
+        };
+        client.address().or_else(stated)
+    }
 }
 
 /// Connections to servers whose PROXY header names one client connection.
@@ -57,7 +70,7 @@ pub(crate) struct ProxiedClients {
 }
 
 impl ProxiedConnections {
-    /// The connections of `client`, created if necessary.
+    /// The [`ProxiedConnections`] of `client`, created if necessary.
     fn with(client: &Connection) -> &Rc<Self> {
         let proxied = client.extras.proxied_or(|| Box::new(Rc::<Self>::default()));
         proxied.downcast_ref().expect("nothing else is kept here")
@@ -130,12 +143,13 @@ fn is_same(own: &Rc<Server>, server: &Server) -> bool {
 }
 
 impl ProxiedClients {
-    /// No connections; clients may keep `limit`.
+    /// No connections; all clients together may keep `limit`, of which one client has half of the free ones at most.
     pub(crate) fn new(limit: usize) -> Self {
         Self { clients: RefCell::default(), slots: FairShare::new(limit), is_retired: Cell::new(false) }
     }
 
-    /// A slot for a connection of `client` to `server`, whose clients these are.
+    /// A slot for a connection of `client` to `server`, whose clients these are; `None` after [`Server::retire_proxied`], and
+    /// if no slot is free.
     fn admit(&self, client: &Connection, server: &Rc<Server>) -> Option<SharePermit> {
         if self.is_retired.get() {
             return None;
@@ -150,7 +164,7 @@ impl ProxiedClients {
     }
 }
 
-/// Keeps a reusable connection for further requests of `client`, unless it has enough of them.
+/// Keeps a reusable connection for further requests of `client`, unless it has [`IDLE`] of them.
 pub(crate) fn put(client: &Connection, address: SocketAddr, server: &Rc<Server>, mut http1: Box<Http1>) {
     let own = ProxiedConnections::with(client);
     if own.http1.borrow().iter().filter(|kept| kept.is_of(server)).count() >= IDLE {
@@ -176,8 +190,8 @@ pub(crate) fn take(client: Requester<'_>, server: &Rc<Server>) -> Option<Box<Htt
     }
 }
 
-/// The HTTP/2 connections of `client` to `server`; `None` if they are shared by all clients. Without a free slot, they close
-/// after their request.
+/// The HTTP/2 connections of `client` to `server`; `None` if all clients share them, without `proxy_protocol`. Without a free
+/// slot, they close after their request.
 pub(crate) fn http2(client: Requester<'_>, server: &Rc<Server>) -> Option<Rc<Http2Pool>> {
     server.state().proxy_protocol()?;
     let Requester { connection: client, address } = client;
@@ -194,7 +208,7 @@ pub(crate) fn http2(client: Requester<'_>, server: &Rc<Server>) -> Option<Rc<Htt
 }
 
 impl Server {
-    /// The owner of a new connection whose PROXY header names `client`.
+    /// The [`Owner`] of a new connection whose PROXY header names `client`.
     pub(crate) fn owner_of_proxied(&self, client: Requester<'_>) -> Owner {
         if self.closes_proxied() {
             return Owner::None;

@@ -27,7 +27,7 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into_boxed_slice());
 }
 
-/// The upstream's transport after a switch of protocols, waiting for the client's transport.
+/// The upstream's transport after a switch of protocols (`101`), waiting for the client's transport.
 pub struct PendingUpgrade {
     upstream: UpstreamIo,
     read_ahead: Bytes,
@@ -59,18 +59,18 @@ impl PendingUpgrade {
         Self { upstream: io, read_ahead, lease: lease.upgraded(), _open: open }
     }
 
-    /// Stores the transport in `connection` for its driver.
+    /// Stores the transport in `connection` for its driver, which calls [`Self::take`].
     pub(crate) fn leave_to(self, connection: &Connection) {
         connection.extras.leave_upgrade(Box::new(self));
     }
 
-    /// Takes the transport that a request on `connection` has left, if its protocol was switched.
+    /// Takes the transport that a request on `connection` has left; `None` if no protocol was switched.
     pub fn take(connection: &Connection) -> Option<Box<Self>> {
         connection.extras.take_upgrade()?.downcast().ok()
     }
 
-    /// Copies in both directions until both sides have ended, one has failed, or neither has sent anything for the limit of the
-    /// upstream.
+    /// Copies in both directions until both sides have ended, one has failed, or neither has sent anything for
+    /// `timeouts.upgraded`; the cause is in [`Joined::end`].
     ///
     /// `read_ahead` contains bytes read from the client after its request; `deadline` is the deadline of the client's
     /// connection. The end of one side is passed on as the end of writing; the other direction continues. `joined` is
@@ -143,7 +143,7 @@ fn protocols(value: &HeaderValue) -> impl Iterator<Item = &str> {
     value.to_str().unwrap_or("\u{fffd}").split(',').map(str::trim).filter(|protocol| !protocol.is_empty())
 }
 
-/// One of the two directions.
+/// One of the two directions of [`PendingUpgrade::join`].
 #[derive(Debug)]
 struct Direction {
     /// Read, but not yet written.
@@ -173,7 +173,8 @@ impl Direction {
         Self { pending, moved: 0, unflushed: false, state: State::Open }
     }
 
-    /// Ready when the source has ended and the sink was shut down.
+    /// Ready when the source has ended and the sink was shut down, or with the side that has [`Failed`]. Returns to the event
+    /// loop at [`TurnLimit`].
     fn poll<R, W>(
         &mut self,
         context: &mut Context<'_>,

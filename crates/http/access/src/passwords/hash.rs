@@ -31,7 +31,7 @@ pub(super) enum PasswordHash {
 /// Reason for rejecting the text of a hash. The text is a secret, so no message contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
-    /// No known scheme.
+    /// No known scheme, such as `$1$` or an unsalted digest.
     #[error(
         "the scheme of the hash is unknown or too weak; known here: bcrypt ($2y$), Argon2id ($argon2id$), SHA-crypt ($5$, $6$) \
          and apr1 ($apr1$). `htpasswd -B FILE NAME` writes bcrypt"

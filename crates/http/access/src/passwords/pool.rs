@@ -9,10 +9,11 @@ use std::thread;
 use brisk_net::limits::client_of;
 use brisk_net::{FairShare, SharePermit};
 
-/// Number of threads. A client occupies one at most.
+/// Number of threads. A client occupies one at most, so that a single client leaves one to the others.
 const THREADS: usize = 2;
 
-/// Number of verifications that wait or run, of which a single client has half.
+/// Number of verifications that wait or run, of which a single client has half. Beyond it, [`PasswordThreads::run`] is
+/// [`Busy`].
 const PLACES: usize = 64;
 
 /// The threads of a process that verify passwords. They start with the first verification. Clones share the threads.

@@ -31,9 +31,14 @@ pub struct LineError {
 /// Fault of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
-    /// No colon.
+    /// No `:`.
     #[error("no colon: write NAME:HASH, as `htpasswd` does")]
     Colon,
+    /// A byte order mark, which would be part of the name.
+    #[error(
+        "begins with a byte order mark: remove it with `sed -i 's/^\\xEF\\xBB\\xBF//'`, or save the file as UTF-8 without it"
+    )]
+    ByteOrderMark,
     /// An unusable name.
     #[error("the name is empty, longer than 255 bytes, or has control characters")]
     Name,
@@ -105,6 +110,9 @@ fn is_comment(line: &str) -> bool {
 }
 
 fn user(line: &str) -> Result<(&str, PasswordHash), LineFault> {
+    if line.starts_with('\u{feff}') {
+        return Err(LineFault::ByteOrderMark);
+    }
     let (name, rest) = line.split_once(':').ok_or(LineFault::Colon)?;
     if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
         return Err(LineFault::Name);
@@ -157,5 +165,18 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert!(errors.iter().all(|error| !error.to_string().contains("secret")));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_name() {
+        for text in [format!("\u{feff}alice:{APR1}\n"), format!("\u{feff}# users\nalice:{APR1}\n")] {
+            let errors = Table::read(&text).expect_err("a mark");
+            assert_eq!(errors, [LineError { line: 1, fault: LineFault::ByteOrderMark }]);
+            let message = errors[0].to_string();
+            assert!(
+                message.starts_with("line 1: begins with a byte order mark: remove it with `sed"),
+                "{message}"
+            );
+        }
     }
 }

@@ -4,8 +4,9 @@ use super::Exchange;
 use crate::client_address::{ClientAddress, ClientSource, Hop};
 
 impl Exchange {
-    /// The client of the request, from any source. For decisions that [`hold_until_proven`](Self::hold_until_proven) precedes,
-    /// decisions about requests that wait for the handshake anyway, and statements to operators and upstreams.
+    /// The client of the request, from any [`ClientSource`](crate::client_address::ClientSource). For decisions that
+    /// [`Self::hold_until_proven`] precedes, decisions about requests that wait for the handshake anyway, and statements to
+    /// operators and upstreams.
     pub(crate) fn client(&self) -> ClientAddress {
         self.client
     }

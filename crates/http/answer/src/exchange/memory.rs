@@ -32,7 +32,7 @@ impl Exchange {
         }
     }
 
-    /// Counts a head of the request or the response. Refuses with 503 if the client has its share of the memory for heads.
+    /// Counts a head of the request or the response. Refuses with `503` if the client has its share of the memory for heads.
     pub(crate) fn hold_head(&mut self, size: impl FnOnce() -> usize) -> Result<(), Refusal> {
         let Some(heads) = &mut self.heads else { return Ok(()) };
         heads.add(size()).map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "head-memory"))

@@ -18,7 +18,7 @@ pub struct RecordedBody {
     pub(super) body: Body,
     /// Boxed because the body of every response is moved several times.
     pub(super) exchange: Box<Exchange>,
-    /// Error of the body. Returned after all data before it is written.
+    /// Error of the body, which [`Self::poll_broken`] returns after all data before it is written.
     pub(super) broken: Option<BodyError>,
 }
 
@@ -67,7 +67,12 @@ impl http_body::Body for RecordedBody {
             exchange.hold(false);
             return Poll::Pending;
         }
-        let polled = Pin::new(body).poll_frame(context);
+        let mut polled = Pin::new(body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            exchange.clean_trailers(trailers);
+        }
         // Dropped after the piece is counted: without both, the connection would give up the client's share.
         let _reserved = polled.is_ready().then(|| exchange.reserved.take());
         exchange.sent(&polled);

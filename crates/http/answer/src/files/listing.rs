@@ -21,7 +21,7 @@ use crate::redirect;
 /// Maximum length of a page in bytes. Further files are left out.
 const LONGEST: usize = 1 << 20;
 
-/// Folders that the process reads at the same time, and requests that wait for it. Further requests get 503.
+/// Folders that the process reads at the same time, and requests that wait for it. Further requests get `503`.
 static READERS: LazyLock<Readers> = LazyLock::new(|| Readers::new(4, 256));
 
 /// End of a page, and of one without all files.
@@ -41,7 +41,8 @@ impl Listings {
     }
 
     /// The page for a folder. `below` is its decoded path below the route. `None` if there is no such folder, and for methods
-    /// other than GET and HEAD. The page is formed by the thread that reads the folder, after its memory is reserved in `room`.
+    /// other than `GET` and `HEAD`. The page is formed by the thread that reads the folder, after its memory is reserved in
+    /// `room`.
     pub(super) async fn answer(
         &self,
         method: &Method,
@@ -54,10 +55,10 @@ impl Listings {
         }
         let folder = Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below))).to_owned();
         let whole = &path.decoded;
-        let client = room.connection().client.address();
+        let client = room.client();
         if !whole.ends_with(b"/") {
-            let _reader = READERS.acquire(client).await?;
-            self.0.list(folder, is_hidden_name, |_| ()).await.ok()?;
+            let Some(reader) = READERS.acquire(client).await else { return Some(unavailable()) };
+            self.0.list(folder, is_hidden_name, |_| drop(reader)).await.ok()?;
             // The links of the page are relative to the folder.
             let location = format!("/{}/", path.forwarded.trim_matches('/'));
             return Some(redirect::to(StatusCode::TEMPORARY_REDIRECT, HeaderValue::try_from(location).ok()?));
@@ -73,8 +74,12 @@ impl Listings {
             }
         };
         let title = String::from_utf8_lossy(whole).into_owned();
-        let page = self.0.list(folder, is_hidden_name, move |listing| page(&title, listing)).await;
-        drop(reader);
+        let form = move |listing: &Listing| {
+            // The thread continues after the request has been cancelled: the slot is that of the thread.
+            let _reader = reader;
+            page(&title, listing)
+        };
+        let page = self.0.list(folder, is_hidden_name, form).await;
         room.shrink(page.as_ref().map_or(CHUNK, String::len));
         let mut response = Response::new(Body::full(page.ok()?));
         let headers = response.headers_mut();

@@ -4,6 +4,7 @@
 //! client need not wait for all of them.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use brisk_net::{FairShare, SharePermit};
 use tokio::sync::Notify;
@@ -13,41 +14,41 @@ pub(super) struct Readers {
     slots: FairShare,
     /// Requests that wait for a slot or have one.
     places: FairShare,
-    freed: Notify,
+    freed: Arc<Notify>,
 }
 
 /// A slot, free again when dropped.
-pub(super) struct Reader<'r> {
+pub(super) struct Reader {
     /// `None` while it is dropped.
     slot: Option<SharePermit>,
     _place: SharePermit,
-    readers: &'r Readers,
+    freed: Arc<Notify>,
 }
 
 impl Readers {
     /// Slots for `slots` readers, and places for `places` requests, of which one client gets half each.
     pub(super) fn new(slots: usize, places: usize) -> Self {
-        Self { slots: FairShare::new(slots), places: FairShare::new(places), freed: Notify::new() }
+        Self { slots: FairShare::new(slots), places: FairShare::new(places), freed: Arc::default() }
     }
 
     /// Waits for a slot for `client`; `None` for many clients behind one address. Returns `None` if too many requests wait.
-    pub(super) async fn acquire(&self, client: Option<IpAddr>) -> Option<Reader<'_>> {
+    pub(super) async fn acquire(&self, client: Option<IpAddr>) -> Option<Reader> {
         let place = self.places.try_acquire_any(client)?;
         loop {
             let freed = self.freed.notified();
             if let Some(slot) = self.slots.try_acquire_any(client) {
-                return Some(Reader { slot: Some(slot), _place: place, readers: self });
+                return Some(Reader { slot: Some(slot), _place: place, freed: Arc::clone(&self.freed) });
             }
             freed.await;
         }
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for Reader {
     fn drop(&mut self) {
         // Free before those that wait look for it. All look, because the next one in the queue may have its share.
         self.slot = None;
-        self.readers.freed.notify_waiters();
+        self.freed.notify_waiters();
     }
 }
 
@@ -60,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    type Waiting<'r> = Pin<Box<dyn Future<Output = Option<Reader<'r>>> + 'r>>;
+    type Waiting<'r> = Pin<Box<dyn Future<Output = Option<Reader>> + 'r>>;
 
     #[expect(clippy::unnecessary_wraps, reason = "the address of a client may be unknown")]
     fn client(number: u8) -> Option<IpAddr> {
@@ -68,7 +69,7 @@ mod tests {
     }
 
     /// The readers whose turn it is.
-    fn poll<'r>(waiting: &mut Vec<Waiting<'r>>) -> Vec<Reader<'r>> {
+    fn poll(waiting: &mut Vec<Waiting<'_>>) -> Vec<Reader> {
         let mut ready = Vec::new();
         waiting.retain_mut(|task| match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reader) => {

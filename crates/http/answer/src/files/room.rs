@@ -3,6 +3,7 @@
 //! On a multiplexed connection a client can request many files and read none. A response therefore waits for memory
 //! before its file is opened, and its buffer counts as held until the first piece, which is counted itself.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use brisk_budget::Full;
@@ -18,18 +19,20 @@ use crate::exchange::Exchange;
 /// Memory of one response until its first piece.
 pub(crate) struct Room {
     connection: Rc<Connection>,
+    /// The address to which shares apply.
+    client: Option<IpAddr>,
     reserved: Option<Reserved>,
 }
 
 impl Room {
     /// No memory yet.
     pub(super) fn new(connection: &Rc<Connection>) -> Self {
-        Self { connection: Rc::clone(connection), reserved: None }
+        Self { connection: Rc::clone(connection), client: connection.client.address(), reserved: None }
     }
 
-    /// The connection of the response.
-    pub(super) fn connection(&self) -> &Rc<Connection> {
-        &self.connection
+    /// The address to which shares apply; `None` for many clients.
+    pub(super) fn client(&self) -> Option<IpAddr> {
+        self.client
     }
 
     /// Waits until the connection has memory for a page of at most `bytes`, in place of the buffer of a file.
@@ -39,7 +42,7 @@ impl Room {
         self.connection.room_for(bytes).await;
     }
 
-    /// Reserves this memory. Returns `false` if others of the connection have taken it since [`wait`](Self::wait).
+    /// Reserves `bytes`. Returns `Ok(false)` if others of the connection have taken them since [`Self::wait`].
     ///
     /// # Errors
     ///
@@ -62,7 +65,7 @@ pub(crate) async fn in_room(
     exchange: &mut Exchange,
     answer: impl AsyncFnOnce(&mut Room) -> Response<Body>,
 ) -> Response<Body> {
-    let mut room = Room::new(exchange.connection());
+    let mut room = Room { client: exchange.client().one_client(), ..Room::new(exchange.connection()) };
     if exchange.shares_connection() {
         room.connection.room().await;
         room.reserved = Some(Reserved::new(CHUNK, &room.connection));

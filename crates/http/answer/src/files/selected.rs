@@ -60,7 +60,7 @@ struct Found {
 enum Selected {
     Whole,
     Part(RangeInclusive<u64>),
-    /// A status without the file: 304, 412 or 416.
+    /// A status without the file: `304`, `412` or `416`.
     Status(StatusCode),
 }
 

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use brisk_http_connection::testing;
+use http::HeaderValue;
 use tempfile::TempDir;
 
 use super::*;
@@ -365,8 +366,18 @@ async fn a_current_copy_is_sent_to_clients_that_take_it() {
     assert_eq!(text(plain).await, "0123456789");
     let known = [("accept-encoding", "br"), ("if-none-match", tag.as_str())];
     assert_eq!(site.get("/files/a.txt", &known).await.status(), 304);
-    let part = [("accept-encoding", "br"), ("range", "bytes=2-4")];
-    assert_eq!(text(site.get("/files/a.txt", &part).await).await, "234");
+    // Conditions and ranges apply to the copy.
+    let part = [("accept-encoding", "br"), ("range", "bytes=3-4")];
+    let response = site.get("/files/a.txt", &[&part[..], &[("if-match", &tag)]].concat()).await;
+    assert_eq!(
+        (response.status(), &response.headers()["content-encoding"]),
+        (StatusCode::PARTIAL_CONTENT, &HeaderValue::from_static("br"))
+    );
+    assert_eq!(text(response).await, "br");
+    let known = [&part[..], &[("if-none-match", &tag)]].concat();
+    assert_eq!(site.get("/files/a.txt", &known).await.status(), 304);
+    let other = [("range", "bytes=2-4"), ("if-range", &tag)];
+    assert_eq!(text(site.get("/files/a.txt", &other).await).await, "0123456789");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ impl RouteAction {
         Self::Fixed { status: response.status, headers, body: response.body.clone() }
     }
 
-    /// The response to a page that opens a connection in advance: 204, readable by pages of any origin, never cached.
+    /// The response to a page that opens a connection in advance: `204`, readable by pages of any origin, never cached.
     pub(super) fn preconnect() -> Self {
         // A response from a cache would open no connection.
         let mut headers = HeaderMap::new();

@@ -1,6 +1,6 @@
 //! Responses that the gateway produces itself.
 
-use brisk_http::validate::Refusal;
+use brisk_http::validate::{Methods, Refusal};
 use brisk_http::version;
 use brisk_telemetry::Side;
 use brisk_transform::body::Body;
@@ -9,8 +9,6 @@ use http::{HeaderValue, Response, StatusCode, Version, header};
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::headers::CLOSE;
-
-const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
 /// Returns the response of a static folder, or a refusal for a missing or unreadable file.
 pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal> {
@@ -46,13 +44,13 @@ pub(super) fn challenge(text: &str) -> Response<Body> {
 pub(super) fn no_content() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(header::ALLOW, ALLOW);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(Methods::Usual.allow()));
     response
 }
 
 /// The error page for a refused request. Records the reason in the exchange.
 pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange) -> Response<Body> {
-    let Refusal { status, reason } = refusal;
+    let Refusal { status, reason, methods } = refusal;
     // 404 is a normal response, not a failure: it must not appear among the problems of the client or the gateway.
     if status.is_server_error() {
         exchange.fail(Side::Internal, reason);
@@ -60,9 +58,8 @@ pub(super) fn refuse(refusal: Refusal, version: Version, exchange: &mut Exchange
         exchange.fail(Side::Client, reason);
     }
     let mut response = error_page(status, exchange.id());
-    // RFC 9110 section 15.5.6: a 405 response has `Allow`.
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(header::ALLOW, ALLOW);
+    if let Some(methods) = methods {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods.allow()));
     }
     // After a malformed request, or a body in an unknown transfer coding (501), the position of the next request is unknown,
     // so the connection must not be reused.

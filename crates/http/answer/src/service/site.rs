@@ -36,11 +36,11 @@ pub(super) struct Site {
     routes: Routes<Route>,
     /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route.
     slashless: Routes<Route>,
-    /// The route of requests without a matching path: 404.
+    /// The route of requests without a matching path: `404`.
     missing: Route,
-    /// The route of requests with an ambiguous path: 400.
+    /// The route of requests with an ambiguous path: `400`.
     ambiguous: Route,
-    /// The routes of requests whose target or headers are too long for the conditions of a route: 414 and 431.
+    /// The routes of requests whose target or headers are too long for the conditions of a route: `414` and `431`.
     target_too_long: Route,
     headers_too_long: Route,
 }

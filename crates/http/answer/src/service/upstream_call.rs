@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use brisk_http::hop_by_hop;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
@@ -140,8 +141,12 @@ impl<'a> UpstreamCall<'a> {
         if is_tunnel {
             return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
         }
-        let body =
-            RequestBody::new(body, exchange.connection(), self.upstream.body_limit, &self.route.own_names);
+        let named = if body.is_end_stream() { Vec::new() } else { hop_by_hop::named(&head.headers) };
+        let own_names = match &*named {
+            [] => Rc::clone(&self.route.own_names),
+            named => Rc::new(self.route.own_names.with(named)),
+        };
+        let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, own_names);
         let limit = self.upstream.timeouts.request;
         let pending: PendingResponse<'a> = if self.upstream.buffers && !body.is_end_stream() {
             Box::pin(self.gather_and_go(head, target, body, exchange))
@@ -253,7 +258,7 @@ impl<'a> UpstreamCall<'a> {
                 }
                 let mut response = response.map(Body::Upstream);
                 self.route.stages.received(self.state, &mut response);
-                headers::prepare_response(response.status(), response.headers_mut());
+                exchange.named = headers::prepare_response(response.status(), response.headers_mut());
                 if let Some(assignment) = &self.assignment {
                     response.headers_mut().append(header::SET_COOKIE, HeaderValue::clone(assignment));
                 }

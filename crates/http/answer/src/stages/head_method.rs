@@ -1,4 +1,4 @@
-//! Responses to HEAD.
+//! Responses to `HEAD`.
 
 use brisk_transform::body::Body;
 use http::{Response, header};
@@ -7,7 +7,7 @@ use http_body::Body as _;
 use crate::exchange::Exchange;
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Removes the body of responses to HEAD and keeps the head of the response to GET. Compiled for every response.
+/// Removes the body of responses to `HEAD` and keeps the head of the response to `GET`. Compiled for every response.
 #[derive(Debug)]
 pub(super) struct HeadMethodStage;
 

@@ -1,13 +1,12 @@
 //! Tunnels to routes that speak HTTP only.
 
-use brisk_http::validate::Refusal;
-use http::StatusCode;
+use brisk_http::validate::{Methods, Refusal};
 
 use crate::exchange::Exchange;
 use crate::settings::Action;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Refuses tunnels with 405. To the client, any 2xx would mean that its peer speaks the protocol of the tunnel. Compiled for
+/// Refuses tunnels with `405`. To the client, any 2xx would mean that its peer speaks the protocol of the tunnel. Compiled for
 /// routes without an upstream.
 #[derive(Debug)]
 pub(super) struct TunnelRefusalStage;
@@ -19,7 +18,7 @@ impl Stage for TunnelRefusalStage {
 
     fn request(&self, _: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
         if request.is_tunnel {
-            return Flow::Refuse(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method"));
+            return Flow::Refuse(Refusal::method(Methods::Usual));
         }
         Flow::Continue
     }

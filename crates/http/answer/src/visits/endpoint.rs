@@ -1,6 +1,6 @@
 //! The paths below `/.brisk/` of a measured host: the script and the receiver of beacons.
 //!
-//! The response to a beacon is always 204: the page does not wait for it, and attackers learn nothing from it. Metrics
+//! The response to a beacon is always `204`: the page does not wait for it, and attackers learn nothing from it. Metrics
 //! count dropped beacons by reason.
 
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use brisk_beacon::{Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
 use brisk_budget::Resource;
 use brisk_http::conditional;
 use brisk_http::validate;
-use brisk_http::validate::Refusal;
+use brisk_http::validate::{Methods, Refusal};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::holding::Holding;
 use brisk_transform::body::Body;
@@ -32,8 +32,6 @@ pub(crate) const BEACON_PATH: &str = "/.brisk/beacon";
 /// Timeout for the body of a beacon.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
-const NOT_ALLOWED: Refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
-
 impl SiteVisits {
     /// Records the beacon in a request for [`BEACON_PATH`].
     pub(crate) async fn take_beacon(
@@ -45,7 +43,7 @@ impl SiteVisits {
         let is_get = head.method == Method::GET;
         // Boomerang sends short beacons in the query of an image request.
         if head.method != Method::POST && !(is_get && head.uri.query().is_some()) {
-            return Err(NOT_ALLOWED);
+            return Err(Refusal::method(Methods::Form));
         }
         self.beacons.arrived();
         if let Err(dropped) = self.receive(head, body, exchange).await {
@@ -131,7 +129,7 @@ fn taken() -> Response<Body> {
 /// year.
 pub(crate) fn script(head: &Parts) -> Result<Response<Body>, Refusal> {
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(NOT_ALLOWED);
+        return Err(Refusal::method(Methods::Read));
     }
     let version = script_version();
     let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("digits");

@@ -23,7 +23,7 @@ use super::policy;
 /// Maximum length in bytes of complete pages that are changed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
 
-/// Inserts `tag` into a page with status 200. Returns the outcome, if it is known before the page streams.
+/// Inserts `tag` into a page with status `200`. Returns the outcome, if it is known before the page streams.
 pub(super) fn insert(
     tag: &Bytes,
     beacons: &Arc<Beacons>,

@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use crate::body::inbox::Inbox;
 use crate::connection::Connection;
 
-/// A request body as delivered by the driver of its connection. It hides the driver from the code that responds.
+/// A request body as delivered by the driver of its connection. `ClientBody` hides the driver from the code that responds.
 ///
 /// Dropping it before its end lets an HTTP/1.1 connection go and passes the rest of a body on a stream to the
 /// [`discards`](crate::discards) of its connection.
@@ -33,7 +33,7 @@ pub trait Http1Source: fmt::Debug {
     /// body.
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-    /// Number of remaining bytes, if known.
+    /// Number of remaining bytes; `None` for a chunked body.
     fn left(&self) -> Option<u64>;
 
     /// Releases the connection: the rest of the body is not needed.

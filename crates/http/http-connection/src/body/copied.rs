@@ -14,7 +14,7 @@ use crate::body::request::RequestBody;
 use crate::connection::Connection;
 use crate::gathering::Gathered;
 
-/// Memory of a copy, which lasts until this is dropped: also longer than the connection of the client.
+/// Memory of a copy, reserved until the value is dropped: also longer than the connection of the client.
 #[derive(Debug)]
 pub struct CopyMemory {
     /// `None` on a connection without budgets, as in tests.
@@ -32,7 +32,7 @@ pub enum NotCopied {
     Incomplete,
 }
 
-/// Receiver of a copy.
+/// Receiver of a copy, called exactly once.
 type Receiver = Box<dyn FnOnce(Result<(Bytes, CopyMemory), NotCopied>)>;
 
 /// A body that is copied. The receiver gets the copy, without trailers, when the end has been read, and otherwise the reason

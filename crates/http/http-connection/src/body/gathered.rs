@@ -1,5 +1,5 @@
-//! Request bodies gathered completely before they are forwarded, so that a slow client never occupies an upstream: in
-//! memory, and above a limit in an unnamed file.
+//! Request bodies gathered completely before they are forwarded (`buffer_request`), so that a slow client never occupies an
+//! upstream: in memory, and above 64 KiB in an unnamed file.
 
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -32,7 +32,7 @@ const SLOW: u64 = 16 << 10;
 const GRACE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Interval in which a body that pauses is examined.
+/// Interval in which a body that pauses is examined by [`is_slow`].
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Maximum time for which a body of a client that holds little waits until others release memory, and the interval of its

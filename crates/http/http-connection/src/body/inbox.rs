@@ -14,13 +14,13 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 
-/// Minimum step in bytes by which the buffer grows.
+/// Minimum step in bytes by which the buffer of an [`Inbox`] grows.
 const STEP: usize = 16 << 10;
 
 /// Bytes of bodies that each connection may hold without a reservation, and maximum number of bytes that it receives at once.
 const FREE: usize = 64 << 10;
 
-/// Received and unread part of a body, shared by the reader and the connection.
+/// Received and unread part of a body, shared by the reader ([`ClientBody`](super::client::ClientBody)) and the connection.
 #[derive(Debug)]
 pub struct Inbox {
     stream: u32,
@@ -60,7 +60,7 @@ enum Expects {
     Asked,
 }
 
-/// Bodies of a connection whose readers have acted.
+/// Bodies of a connection whose readers have acted, by stream.
 #[derive(Default)]
 pub struct Notices {
     streams: RefCell<Vec<u32>>,
@@ -74,11 +74,11 @@ pub struct Notices {
     reserved: RefCell<Option<Reservation>>,
     /// Whether the connection receives nothing more until readers release bytes.
     is_full: Cell<bool>,
-    /// Bytes released since the last call of [`take_released`](Self::take_released).
+    /// Bytes released since the last call of [`Self::take_released`].
     released: Cell<u64>,
 }
 
-/// Actions of a reader.
+/// Actions of a reader, from [`Inbox::notice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Number of bytes read, for the window of the stream.
@@ -212,7 +212,8 @@ impl Inbox {
         Rc::new(Self { stream, state: RefCell::new(state), notices: Rc::clone(notices) })
     }
 
-    /// Adds data; `more` bytes of its frame follow. Returns `Break` without taking data if the body was dropped.
+    /// Adds `data`; `more` bytes of its frame follow. Returns [`ControlFlow::Break`] without taking `data` if the body was
+    /// dropped.
     pub fn push(&self, data: &[u8], more: usize) -> ControlFlow<()> {
         let mut state = self.state.borrow_mut();
         if state.is_dropped {
@@ -229,7 +230,7 @@ impl Inbox {
         ControlFlow::Continue(())
     }
 
-    /// Ends the body, with trailers if given.
+    /// Ends the body, with `trailers` if given.
     pub fn end(&self, trailers: Option<HeaderMap>) {
         let mut state = self.state.borrow_mut();
         state.trailers = trailers;
@@ -237,7 +238,7 @@ impl Inbox {
         state.wake();
     }
 
-    /// Fails the body: the rest will not arrive.
+    /// Fails the body with [`BodyError::ClientReset`]: the rest will not arrive.
     pub fn fail(&self) {
         let mut state = self.state.borrow_mut();
         if state.end == End::Open {

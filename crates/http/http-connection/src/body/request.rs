@@ -24,9 +24,9 @@ use crate::connection::Connection;
 pub enum RequestBody {
     /// No body.
     Empty,
-    /// Body as it arrives from the client, within the limits of its progress.
+    /// Body as it arrives from the client, within the limits of its [`BodyProgress`].
     Client(ClientBody, Rc<BodyProgress>),
-    /// Body that was gathered before it is forwarded.
+    /// Body that was gathered before it is forwarded (`buffer_request`).
     Gathered(Box<Gathered>),
     /// Whole body of a repeated or mirrored request; empty at the end.
     Again(Bytes),
@@ -67,9 +67,9 @@ struct Pace {
 pub enum ClientFailure {
     /// The body or its connection failed.
     Broken,
-    /// The body exceeds the limit of the route.
+    /// The body exceeds `body_size` of the route.
     TooLarge,
-    /// The body arrived too slowly or paused for too long.
+    /// The body arrived below `body_rate`, or paused for longer than `timeouts.body`.
     TooSlow,
 }
 
@@ -89,7 +89,7 @@ impl BodyProgress {
         self.ended.get()
     }
 
-    /// The client's failure, if any.
+    /// The [`ClientFailure`], if any.
     pub fn failure(&self) -> Option<ClientFailure> {
         self.failure.get()
     }
@@ -171,8 +171,8 @@ impl Pace {
 
 impl RequestBody {
     /// The body of a request on `connection`, which fails above `limit` bytes. Its trailers lose the fields with `own_names`.
-    pub fn new(body: ClientBody, connection: &Connection, limit: u64, own_names: &Rc<OwnNames>) -> Self {
-        Self::with(body, connection, limit, Some(Rc::clone(own_names)))
+    pub fn new(body: ClientBody, connection: &Connection, limit: u64, own_names: Rc<OwnNames>) -> Self {
+        Self::with(body, connection, limit, Some(own_names))
     }
 
     /// The bytes that a client sends through a tunnel on `connection`. They have no trailers.

@@ -48,7 +48,7 @@ impl ClientFacts {
         self.is_many.set(true);
     }
 
-    /// The address to which limits per client apply; `None` if it represents many clients.
+    /// The address to which limits per client apply; `None` if it represents many clients (`trusted_proxies`).
     pub fn address(&self) -> Option<IpAddr> {
         (!self.is_many.get()).then(|| self.record.borrow().client.ip())
     }
@@ -59,7 +59,8 @@ impl ClientFacts {
         self.is_claimed.set(true);
     }
 
-    /// Whether the address of the client may be invented: early data over QUIC without a token of this address.
+    /// Whether the address of the client may be invented: early data over QUIC whose address is validated by a token of an earlier
+    /// connection only.
     pub fn is_unproven(&self) -> bool {
         self.is_claimed.get() && !self.is_confirmed()
     }
@@ -69,7 +70,7 @@ impl ClientFacts {
         self.handshake().is_none()
     }
 
-    /// The handshake, while it is incomplete.
+    /// The [`Handshake`] of a connection with early data, while it is incomplete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref().filter(|handshake| !handshake.is_complete())
     }

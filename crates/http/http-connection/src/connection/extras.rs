@@ -21,7 +21,7 @@ use crate::streams::StreamKey;
 pub struct InterimResponse {
     /// Stream of the request; `None` on a connection with one request at a time.
     pub stream: Option<StreamKey>,
-    /// Status from 100 to 199.
+    /// Status from `100` to `199`.
     pub status: StatusCode,
     /// Headers without hop-by-hop ones.
     pub headers: HeaderMap,
@@ -46,7 +46,7 @@ struct Boxed {
     proxied: OnceCell<Box<dyn Any>>,
     /// Number of holdings of each resource.
     holdings: [Cell<u32>; Resource::ALL.len()],
-    /// Names in the client's certificate, once a route asks for them.
+    /// Names in the client's certificate, once a route asks for these.
     identity: OnceCell<Identity>,
     /// Interim responses that the driver has not sent.
     interims: RefCell<Vec<InterimResponse>>,
@@ -96,7 +96,7 @@ impl Extras {
         self.0.get()?.logins.get().map(|logins| &**logins)
     }
 
-    /// Like [`logins`](Self::logins), created by `make` if absent.
+    /// Like [`Self::logins`], created by `make` if absent.
     pub fn logins_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
         &**self.boxed().logins.get_or_init(make)
     }
@@ -107,12 +107,13 @@ impl Extras {
         self.0.get()?.proxied.get().map(|proxied| &**proxied)
     }
 
-    /// Like [`proxied`](Self::proxied), created by `make` if absent.
+    /// Like [`Self::proxied`], created by `make` if absent.
     pub fn proxied_or(&self, make: impl FnOnce() -> Box<dyn Any>) -> &dyn Any {
         &**self.boxed().proxied.get_or_init(make)
     }
 
-    /// Counts a request of `client`. The time until the next permitted request, if the client exceeds its rate.
+    /// Counts a request of `client`. Returns the time until the next permitted request if the client exceeds `rates.requests`;
+    /// `None` if the request is permitted.
     pub fn over_rate(&self, client: IpAddr) -> Option<Duration> {
         let rates = self.0.get()?.rates.get()?;
         rates.take(client, Event::Request).err()

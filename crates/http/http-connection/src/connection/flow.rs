@@ -18,7 +18,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Counts a request as in flight until [`Self::end`].
+    /// Counts a request as in flight, until [`Self::end`].
     pub(super) fn begin(&self) {
         self.in_flight.set(self.in_flight.get() + 1);
         self.requests.set(self.requests.get().wrapping_add(1));
@@ -44,7 +44,7 @@ impl Flow {
         self.request_began.set(Some(time));
     }
 
-    /// Start of the latest request.
+    /// Start of the latest request; `None` before the first one.
     pub fn request_began(&self) -> Option<Instant> {
         self.request_began.get()
     }
@@ -60,7 +60,7 @@ impl Flow {
         self.answer_bytes.set(self.answer_bytes.get() + bytes);
     }
 
-    /// Progress of an HTTP/1.1 response that waits for the client to read.
+    /// Progress in bytes of an HTTP/1.1 response that waits for the client to read; `None` if none waits.
     pub fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
     }

@@ -15,7 +15,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Applies the keep-alive settings of a route; `None` restores the defaults.
+    /// Applies the [`KeepAlive`] of a route; `None` restores the defaults.
     pub fn keep(&self, keep_alive: Option<KeepAlive>) {
         let idle = keep_alive.and_then(|keep_alive| keep_alive.idle);
         self.idle.set(idle.map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)));

@@ -13,15 +13,15 @@ named! {
         Reset = "reset",
         /// The client made the server reset streams.
         StreamError = "stream-error",
-        /// PING.
+        /// `PING`.
         Ping = "ping",
-        /// Acknowledgements of a PING that was not sent.
+        /// Acknowledgements of a `PING` that was not sent.
         PingAck = "ping-ack",
-        /// SETTINGS.
+        /// `SETTINGS`.
         Settings = "settings",
-        /// DATA without data.
+        /// `DATA` without data.
         EmptyData = "empty-data",
-        /// PRIORITY.
+        /// `PRIORITY`, and `PRIORITY_UPDATE` over HTTP/3.
         Priority = "priority",
         /// `WINDOW_UPDATE` without data to match.
         WindowUpdate = "window-update",
@@ -32,7 +32,8 @@ named! {
     }
 }
 
-/// Connections of the process that were closed because of a flood, by kind.
+/// Connections of the process that were closed because of a flood, by kind, over HTTP/2 and HTTP/3. As a [`Collector`], it
+/// writes `http2_floods`.
 #[derive(Debug, Default)]
 pub struct FloodMetrics([AtomicU64; Flood::ALL.len()]);
 

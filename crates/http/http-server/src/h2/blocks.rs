@@ -35,7 +35,7 @@ impl H2<'_> {
         begun.map(|_| ())
     }
 
-    /// Processes a decoded block. Returns whether it began a request.
+    /// Processes a decoded block. Returns whether the block began a request.
     fn decoded(&mut self, block: &HeaderBlock<'_>, head: Head, decoded: Decoded) -> Result<bool, Fault> {
         let HeaderBlock { stream: number, is_last, dependency, .. } = *block;
         if let Some(place) = self.find(number) {
@@ -147,7 +147,7 @@ impl H2<'_> {
         self.runnable.push(place);
     }
 
-    /// Responds with 431 to a request whose head exceeds the limits and was not decoded completely (RFC 6585 section 5).
+    /// Responds with `431` to a request whose head exceeds the limits and was not decoded completely (RFC 6585 section 5).
     fn refuse_head(&mut self, number: u32, is_last: bool) {
         self.write_status(number, 431, true);
         if is_last {
@@ -157,7 +157,7 @@ impl H2<'_> {
         }
     }
 
-    /// Completes the body of a request.
+    /// Completes the body of a request with its `trailers`, or resets the stream if the body is shorter than `Content-Length`.
     pub(super) fn end_body(&mut self, number: u32, trailers: Option<http::HeaderMap>) {
         let Some(place) = self.find(number) else { return };
         let Some(stream) = self.stream(place) else { return };

@@ -1,5 +1,6 @@
 //! Parsing of frames, and their effects on the connection.
 
+use brisk_net::TurnLimit;
 use brisk_wire::h2::frame::{
     FrameHead, HEAD, LARGEST_WINDOW, PREFACE, Reason, WriteFrames, flag, kind, word,
 };
@@ -11,17 +12,21 @@ use super::prices::ONLY_PADDING;
 use super::state::{Ended, Expect, H2, LAST_PING, WINDOW};
 
 impl H2<'_> {
-    /// Processes received bytes. Stops after a connection error; the rest is dropped then.
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    /// Processes received `bytes` within `turn`, and returns the number of processed ones. Drops the rest after a connection
+    /// error, so the number is then that of all `bytes`.
+    pub(super) fn feed_within(&mut self, bytes: &[u8], turn: &mut TurnLimit) -> usize {
         let mut rest = bytes;
-        while !rest.is_empty() && !self.is_over() {
+        while !rest.is_empty() && !self.is_over() && !turn.is_reached() {
+            let before = rest.len();
             rest = match self.recv.expect {
                 Expect::Preface(have) => self.preface(have, rest),
                 Expect::Frame => self.frame_bytes(rest),
                 Expect::Data(data) => self.data_bytes(data, rest),
             };
+            turn.take(before - rest.len());
             debug_assert_eq!(self.broken_rule(), None);
         }
+        if self.is_over() { bytes.len() } else { bytes.len() - rest.len() }
     }
 
     fn preface<'b>(&mut self, have: usize, bytes: &'b [u8]) -> &'b [u8] {
@@ -37,7 +42,8 @@ impl H2<'_> {
         &bytes[taken..]
     }
 
-    /// Processes a frame or the head of a `DATA` frame. Keeps an incomplete frame.
+    /// Processes a frame or the head of a `DATA` frame. Keeps an incomplete frame in
+    /// [`Receiving::partial`](super::state::Receiving).
     fn frame_bytes<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         if !self.recv.partial.is_empty() {
             return self.complete(bytes);
@@ -58,7 +64,7 @@ impl H2<'_> {
         &[]
     }
 
-    /// Continues an incomplete frame.
+    /// Continues the incomplete frame in `partial`.
     fn complete<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let partial = &mut self.recv.partial;
         let mut rest = bytes;
@@ -171,7 +177,7 @@ impl H2<'_> {
         if change != 0 { self.change_windows(change) } else { Ok(()) }
     }
 
-    /// Enlarges the windows of new and open streams: the client has acknowledged our settings.
+    /// Enlarges the windows of new and open streams to [`WINDOW`]: the client has acknowledged our `SETTINGS`.
     fn acknowledged(&mut self) {
         if std::mem::replace(&mut self.recv.is_acknowledged, true) {
             return;
@@ -206,7 +212,7 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// Checks and ignores the priorities of RFC 7540, which RFC 9113 section 5.3 deprecates.
+    /// Checks and ignores `PRIORITY` of RFC 7540, which RFC 9113 section 5.3 deprecates.
     fn priority(&self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
         if head.stream == 0 {
             return Err(Fault::Connection(Reason::PROTOCOL_ERROR));

@@ -1,4 +1,4 @@
-//! Invariants of the state of a connection.
+//! Invariants of [`H2`].
 
 use super::state::{Goaway, H2, REMEMBERED, Stream};
 use crate::invariants::{Slots, broken, has_head, has_piece};

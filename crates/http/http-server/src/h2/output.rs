@@ -23,17 +23,18 @@ const ROOM: usize = 64 << 10;
 /// Pending output, in bytes, above which nothing is read: a client that does not read gets no further responses.
 const BACKLOG: usize = 256 << 10;
 
-/// Destination of the output: TLS, or memory in tests.
+/// Destination of the output of [`H2::write`]: TLS, or memory in tests.
 pub(super) trait Sink {
-    /// Number of bytes that the next write accepts. Pending if there are none; the task is then registered.
+    /// Number of bytes that the next [`Self::poll_write`] accepts. [`Poll::Pending`] if there are none; the task is then
+    /// registered.
     fn poll_room(&mut self) -> Poll<io::Result<usize>>;
 
-    /// Returns the number of bytes it accepted.
+    /// Returns the number of accepted bytes, which may be less than `bytes`.
     fn poll_write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>>;
 }
 
 impl H2<'_> {
-    /// Whether there is space for the responses to further frames of the client.
+    /// Whether there is space for the responses to further frames of the client: fewer than [`BACKLOG`] bytes wait.
     pub(super) fn may_read(&self) -> bool {
         !self.is_over() && self.send.waiting() < BACKLOG
     }
@@ -78,7 +79,7 @@ impl H2<'_> {
         self.send.waiting() > 0 || (self.failure.is_none() && may_fill)
     }
 
-    /// Accounts `waiting` bytes of pending output as memory held by the responses.
+    /// Accounts `waiting` bytes of pending output as memory held by the responses, in place of [`Sending::held`].
     pub(super) fn hold_output(&mut self, waiting: usize) {
         let before = mem::replace(&mut self.send.held, waiting);
         let connection = &self.http.connection;
@@ -134,7 +135,7 @@ impl H2<'_> {
         self.go_on(place, &mut Context::from_waker(&waker));
     }
 
-    /// Writes one `DATA` frame of the permitted length.
+    /// Writes one `DATA` frame of the permitted length, at most [`DEFAULT_FRAME`] bytes.
     fn write_data(&mut self, place: u32) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         stream.is_queued = false;
@@ -205,7 +206,7 @@ impl H2<'_> {
         }
     }
 
-    /// Ends a response whose body is complete, with its trailers if it has any.
+    /// Ends a response whose body is complete, with its trailers, or with an empty `DATA` frame if it has none.
     pub(super) fn write_end(&mut self, place: u32) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
@@ -216,7 +217,7 @@ impl H2<'_> {
         self.answered(place);
     }
 
-    /// Writes a head that consists of a status only.
+    /// Writes a head that consists of `:status` only.
     pub(super) fn write_status(&mut self, number: u32, status: u16, is_last: bool) {
         let at = self.send.begin_block();
         self.send.encoder.status(status, &mut self.send.out);
@@ -229,7 +230,7 @@ impl Sending {
         self.out.len() - self.written
     }
 
-    /// Writes the output through `take`. Returns `false` if `take` did not accept all of it.
+    /// Writes the output through `take`. Returns `Ok(false)` if `take` did not accept all of it.
     pub(super) fn flush(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
@@ -249,7 +250,7 @@ impl Sending {
         Ok(true)
     }
 
-    /// Releases the buffer, so that an idle connection holds none.
+    /// Releases the buffer to [`scratch`], so that an idle connection holds none.
     fn rest(&mut self) {
         if self.out.is_empty() && self.out.capacity() > 0 {
             scratch::give_back(mem::take(&mut self.out));
@@ -264,7 +265,7 @@ impl Sending {
         self.end_block(at, number, is_last);
     }
 
-    /// Writes an interim response.
+    /// Writes an interim response, as `HEADERS` without `END_STREAM` (RFC 9113 section 8.1).
     pub(super) fn interim(&mut self, number: u32, interim: &InterimResponse) {
         let at = self.begin_block();
         self.encoder.status(interim.status.as_u16(), &mut self.out);
@@ -281,7 +282,7 @@ impl Sending {
         self.end_block(at, number, true);
     }
 
-    /// Reserves the head of a frame for the header block that follows.
+    /// Reserves the head of a `HEADERS` frame for the header block that follows.
     fn begin_block(&mut self) -> usize {
         let at = block::begin(&mut self.out);
         self.encoder.begin(&mut self.out);

@@ -5,7 +5,7 @@ use brisk_wire::h2::frame::{FrameHead, Reason, flag, kind};
 
 use crate::flood::{Flood, FloodWatch, Price};
 
-/// Acknowledgements that the client owes, which are free.
+/// Acknowledgements (`ACK`) that the client owes, which are free.
 #[derive(Debug)]
 pub(super) struct Owed {
     /// `PING` frames sent and not yet acknowledged.
@@ -15,12 +15,12 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// The debts of a client to which `SETTINGS` are sent.
+    /// The debts of a client that was sent `SETTINGS`.
     pub(super) fn new() -> Self {
         Self { pings: 0, settings: true }
     }
 
-    /// Accounts a frame from the client.
+    /// Accounts a frame from the client in `flood`, unless it is an owed `ACK`.
     pub(super) fn received(&mut self, frame: FrameHead, flood: &FloodWatch) {
         if matches!(frame.kind, kind::HEADERS | kind::CONTINUATION) {
             flood.block_received(frame.length.into());
@@ -64,7 +64,7 @@ fn price(frame: FrameHead) -> Price {
     }
 }
 
-/// Price of a stream that is reset here with `reason`: charged if the client caused the reset.
+/// Price of a stream that is reset here with `reason`: charged if the client caused the reset (CVE-2025-8671).
 pub(super) fn reset_sent(reason: Reason) -> Price {
     let is_clients_fault = matches!(
         reason,

@@ -9,7 +9,7 @@ use super::state::{H2, Stream};
 use crate::response::{Answer, Next, ROUNDS, Work};
 
 impl H2<'_> {
-    /// Runs all new and woken streams until none can continue without waiting.
+    /// Runs all new and woken streams until none can continue without waiting, at most [`ROUNDS`] times.
     pub(super) fn run(&mut self) {
         // Streams ended by the frames of this turn.
         self.dropped.clear();
@@ -66,7 +66,7 @@ impl H2<'_> {
         }
     }
 
-    /// Records the key that the service assigned to the stream when it was first polled.
+    /// Records the `StreamKey` that the service assigned to the stream when its future was first polled.
     fn begun(&mut self, place: u32, waker: &Waker) {
         let begun = self.http.connection.multiplex().streams.take_begun();
         if let Some(stream) = self.stream(place) {
@@ -83,7 +83,7 @@ impl H2<'_> {
         self.send.heads.push_back(place);
     }
 
-    /// Writes the interim responses of this turn, except for requests whose final response is being sent.
+    /// Writes the interim responses of this turn, except for requests without [`Work::awaits_head`].
     fn write_interims(&mut self) {
         for interim in self.http.connection.extras.take_interims() {
             let waits = |stream: &&Stream| stream.key == interim.stream && stream.work.awaits_head();
@@ -94,7 +94,7 @@ impl H2<'_> {
         }
     }
 
-    /// Registers the stream's task to be woken at the stream's timeout.
+    /// Registers `waker`, that of the stream's task, to be woken at the stream's timeout.
     pub(super) fn watch(&mut self, place: u32, waker: &Waker) {
         let Some(key) = self.stream(place).and_then(|stream| stream.key) else { return };
         self.http.connection.multiplex().streams.run_by(key, waker);
@@ -113,14 +113,14 @@ impl H2<'_> {
         }
     }
 
-    /// Resets a stream whose response body failed.
+    /// Resets a stream whose response body failed, with `INTERNAL_ERROR`, so that the client does not take it for complete.
     pub(super) fn broken(&mut self, place: u32) {
         if let Some(number) = self.stream(place).map(|stream| stream.number) {
             self.reset(number, Reason::INTERNAL_ERROR);
         }
     }
 
-    /// Polls the response body for its next piece.
+    /// Polls the response body for its next piece, see [`Answer::next`].
     pub(super) fn next(&mut self, place: u32, context: &mut Context<'_>) -> Next {
         let Some(stream) = self.stream(place) else { return Next::Pending };
         let Work::Answer(answer) = &mut stream.work else { return Next::Pending };

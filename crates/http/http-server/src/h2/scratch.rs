@@ -9,12 +9,12 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Returns the spare buffer of this worker, or a new one. It is empty.
+/// Returns the spare buffer of this worker, or a new one. The buffer is empty.
 pub(super) fn take() -> Vec<u8> {
     SPARE.take()
 }
 
-/// Keeps an empty buffer for the next turn of any connection of this worker.
+/// Keeps an empty `buffer` of at most [`LARGEST`] bytes for the next turn of any connection of this worker.
 pub(super) fn give_back(buffer: Vec<u8>) {
     if buffer.capacity() <= LARGEST {
         SPARE.set(buffer);

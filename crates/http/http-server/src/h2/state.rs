@@ -20,7 +20,7 @@ use crate::flood::FloodWatch;
 use crate::ready::ReadyStreams;
 use crate::response::Work;
 
-/// Flow control window for uploads, per stream and connection, once the client has acknowledged our settings.
+/// Flow control window for uploads in bytes, per stream and connection, once the client has acknowledged our `SETTINGS`.
 pub(super) const WINDOW: u32 = 1 << 20;
 
 /// Payload of our `PING` before the last `GOAWAY`.
@@ -50,22 +50,22 @@ pub(super) struct H2<'a> {
     /// Highest number of the ended streams that are no longer remembered.
     pub(super) forgotten: u32,
     pub(super) goaway: Goaway,
-    /// Connection error, if one occurred.
+    /// Connection error, if one occurred; nothing follows its `GOAWAY`.
     pub(super) failure: Option<Reason>,
 }
 
 /// State of receiving.
 pub(super) struct Receiving {
     pub(super) expect: Expect,
-    /// Incomplete frame.
+    /// Bytes of an incomplete frame.
     pub(super) partial: Vec<u8>,
     pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
-    /// Remaining window of the client for the connection, and bytes read since its last update, less bytes credited in
+    /// Remaining window of the client for the connection, and bytes read since the last `WINDOW_UPDATE`, less bytes credited in
     /// advance.
     pub(super) window: i64,
     pub(super) unclaimed: i64,
-    /// Initial window of new streams, as far as the client knows it.
+    /// Initial window of new streams, as far as the client knows it: `DEFAULT_WINDOW` until it has acknowledged our `SETTINGS`.
     pub(super) initial_window: u32,
     /// Number of the last stream opened by the client.
     pub(super) last: u32,
@@ -98,12 +98,12 @@ pub(super) enum Expect {
     Data(DataFrame),
 }
 
-/// How a stream ended.
+/// End of a stream, by which a late frame for it is an error or is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Both sides are complete, or the client reset it.
+    /// Both sides are complete, or the client sent `RST_STREAM`.
     Over,
-    /// Reset by this side, or no longer remembered: further frames are ignored.
+    /// Reset by this side, or no longer remembered: further frames are ignored (RFC 9113 section 5.1).
     Reset,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Stream {
     pub(super) work: Work,
     /// Body of the request, until its end.
     pub(super) inbox: Option<Rc<Inbox>>,
-    /// Remaining window of the client, and bytes read since its last update.
+    /// Remaining window of the client, and bytes read since the last `WINDOW_UPDATE`.
     pub(super) recv_window: i64,
     pub(super) unclaimed: u32,
     /// Remaining bytes of the body, if the head states its length.
@@ -136,7 +136,7 @@ pub(super) struct Stream {
 }
 
 impl<'a> H2<'a> {
-    /// Creates the state with our settings as its first output.
+    /// Creates the state with our `SETTINGS` as its first output.
     pub(super) fn new(http: &'a Http) -> Self {
         let mut out = Vec::with_capacity(256);
         let limit = u32::try_from(http.settings.head_size).unwrap_or(u32::MAX);
@@ -191,7 +191,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// Index of the open stream `number`.
+    /// Index of the open stream `number` in [`Self::places`].
     pub(super) fn find(&self, number: u32) -> Option<u32> {
         let at = self.numbers.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(self.numbers[at].1)
@@ -212,7 +212,7 @@ impl<'a> H2<'a> {
         place
     }
 
-    /// Closes a stream. Its work is dropped after the frames of this turn.
+    /// Closes a stream. Its [`Work`] is dropped after the frames of this turn.
     pub(super) fn close(&mut self, place: u32, ended: Ended) {
         let Some(mut stream) = self.places[place as usize].take() else { return };
         self.free.push(place);
@@ -245,7 +245,7 @@ impl<'a> H2<'a> {
         self.ended.push_back((number, ended));
     }
 
-    /// How the stream `number`, which is not open, has ended; `None` if it was never opened.
+    /// The end of the stream `number`, which is not open; `None` if the stream was never opened.
     pub(super) fn how_ended(&self, number: u32) -> Option<Ended> {
         let found = self.ended.iter().rev().find(|(other, _)| *other == number).map(|(_, ended)| *ended);
         // More than [`REMEMBERED`] streams may be open, and then reset, at the same time.
@@ -262,7 +262,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// Announces the end of the connection: only requests already on their way are accepted.
+    /// Announces the end of the connection by `GOAWAY` and `PING`: only requests already on their way are accepted.
     pub(super) fn drain(&mut self) {
         if self.goaway == Goaway::None && self.failure.is_none() {
             self.goaway = Goaway::Announced;
@@ -280,7 +280,7 @@ impl<'a> H2<'a> {
         }
     }
 
-    /// Ends the connection with an error.
+    /// Ends the connection with `GOAWAY`. The first error is kept.
     pub(super) fn fail(&mut self, reason: Reason) {
         if self.failure.is_none() {
             self.failure = Some(reason);

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 #[cfg(test)]
 use brisk_http_connection::Connection;
+use brisk_net::TurnLimit;
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 
 use super::output::Sink;
@@ -46,6 +47,16 @@ impl Bench {
         bytes.frame(kind::SETTINGS, 0, 0, settings);
         h2.feed(&bytes);
         h2
+    }
+}
+
+impl H2<'_> {
+    /// Processes all of `bytes`, in as many turns as necessary.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let processed = self.feed_within(bytes, &mut TurnLimit::default());
+            bytes = &bytes[processed..];
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Waker};
 
+use brisk_net::TurnLimit;
 use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::{self, id};
 
@@ -213,4 +214,21 @@ fn the_end_is_announced_and_then_holds() {
     h2.feed(&get(3, "/", &[]));
     let last = h2.answer();
     assert_eq!((last.len(), &last[0].payload[..4]), (1, &[0, 0, 0, 1][..]));
+}
+
+#[test]
+fn a_turn_processes_a_limited_number_of_frames() {
+    let bench = Bench::new();
+    let mut h2 = bench.connect(&[]);
+    let mut post = get(1, "/", &[]);
+    post[4] = flag::END_HEADERS;
+    h2.feed(&post);
+    let data = frame(kind::DATA, 0, 1, b"x");
+    let bytes = data.repeat(1_000);
+    let mut turn = TurnLimit::default();
+    let processed = h2.feed_within(&bytes, &mut turn);
+    assert!((1..=TurnLimit::FRAMES).contains(&(processed / data.len())), "{processed}");
+    assert_eq!(h2.feed_within(&bytes[processed..], &mut turn), 0);
+    h2.feed(&bytes[processed..]);
+    assert_eq!(h2.failure(), None);
 }

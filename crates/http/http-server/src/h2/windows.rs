@@ -31,7 +31,7 @@ impl H2<'_> {
         Ok(())
     }
 
-    /// Applies a change of the client's initial window to all streams (RFC 9113 section 6.9.2).
+    /// Applies a change of the client's `SETTINGS_INITIAL_WINDOW_SIZE` to all streams (RFC 9113 section 6.9.2).
     pub(super) fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
         for index in 0..self.numbers.len() {
             let (_, place) = self.numbers[index];
@@ -44,7 +44,7 @@ impl H2<'_> {
 
     /// Returns `bytes` to the connection's window, because they were read or never will be.
     ///
-    /// The update is sent once half of the window is read, or as much as is left of it, so that bytes held by slow readers
+    /// `WINDOW_UPDATE` is sent once half of the window is read, or as much as is left of it, so that bytes held by slow readers
     /// do not stop the other uploads.
     pub(super) fn claim(&mut self, bytes: u32) {
         self.recv.unclaimed += i64::from(bytes);
@@ -74,7 +74,7 @@ impl H2<'_> {
         }
     }
 
-    /// Returns `bytes` to a stream's window. The update is sent once half of the window is read.
+    /// Returns `bytes` to a stream's window. `WINDOW_UPDATE` is sent once half of the window is read.
     fn claim_stream(&mut self, place: u32, bytes: u32) {
         let window = self.recv.initial_window;
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
@@ -86,7 +86,7 @@ impl H2<'_> {
         }
     }
 
-    /// Processes the notices of the readers of request bodies.
+    /// Processes the [`Notices`](brisk_http_connection::body::inbox::Notices) of the readers of request bodies.
     pub(super) fn look_at_bodies(&mut self) {
         let read = self.notices.take_read();
         if read > 0 {

@@ -23,21 +23,21 @@ use super::transport::{Direction, Read, Transport, Write};
 /// QUIC may deliver both in another order (RFC 9218 section 7.2).
 const EARLY: usize = 16;
 
-/// Maximum number of requests by which a priority may precede its request: the number of streams that QUIC permits.
+/// Maximum number of requests by which `PRIORITY_UPDATE` may precede its request: the number of streams that QUIC permits.
 const AHEAD: u64 = 1024;
 
 /// State of the streams that concern the connection as a whole.
 pub(super) struct Control {
-    /// Our control stream, once the client permits it, and output that it has not accepted.
+    /// Our control stream, once the client permits one, and output that the transport has not accepted.
     stream: Option<u64>,
     out: Vec<Bytes>,
     /// Streams of the client.
     incoming: Vec<Incoming>,
-    /// Types of streams that the client has opened.
+    /// Types of streams that the client has opened, each at most once.
     seen: [bool; 4],
     push: Option<u64>,
     goaway: Option<u64>,
-    /// Priorities of requests that have not arrived.
+    /// Priorities of requests that have not arrived, at most [`EARLY`].
     early: Vec<(u64, Priority)>,
     pub(super) drain: Drain,
 }
@@ -69,7 +69,7 @@ enum Kind {
 /// Largest ID of a request stream.
 const LARGEST: u64 = varint::LARGEST - 3;
 
-/// The type of our control stream, and our settings.
+/// The type of our control stream, and our `SETTINGS`.
 pub(super) fn greeting(http: &HttpSettings) -> Bytes {
     let mut out = Vec::new();
     varint::write(stream::CONTROL, &mut out);
@@ -85,7 +85,7 @@ pub(super) fn greeting(http: &HttpSettings) -> Bytes {
 }
 
 impl Control {
-    /// Creates the state with our settings as the first output.
+    /// Creates the state with [`greeting`] as the first output.
     pub(super) fn new(http: &HttpSettings) -> Self {
         Self {
             stream: None,
@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    /// Continues on the stream on which the beginning was sent, with the rest of it.
+    /// Continues on `stream`, on which [`greeting`] was sent except for `rest`.
     pub(super) fn greeted(&mut self, stream: u64, rest: Bytes) {
         self.stream = Some(stream);
         self.out = vec![rest];
@@ -111,7 +111,11 @@ impl Control {
         self.out.is_empty()
     }
 
-    /// Writes output, to a stream opened with the first.
+    /// Writes output, to a stream that is opened for the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::CLOSED_CRITICAL_STREAM`] if the client has stopped the stream.
     pub(super) fn write(&mut self, transport: &mut impl Transport) -> Result<(), Code> {
         while !self.out.is_empty() {
             if self.stream.is_none() {
@@ -138,13 +142,13 @@ impl Control {
         self.out.push(out.into());
     }
 
-    /// Takes the priority that arrived before its request.
+    /// Takes the priority that arrived before the request `id`, if one did.
     pub(super) fn take_early(&mut self, id: u64) -> Option<Priority> {
         let at = self.early.iter().position(|(early, _)| *early == id)?;
         Some(self.early.swap_remove(at).1)
     }
 
-    /// Whether a request is rejected, because the connection ends.
+    /// Whether the request `id` is rejected, because the connection ends ([`Drain::Last`]).
     pub(super) fn rejects(&self, id: u64) -> bool {
         matches!(self.drain, Drain::Last(last) if id >= last)
     }
@@ -165,7 +169,7 @@ impl Control {
 }
 
 impl H3 {
-    /// Announces the end of the connection: only requests already on their way are accepted.
+    /// Announces the end of the connection by `GOAWAY`: only requests already on their way are accepted.
     pub(super) fn drain(&mut self) {
         if matches!(self.control.drain, Drain::None) && self.failure.is_none() {
             self.control.drain = Drain::Announced(None);
@@ -191,7 +195,7 @@ impl H3 {
         }
     }
 
-    /// Whether all requests up to the announced last one have ended and all output is acknowledged.
+    /// Whether all requests up to that of [`Drain::Last`] have ended and all output is acknowledged.
     pub(super) fn is_drained(&self) -> bool {
         matches!(self.control.drain, Drain::Last(_))
             && self.numbers.is_empty()
@@ -248,7 +252,7 @@ impl H3 {
         }
     }
 
-    /// Processes bytes of a unidirectional stream. Returns whether the stream is wanted.
+    /// Processes bytes of a unidirectional stream. Returns `Ok(false)` for a stream of unknown type, which is not read.
     fn incoming_bytes(&mut self, at: usize, bytes: &[u8]) -> Result<bool, Code> {
         let mut rest = bytes;
         if let Kind::Unknown(number) = &mut self.control.incoming[at].kind {

@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>> Drop for Output<B> {
 }
 
 impl Held {
-    /// Converts to output. Each of its bytes must be [counted](Self::count): when the transport accepts it, or when it is
+    /// Converts `bytes` to output. Each byte must be [counted](Self::count): when the transport accepts it, or when it is
     /// abandoned before.
     pub(super) fn output(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Output { bytes, dropped: Arc::clone(&self.dropped) })

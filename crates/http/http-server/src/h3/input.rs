@@ -28,13 +28,13 @@ const PRIORITY: HeaderName = HeaderName::from_static("priority");
 /// QUIC.
 const UNREAD: usize = 64 << 10;
 
-/// The same for all bodies of a connection, each of which may hold one packet more.
+/// As [`UNREAD`], for all bodies of a connection together, each of which may hold one packet more.
 const UNREAD_TOGETHER: usize = 256 << 10;
 
 /// Maximum number of bytes of incomplete field sections of a connection: a burst of requests of which a packet was lost.
 const PARTIAL: usize = 256 << 10;
 
-/// Error in a request.
+/// Error in a request: of the connection, or of its stream (RFC 9114 section 8).
 enum Fault {
     /// Ends the connection.
     Connection(Code),
@@ -49,14 +49,18 @@ impl From<Code> for Fault {
 }
 
 impl H3 {
-    /// Accepts new requests, and reads all request streams on which bytes have arrived.
+    /// Accepts new requests, and reads all request streams on which bytes have arrived, within [`H3::turn`].
     pub(super) fn read_requests(&mut self, transport: &mut impl Transport) {
         while let Some(id) = transport.accept(Direction::Both) {
             self.accept(id);
         }
         let mut readable = mem::take(&mut self.readable);
         for place in readable.drain(..) {
-            self.read_request(place, transport);
+            if self.turn.is_reached() {
+                self.readable.push(place);
+            } else {
+                self.read_request(place, transport);
+            }
         }
         readable.append(&mut self.readable);
         self.readable = readable;
@@ -106,7 +110,7 @@ impl H3 {
         let mut fault = None;
         let read = transport.read(id, |bytes| {
             fault = self.bytes(place, bytes).err();
-            fault.is_none() && self.wants_more(place)
+            fault.is_none() && self.wants_more(place) && !self.turn.is_reached()
         });
         let done = match (fault, read) {
             (Some(fault), _) => Err(fault),
@@ -116,7 +120,9 @@ impl H3 {
                 Err(Fault::Stream(Code::REQUEST_CANCELLED))
             }
             (None, Read::Enough) => {
-                if let Some(stream) = self.stream(place) {
+                if self.wants_more(place) {
+                    self.readable.push(place);
+                } else if let Some(stream) = self.stream(place) {
                     stream.is_paused = true;
                 }
                 self.begin_pending(place, true);
@@ -141,8 +147,8 @@ impl H3 {
         has_room && !self.is_over()
     }
 
-    /// Continues reading a stream after its reader has taken bytes. A stream that waits for others has unread bytes too, so its
-    /// own reader continues it.
+    /// Continues reading a stream after the reader of its body has taken bytes. A stream that waits for others
+    /// ([`UNREAD_TOGETHER`]) has unread bytes too, so its own reader continues it.
     pub(super) fn resume_paused(&mut self, place: u32) {
         let Some(stream) = self.stream(place) else { return };
         if mem::take(&mut stream.is_paused) {
@@ -152,8 +158,11 @@ impl H3 {
 
     /// Processes bytes of a request stream.
     fn bytes(&mut self, place: u32, bytes: &[u8]) -> Result<(), Fault> {
+        self.turn.take(bytes.len());
         let mut rest = bytes;
         while let Some(stream) = self.places[place as usize].as_deref_mut() {
+            // Its bytes are counted already.
+            self.turn.take(0);
             match stream.reader.next(&mut rest)? {
                 Some(Item::Head(head)) => {
                     tracing::debug!(kind = head.kind, length = head.length, "a frame of HTTP/3");
@@ -172,7 +181,7 @@ impl H3 {
         self.count_partial(place)
     }
 
-    /// Accounts the incomplete field section of a stream.
+    /// Accounts the incomplete field section of a stream. Beyond [`PARTIAL`], the stream fails with `H3_EXCESSIVE_LOAD`.
     fn count_partial(&mut self, place: u32) -> Result<(), Fault> {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return Ok(()) };
         let held = stream.reader.held();
@@ -245,7 +254,7 @@ impl H3 {
         Ok(())
     }
 
-    /// Responds with 431 to a request whose head exceeds the limits and was not decoded completely (RFC 6585 section 5).
+    /// Responds with `431` to a request whose head exceeds the limits and was not decoded completely (RFC 6585 section 5).
     fn refuse_head(&mut self, place: u32, line: &str) {
         self.http.refused(MalformedReason::HeadTooLarge, 431, line.as_bytes());
         self.write_status(place, 431, true);
@@ -291,7 +300,7 @@ impl H3 {
         self.end_body(place, None)
     }
 
-    /// Begins the request whose head was received; with a body if `has_body`.
+    /// Begins the request whose head was received; with a body if `has_body`, otherwise with [`ClientBody::Empty`].
     fn begin_pending(&mut self, place: u32, has_body: bool) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let Some(request) = stream.head.take() else { return };

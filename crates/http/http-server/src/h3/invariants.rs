@@ -1,4 +1,4 @@
-//! Invariants of the state of a connection.
+//! Invariants of [`H3`].
 
 use super::state::{H3, Output, Queueing, Stream};
 use crate::invariants::{Slots, broken, has_head};

@@ -39,7 +39,7 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
 }
 
 impl H3 {
-    /// Encodes the heads of all responses that are ready, and writes as much as the transport accepts.
+    /// Encodes the heads of all responses that are ready, and writes as much as `transport` accepts.
     pub(super) fn write(&mut self, transport: &mut impl Transport) {
         while let Some(place) = self.heads.pop_front() {
             self.write_head(place);
@@ -60,7 +60,7 @@ impl H3 {
         }
     }
 
-    /// Resets and stops streams.
+    /// Resets and stops the streams in [`H3::cuts`].
     pub(super) fn cut(&mut self, transport: &mut impl Transport) {
         for Cut { stream, code, part } in self.cuts.drain(..) {
             if part != Part::Response {
@@ -112,7 +112,7 @@ impl H3 {
         self.continue_body(place, next, &waker, data.is_some());
     }
 
-    /// Continues a response after its body was polled. `has_frame`: the head of the frame of its piece is written.
+    /// Continues a response after its body was polled. `has_frame`: the head of the `DATA` frame of its piece is written.
     pub(super) fn continue_body(&mut self, place: u32, next: Next, waker: &Waker, has_frame: bool) {
         match next {
             Next::Data => self.add_data(place, has_frame),
@@ -138,7 +138,7 @@ impl H3 {
         }
     }
 
-    /// Ends a response whose body is complete, with its trailers if it has any.
+    /// Ends a response whose body is complete, with its trailers in a `HEADERS` frame if it has any.
     pub(super) fn write_end(&mut self, place: u32) {
         let Some(stream) = self.stream(place) else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
@@ -167,7 +167,7 @@ impl H3 {
         self.queue(place);
     }
 
-    /// Writes a head that consists of a status only.
+    /// Writes a head that consists of `:status` only.
     pub(super) fn write_status(&mut self, place: u32, status: u16, is_last: bool) {
         let block = encoded(|out| {
             let at = begin_section(out);
@@ -253,7 +253,7 @@ impl H3 {
         self.close_if_over(place);
     }
 
-    /// Closes a stream whose response is complete, unless the rest of its request is being read.
+    /// Closes a stream with [`Output::Finished`], unless the rest of its request is being read.
     pub(super) fn close_if_over(&mut self, place: u32) {
         let Some(stream) = self.stream(place).filter(|stream| stream.output == Output::Finished) else {
             return;
@@ -266,7 +266,7 @@ impl H3 {
         }
     }
 
-    /// Processes the client's request to send no more of a response.
+    /// Processes the client's request to send no more of a response (`STOP_SENDING`).
     pub(super) fn stopped(&mut self, place: u32) {
         self.flood.charge(prices::CANCELLED);
         self.reset(place, Code::REQUEST_CANCELLED);
@@ -292,7 +292,7 @@ impl H3 {
     }
 }
 
-/// Head of the frame of a piece.
+/// Head of the `DATA` frame of a piece.
 fn data_head(chunk: &Chunk) -> FrameHead {
     FrameHead { kind: kind::DATA, length: chunk.remaining() as u64 }
 }

@@ -17,7 +17,7 @@ pub(super) fn frame(head: FrameHead) -> Price {
     }
 }
 
-/// Price of a request that the client cancels (CVE-2023-44487, "Rapid Reset").
+/// Price of a request that the client cancels, by `RESET_STREAM` or `STOP_SENDING` (CVE-2023-44487, "Rapid Reset").
 pub(super) const CANCELLED: Price = Some((Flood::Reset, RESET));
 
 /// Price of a QPACK instruction, of a stream of unknown type, or of a request after the announced end of the connection.

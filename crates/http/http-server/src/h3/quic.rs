@@ -1,4 +1,4 @@
-//! Transport over quinn-proto.
+//! [`Transport`] over `quinn-proto`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use quinn_proto::{Connection, Dir, ReadError, StreamEvent, StreamId, VarInt, Wri
 use super::Http3;
 use super::transport::{Direction, Read, Transport, Write};
 
-/// Maximum length of a piece that is read.
+/// Maximum length in bytes of a piece that is read.
 const PIECE: usize = 16 << 10;
 
 fn id(stream: u64) -> StreamId {
@@ -89,7 +89,7 @@ impl Transport for Connection {
 }
 
 impl Http3 {
-    /// Reports an event of the connection's streams. To be followed by [`poll`](Self::poll).
+    /// Reports an event of the connection's streams. To be followed by [`Self::poll`].
     pub fn event(&mut self, event: &StreamEvent) {
         match *event {
             StreamEvent::Readable { id } => self.readable(id.into()),

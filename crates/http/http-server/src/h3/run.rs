@@ -9,7 +9,7 @@ use super::state::{H3, Stream};
 use crate::response::{Answer, ROUNDS, Work};
 
 impl H3 {
-    /// Runs all new and woken streams until none can continue without waiting.
+    /// Runs all new and woken streams until none can continue without waiting, at most [`ROUNDS`] times.
     pub(super) fn run(&mut self) {
         // Streams ended by the frames of this turn.
         self.dropped.clear();
@@ -65,7 +65,7 @@ impl H3 {
         }
     }
 
-    /// Records the key that the service assigned to the stream when it was first polled.
+    /// Records the `StreamKey` that the service assigned to the stream when its future was first polled.
     fn begun(&mut self, place: u32, waker: &Waker) {
         let begun = self.http.connection.multiplex().streams.take_begun();
         if let Some(stream) = self.stream(place) {
@@ -82,7 +82,7 @@ impl H3 {
         self.heads.push_back(place);
     }
 
-    /// Writes the interim responses of this turn, except for requests whose final response is being sent.
+    /// Writes the interim responses of this turn, except for requests without [`Work::awaits_head`].
     fn write_interims(&mut self) {
         for interim in self.http.connection.extras.take_interims() {
             let waits = |stream: &Stream| stream.key == interim.stream && stream.work.awaits_head();
@@ -93,7 +93,7 @@ impl H3 {
         }
     }
 
-    /// Registers the stream's task to be woken at the stream's timeout.
+    /// Registers `waker`, that of the stream's task, to be woken at the stream's timeout.
     pub(super) fn watch(&mut self, place: u32, waker: &Waker) {
         let Some(key) = self.stream(place).and_then(|stream| stream.key) else { return };
         self.http.connection.multiplex().streams.run_by(key, waker);

@@ -9,6 +9,7 @@ use brisk_http_connection::body::inbox::{Inbox, Notices};
 use brisk_http_connection::held::{Account, HeldBytes};
 use brisk_http_connection::streams::StreamKey;
 use brisk_http_connection::wakes::Wakes;
+use brisk_net::TurnLimit;
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::order::RequestOrder;
 use brisk_wire::h3::qpack;
@@ -36,8 +37,10 @@ pub(super) struct H3 {
     pub(super) free: Vec<u32>,
     /// Pairs of stream ID and index into `places`, in ascending order.
     pub(super) numbers: Vec<(u64, u32)>,
-    /// ID of the next request stream.
+    /// ID of the next request stream that the client opens.
     pub(super) next: u64,
+    /// Work on the bytes of the client in this turn.
+    pub(super) turn: TurnLimit,
     /// Streams to read, by index.
     pub(super) readable: Vec<u32>,
     /// Indices of new and woken streams that wait to be run.
@@ -53,9 +56,9 @@ pub(super) struct H3 {
     /// Streams to reset or stop at the end of the turn.
     pub(super) cuts: Vec<Cut>,
     pub(super) held: Held,
-    /// Bytes of bodies that their readers have not taken.
+    /// Sum of [`Stream::unread`].
     pub(super) unread: usize,
-    /// Bytes of incomplete field sections.
+    /// Sum of [`Stream::partial`], in the account of the client.
     pub(super) partial: Option<HeldBytes>,
     /// Connection error, if one occurred.
     pub(super) failure: Option<Code>,
@@ -161,7 +164,7 @@ impl Stream {
         })
     }
 
-    /// Whether output may be written now.
+    /// Whether output, or the end of the stream, may be written now.
     fn has_output(&self) -> bool {
         self.output == Output::Last || !self.out.is_empty()
     }
@@ -181,6 +184,7 @@ impl H3 {
             free: Vec::new(),
             numbers: Vec::new(),
             next: 0,
+            turn: TurnLimit::default(),
             readable: Vec::new(),
             runnable: Vec::new(),
             dropped: Vec::new(),
@@ -196,7 +200,7 @@ impl H3 {
         }
     }
 
-    /// Index of the open stream `id`.
+    /// Index of the open stream `id` in [`Self::places`].
     pub(super) fn find(&self, id: u64) -> Option<u32> {
         let at = self.numbers.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(self.numbers[at].1)
@@ -217,7 +221,7 @@ impl H3 {
         place
     }
 
-    /// Forgets a stream. Its work is dropped after the frames of this turn.
+    /// Forgets a stream. Its [`Work`] is dropped after the frames of this turn.
     pub(super) fn close(&mut self, place: u32) {
         let Some(mut stream) = self.places[place as usize].take() else { return };
         self.free.push(place);
@@ -271,7 +275,7 @@ impl H3 {
         self.failure.is_some() || self.flood.exhausted_by().is_some()
     }
 
-    /// Queues a stream whose output the transport may accept.
+    /// Queues a stream in [`Self::ready`] if it has output that the transport may accept.
     pub(super) fn queue(&mut self, place: u32) {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         if stream.queueing == Queueing::None && stream.has_output() {
@@ -280,7 +284,7 @@ impl H3 {
         }
     }
 
-    /// Continues the output of a stream that the transport had refused.
+    /// Continues the output of a stream with [`Queueing::Blocked`].
     pub(super) fn unblocked(&mut self, place: u32) {
         if let Some(stream) = self.stream(place)
             && stream.queueing == Queueing::Blocked

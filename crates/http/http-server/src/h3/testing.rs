@@ -62,6 +62,12 @@ pub(super) struct Received {
 }
 
 impl Client {
+    /// Number of bytes on a stream that the server has not read.
+    #[cfg(test)]
+    pub(super) fn unread(&self, stream: u64) -> usize {
+        self.sent.get(&stream).map_or(0, |sent| sent.bytes.len())
+    }
+
     /// Opens a stream, and all streams before it (RFC 9000 section 2.1).
     fn open_up_to(&mut self, stream: u64) {
         let direction = usize::from(stream & 2 != 0);

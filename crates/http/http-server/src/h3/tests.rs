@@ -10,6 +10,7 @@ use brisk_http::fields::{Field, Qpack};
 use brisk_http_connection::end::End;
 use brisk_http_connection::interim::InterimResponse;
 use brisk_http_connection::settings::HttpSettings;
+use brisk_net::TurnLimit;
 use brisk_wire::fields::{Fields, Name};
 use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::kind;
@@ -431,4 +432,22 @@ async fn a_connection_ends_after_its_last_request() {
     bench.turn();
     assert_eq!(bench.client.received[&12].reset, Some(Code::REQUEST_REJECTED));
     assert_eq!(bench.closing.map(|closing| closing.end), Some(End::Closed));
+}
+
+#[test]
+fn a_turn_processes_a_limited_number_of_frames() {
+    let mut bench = Bench::new();
+    bench.client.piece = 1_200;
+    let data = frame(kind::DATA, b"x");
+    bench.send(0, &post(&[]));
+    bench.send(0, &data.repeat(2_000));
+    bench.turn();
+    let left = bench.client.unread(0) / data.len();
+    assert!(left >= 2_000 - TurnLimit::FRAMES - bench.client.piece / data.len() - 1, "{left}");
+    // The rest follows without another datagram.
+    for _ in 0..10 {
+        assert!(bench.client.unread(0) == 0 || bench.was_woken());
+        bench.turn();
+    }
+    assert_eq!((bench.client.unread(0), bench.failure()), (0, None));
 }

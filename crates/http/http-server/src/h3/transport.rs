@@ -14,7 +14,7 @@ pub enum Direction {
     Uni,
 }
 
-/// End of a read.
+/// Result of [`Transport::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// The receiver of the bytes wants no more for now.
@@ -23,13 +23,13 @@ pub enum Read {
     Blocked,
     /// The stream has ended.
     End,
-    /// The client has reset the stream.
+    /// The client has reset the stream (`RESET_STREAM`).
     Reset,
     /// The stream was stopped, or its end was read before.
     Closed,
 }
 
-/// Result of a write.
+/// Result of [`Transport::write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// This number of bytes was accepted; the chunks are advanced.
@@ -37,13 +37,13 @@ pub enum Write {
     /// Flow control or the limit of unacknowledged bytes permits no write. [`Http3::writable`](super::Http3::writable) is
     /// called when the stream may be written again.
     Blocked,
-    /// The client has stopped the stream.
+    /// The client has stopped the stream (`STOP_SENDING`).
     Stopped,
 }
 
 /// QUIC connection with a client. Streams are named by their IDs (RFC 9000 section 2.1).
 pub trait Transport {
-    /// Takes the next stream that the client has opened. IDs of one direction ascend.
+    /// Takes the next stream that the client has opened; `None` if there is none. IDs of one [`Direction`] ascend.
     fn accept(&mut self, direction: Direction) -> Option<u64>;
 
     /// Opens a unidirectional stream; `None` while the client does not permit it.
@@ -59,16 +59,16 @@ pub trait Transport {
     /// acknowledged all of them.
     fn finish(&mut self, stream: u64);
 
-    /// Abandons the transmission of a stream, if it has not ended.
+    /// Abandons the transmission of a stream with `RESET_STREAM`, if it has not ended.
     fn reset(&mut self, stream: u64, code: Code);
 
-    /// Asks the client to send no more on a stream, if it has not ended.
+    /// Asks the client with `STOP_SENDING` to send no more on a stream, if it has not ended.
     fn stop(&mut self, stream: u64, code: Code);
 
     /// Sets the priority of a stream that is written: the highest is sent first, equal ones take turns.
     fn set_priority(&mut self, stream: u64, priority: i32);
 
-    /// Time of a round trip.
+    /// Estimate of the time of a round trip.
     fn round_trip(&self) -> Duration;
 
     /// Bytes of datagrams received and sent so far.

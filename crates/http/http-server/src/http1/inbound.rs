@@ -88,7 +88,7 @@ impl Inbound {
         Attached(Rc::new(Self { io: RefCell::new(Some(io)), state: RefCell::new(state) }))
     }
 
-    /// Begins a turn of the driver: wakes the reader of a body if the driver has received input for it.
+    /// Begins a turn of the driver: wakes the reader of a body if the driver has received input for this reader.
     pub(super) fn begin_turn(&self, context: &Context<'_>) {
         let mut state = self.state.borrow_mut();
         state.driver.clone_from(context.waker());
@@ -135,7 +135,7 @@ impl Inbound {
         read.unwrap_or_else(|| Poll::Ready(Err(io::ErrorKind::NotConnected.into())))
     }
 
-    /// Reads the next head. With `last` it waits only for a head that has already begun.
+    /// Reads the next head, within `limits`. With `last` it waits only for a head that has already begun.
     pub(super) fn poll_head(
         &self,
         context: &mut Context<'_>,
@@ -267,7 +267,7 @@ impl Inbound {
         }
     }
 
-    /// Reads more of the body, and nothing beyond it if its length is known. `false` at the end of the stream.
+    /// Reads more of the body, and nothing beyond it if its length is known. `Ok(false)` at the end of the stream.
     fn poll_more(&self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut left =
             state.body.left().map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
@@ -334,8 +334,8 @@ fn wake(task: &Waker, from: &Waker) {
     }
 }
 
-/// Takes a complete head from `input`, of which the first `seen` bytes contain none. A head in many pieces is parsed again
-/// only if it may have ended, so that small pieces do not cost quadratic time.
+/// Takes a complete head from `input`, of which the first `seen` bytes contain none; `None` if more bytes are needed. A head in
+/// many pieces is parsed again only if it may have ended, so that small pieces do not cost quadratic time.
 pub(super) fn take_head(
     input: &mut BytesMut,
     seen: &mut usize,

@@ -1,4 +1,4 @@
-//! Interim responses of an HTTP/1.1 connection that wait to be sent: 100 (Continue), and those of the upstream.
+//! Interim responses of an HTTP/1.1 connection that wait to be sent: `100 Continue`, and those of the upstream.
 
 use std::io;
 use std::task::Poll;
@@ -12,9 +12,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Interim responses of the current request.
 #[derive(Debug, Default)]
 pub(super) struct Interims {
-    /// Whether the client expects 100 and the body was not requested yet.
+    /// Whether the client expects `100` and the body was not requested yet.
     is_expected: bool,
-    /// Remaining bytes of 100, once the body was requested.
+    /// Remaining bytes of [`CONTINUE`], once the body was requested.
     rest: &'static [u8],
     /// Interim responses of the upstream, and whether a part of the first is sent.
     forwarded: BytesMut,
@@ -27,7 +27,7 @@ impl Interims {
         *self = Self { is_expected: expects_continue, ..Self::default() };
     }
 
-    /// Queues 100 if the client expects it, because its body is requested. Returns whether it is new.
+    /// Queues `100` if the client expects it, because its body is requested. Returns whether the response was queued now.
     pub(super) fn request_body(&mut self) -> bool {
         let is_new = std::mem::take(&mut self.is_expected);
         if is_new {
@@ -66,8 +66,8 @@ impl Interims {
         }
     }
 
-    /// Cancels 100, because the response begins. Writes to `output` the bytes that have to precede the response: the rest of a 100
-    /// that is sent in part, and interim responses of the upstream.
+    /// Cancels `100`, because the response begins. Writes to `output` the bytes that have to precede the response: the rest of
+    /// a `100` that is sent in part, and interim responses of the upstream.
     pub(super) fn end(&mut self, output: &mut Vec<u8>) {
         let Self { rest, forwarded, .. } = std::mem::take(self);
         if rest.len() < CONTINUE.len() {

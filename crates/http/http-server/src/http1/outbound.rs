@@ -21,7 +21,7 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// Buffer for the bytes before the next piece. Earlier output has to be sent.
+    /// Buffer for the bytes before the next piece. The caller has sent earlier output with [`Self::poll_write`].
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.before
     }

@@ -24,10 +24,11 @@ use crate::driver::{Http, lingering};
 /// Bytes per read: enough for a request that is redirected.
 const PIECE: usize = 2048;
 
-/// Serves a plain connection, whose first bytes are `received`, until it ends. Records its bytes in its record, and returns
-/// the reason of the end.
+/// Serves a plain connection, whose first bytes are `received`, until it ends. Records its bytes in the record of
+/// [`Http::connection`], and returns the reason of the end.
 ///
-/// A client may send any number of requests, but its connection must not idle, and it has to read the responses.
+/// A client may send any number of requests, but its connection must not idle longer than `timeouts.idle`, and the client has
+/// to read the responses within `timeouts.write`.
 pub async fn serve_plain(
     tcp: TcpStream,
     received: &[u8],
@@ -57,7 +58,7 @@ struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// Serves one request. The error is the end of the connection.
+    /// Serves one request. `Err` is the end of the connection.
     async fn exchange(&mut self, respond: impl AsyncFn(Parts) -> Response<RecordedBody>) -> Result<(), End> {
         let head = self.head().await?;
         let asked = Asked::by(&head);
@@ -138,7 +139,7 @@ impl Plain<'_> {
             || (self.read_available().is_ok() && drop_body(body, &mut self.input))
     }
 
-    /// Responds to a malformed request, if the client would understand it.
+    /// Responds to a malformed request, if [`MalformedRequest::status`] has a response for it.
     async fn refuse(&mut self, error: MalformedRequest) -> End {
         self.http.refused_http1(error, &self.input);
         if let Some(status) = error.status() {

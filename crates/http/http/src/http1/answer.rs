@@ -205,7 +205,7 @@ fn write_length(output: &mut Vec<u8>, length: u64) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// Whether a response may have `Content-Length` (RFC 9110 section 8.6). Not in 304, as section 15.4.5 recommends.
+/// Whether a response may have `Content-Length` (RFC 9110 section 8.6). Not in `304`, as section 15.4.5 recommends.
 fn may_have_length(status: StatusCode) -> bool {
     !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }

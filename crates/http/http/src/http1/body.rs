@@ -9,13 +9,13 @@ use super::chunked::{Chunked, Part};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MalformedBody {
-    /// A chunk has an invalid size line, or no CR LF at its end (RFC 9112 section 7.1).
+    /// A chunk has an invalid size line, or no `\r\n` at its end (RFC 9112 section 7.1).
     #[error("its body has a malformed chunk")]
     Chunk,
-    /// The chunk extensions together exceed the limit.
+    /// The chunk extensions together exceed 16 KiB.
     #[error("its body has too long chunk extensions")]
     Extensions,
-    /// The trailer section has a syntax error or exceeds the limit.
+    /// The trailer section has a syntax error or exceeds 16 KiB.
     #[error("its trailer section is malformed or too large")]
     Trailers,
 }

@@ -12,9 +12,10 @@ const EXTENSIONS: usize = 16 << 10;
 /// Maximum size of a trailer section, in bytes.
 const TRAILERS: usize = 16 << 10;
 
-/// Length in bytes below which the data of chunks is joined, and the length of joined data from which no more is added.
-const SHORT: usize = 1 << 10;
-const JOINED: usize = 16 << 10;
+/// Length in bytes below which pieces of a body are copied into one: a piece that shares a read buffer holds all of it.
+pub const SHORT: usize = 1 << 10;
+/// Length in bytes of joined pieces from which no more are added.
+pub const JOINED: usize = 16 << 10;
 
 /// Maximum number of hexadecimal digits of a chunk size.
 const DIGITS: usize = 16;
@@ -33,7 +34,7 @@ enum State {
     Size,
     /// Within a chunk: remaining bytes.
     Data(u64),
-    /// Before the CR LF at the end of a chunk.
+    /// Before the `\r\n` at the end of a chunk.
     DataEnd,
     Trailers,
     Ended,
@@ -122,7 +123,7 @@ impl Chunked {
     }
 
     /// Advances to the data of the next chunk, and returns its length if the chunk is short and all of its data has arrived. A
-    /// fault is left to the next call of [`decode`](Self::decode).
+    /// fault is left to the next call of [`Self::decode`].
     fn next_short(&mut self, input: &mut BytesMut) -> Option<usize> {
         loop {
             match self.state {

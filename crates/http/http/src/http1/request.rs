@@ -93,7 +93,7 @@ impl Output {
         }
     }
 
-    /// Writes data. Requires [`has_room`](Self::has_room).
+    /// Writes data. Requires [`Self::has_room`].
     fn data(&mut self, data: Bytes) {
         if data.len() <= COPIED {
             self.end().extend_from_slice(&data);

@@ -32,7 +32,7 @@ pub struct RequestHead {
     pub request: Request<()>,
     /// Body that follows.
     pub body: BodyReader,
-    /// The client waits for 100 (Continue) before it sends the body (RFC 9110 section 10.1.1).
+    /// The client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
     /// The client accepts trailers (RFC 9110 section 6.5.1).
     pub takes_trailers: bool,
@@ -55,7 +55,7 @@ pub enum MalformedRequest {
     /// The head exceeds [`HeadLimits`].
     #[error("its head is too large")]
     HeadTooLarge,
-    /// A line ends with LF instead of CR LF.
+    /// A line ends with `\n` instead of `\r\n`.
     #[error("a line of its head ends with a bare line feed")]
     LineFeed,
     /// `Content-Length` is not a number, or its values differ.
@@ -172,7 +172,7 @@ impl RequestHead {
     }
 }
 
-/// Whether `bytes` contains an LF without a CR before it. A single pass without branches, which the compiler vectorizes.
+/// Whether `bytes` contains a `\n` without a `\r` before it. A single pass without branches, which the compiler vectorizes.
 #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
 pub fn has_bare_line_feed(bytes: &[u8]) -> bool {
     let rest = bytes.get(1..).unwrap_or_default();

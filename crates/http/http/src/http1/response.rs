@@ -36,7 +36,7 @@ impl ResponseHead {
     ///
     /// # Errors
     ///
-    /// `HeadTooLarge` above `limits`; the other errors for bytes that cannot become a head.
+    /// [`MalformedResponse::HeadTooLarge`] above `limits`; the other errors for bytes that cannot become a head.
     pub fn take(
         input: &mut BytesMut,
         method: &Method,
@@ -100,7 +100,7 @@ struct Facts {
     length: Result<Option<u64>, MalformedResponse>,
     /// Whether `Content-Length` is repeated.
     is_repeated: bool,
-    /// `None` without a transfer coding; otherwise whether chunked is the only one.
+    /// `None` without a transfer coding; otherwise whether `chunked` is the only one.
     is_chunked: Option<bool>,
     closes: bool,
     keeps: bool,

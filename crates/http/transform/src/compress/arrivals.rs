@@ -27,17 +27,17 @@ use crate::credentials::Credentials;
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Time after which pages are counted from 0.
+/// Time after which [`PageCounts`] begin from 0.
 const WINDOW: Duration = Duration::from_hours(1);
 
 /// Number of counters. Sessions with the same counter share their limit, so that collisions permit less, never more.
 const COUNTERS: usize = 1 << 16;
 
-/// Sessions whose pages the limit of an address permits: people behind one address, and cookies that change with every
-/// response.
+/// Number of sessions whose pages the limit of an address permits: people behind one address, and cookies that change with
+/// every response.
 const SESSIONS_PER_ADDRESS: u32 = 8;
 
-/// Exposure of a response to measurements of its length by another site.
+/// Exposure of a response to measurements of its length by another site (BREACH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
     /// The request has no credentials that browsers add by themselves, or comes from a trusted site.
@@ -66,7 +66,7 @@ static PAGES: LazyLock<PageCounts> = LazyLock::new(|| PageCounts {
 });
 
 impl Compression {
-    /// The exposure of the response to `request`.
+    /// The exposure of the response to `request`, decided by [`BreachGuard`] and the `Sec-Fetch-*` headers.
     pub(super) fn exposure(
         &self,
         request: &Parts,
@@ -92,7 +92,8 @@ impl Compression {
 }
 
 impl ResponseCompression {
-    /// Compresses the page of an arrival with padding, if its session and address have had fewer than permitted.
+    /// Compresses the page of an [`Exposure::Arrival`] with padding, if its session and address have had fewer than
+    /// [`CompressionSettings::arrivals`](super::CompressionSettings::arrivals) permits. Otherwise the page stays uncompressed.
     pub(super) fn apply_padding(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         let (Exposure::Arrival { session }, Some(_)) = (self.exposure, self.coding) else { return };
         if self.is_head {
@@ -116,8 +117,8 @@ impl ResponseCompression {
 }
 
 impl PageCounts {
-    /// Counts a page for `session` and for `client`; `false` if one of them has had as many as it may, or if the address
-    /// of the client is unknown.
+    /// Counts a page for `session` and for `client`; `false` if one of them has had as many as it may, or if `client` is
+    /// `None`, an address of many clients.
     fn permit(&self, session: u64, client: Option<IpAddr>, limit: u32, now: Duration) -> bool {
         let Some(client) = client else { return false };
         let window = now.as_secs() / WINDOW.as_secs();
@@ -142,13 +143,13 @@ impl PageCounts {
     }
 }
 
-/// Hash of the credentials in the headers.
+/// Hash of the credentials in `Cookie` and `Authorization`.
 fn session(headers: &HeaderMap) -> u64 {
     let values = headers.get_all(header::COOKIE).iter().chain(headers.get(header::AUTHORIZATION));
     PAGES.hasher.hash_one(values.map(HeaderValue::as_bytes).collect::<Vec<_>>())
 }
 
-/// Whether a page of another site may have made this request with credentials that a browser adds by itself.
+/// Whether a page of another site may have made this request with [`Credentials::Ambient`].
 fn is_exposed(guard: BreachGuard, headers: &HeaderMap, credentials: Credentials) -> bool {
     let trusts_sites_alike = match guard {
         BreachGuard::Off => return false,

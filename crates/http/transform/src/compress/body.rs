@@ -27,7 +27,7 @@ use crate::body::Body;
 /// Time without data after which the source counts as paused.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Maximum number of bytes per call of the encoder.
+/// Maximum number of bytes per call of the [`Encoder`](brisk_coding::Encoder).
 const SLICE: usize = 16 << 10;
 
 /// Minimum cost of a piece, in bytes of the round.
@@ -42,14 +42,14 @@ pub(super) struct CompressedBody {
     piece: Bytes,
     /// Whether the encoder holds output that is not yet flushed.
     is_unflushed: bool,
-    /// Whether pauses are flushed at once.
+    /// Whether pauses are flushed at once, as for `text/event-stream`.
     is_live: bool,
     /// Timer for the end of [`PAUSE`].
     pause: Option<Pin<Box<Sleep>>>,
     pauses: bool,
     /// Whether the first output was sent.
     has_begun: bool,
-    /// Place in the queue for work.
+    /// Position in the queue for work.
     place: WorkPlace,
     /// Collects a copy of the output.
     keeper: Option<Keeper>,
@@ -90,7 +90,7 @@ impl CompressedBody {
         }
     }
 
-    /// Compresses a slice of the piece when the worker permits. The output may be empty.
+    /// Compresses at most [`SLICE`] bytes of the piece when the worker permits. The output may be empty.
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
         ready!(self.connection.poll_work(length.max(LEAST_WORK), &mut self.place, context));
@@ -122,7 +122,7 @@ impl CompressedBody {
         Ok(output)
     }
 
-    /// Handles a source without data. Ready with the flushed output once it is due.
+    /// Handles a source without data. Ready with the flushed output once it is due; pending if there is none.
     fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         if !self.is_unflushed {
             return Poll::Pending;

@@ -33,7 +33,7 @@ const USE_AS_DICTIONARY: HeaderName = HeaderName::from_static("use-as-dictionary
 /// Maximum size of a dictionary in bytes. Preparing one takes about a millisecond per MiB.
 const LARGEST: usize = 1 << 20;
 
-/// Maximum number of responses with a known dictionary. When it is reached, all are examined again.
+/// Maximum number of entries in [`Store::known`]. When it is reached, all responses are examined again.
 const KNOWN: usize = 4096;
 
 static STORE: LazyLock<RwLock<Store>> = LazyLock::new(RwLock::default);
@@ -62,7 +62,7 @@ struct Entry {
     used: AtomicU64,
 }
 
-/// Size of all dictionaries in bytes.
+/// Size of all stored dictionaries in bytes.
 pub(super) fn held() -> usize {
     read().bytes
 }
@@ -79,8 +79,8 @@ pub(super) fn available(headers: &HeaderMap, authority: &str) -> Option<Arc<Dict
     Some(Arc::clone(&entry.dictionary))
 }
 
-/// Stores the body of `response` while it is sent on `connection`, if it is marked as a dictionary (RFC 9842 section 2.1)
-/// and has no coding. `source` is the requested resource. Finished dictionaries may take three quarters of `limit` bytes,
+/// Stores the body of `response` while it is sent on `connection`, if `Use-As-Dictionary` marks it (RFC 9842 section 2.1)
+/// and it has no coding. `source` is the requested resource. Finished dictionaries may take three quarters of `limit` bytes,
 /// since others are being gathered.
 pub(super) fn keep(
     source: &DictionarySource,
@@ -139,7 +139,7 @@ impl DictionaryKey {
     }
 }
 
-/// A body that is gathered while it is sent.
+/// A body that a [`Gatherer`] gathers while it is sent.
 struct Kept {
     source: Body,
     gatherer: Option<Gatherer>,

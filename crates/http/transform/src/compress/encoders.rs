@@ -10,7 +10,7 @@ use brisk_http_connection::holding::Holding;
 
 use super::metrics::Made;
 
-/// Idle encoders per worker. Creating an encoder costs more than compressing a short response.
+/// Maximum number of idle [`Encoder`]s per worker. Creating an encoder costs more than compressing a short response.
 const KEPT: usize = 3;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Maximum capacity that a worker keeps for output, in bytes.
+/// Maximum capacity of [`SCRATCH`] that a worker keeps, in bytes.
 const SCRATCH_KEPT: usize = 64 << 10;
 
 /// The right to an encoder, which is taken when it is first used: responses that wait for their first turn need none. Returned for
@@ -33,7 +33,7 @@ pub(super) struct Lease {
     _holding: Holding,
 }
 
-/// Calls `write` with an empty buffer and returns the buffer's content.
+/// Calls `write` with an empty buffer and returns a copy of the buffer's content.
 pub(super) fn written<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<bytes::Bytes, E> {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.clear();
@@ -53,7 +53,8 @@ impl Lease {
         Some(Self { encoder: None, coding, level, made: Made::Coding(coding), _holding: holding })
     }
 
-    /// Creates an encoder with a dictionary of the client, for a response of this length.
+    /// Creates an encoder with a dictionary of the client, for a response of `length` bytes, if known. `None` as for
+    /// [`Self::take`].
     pub(super) fn with_dictionary(
         dictionary: &Dictionary,
         level: u8,
@@ -67,13 +68,12 @@ impl Lease {
         Some(Self { encoder: Some(encoder), coding, level, made: Made::WithDictionary, _holding: holding })
     }
 
-    /// The coding of the output.
+    /// The coding of the output, for the metrics.
     pub(super) fn made(&self) -> Made {
         self.made
     }
 
-    /// Replaces the encoder by one of the same coding that does not compress, for `gzip`. The previous output must not be
-    /// used.
+    /// Replaces the encoder by one for `gzip` with level 0, which does not compress. The caller must not use previous output.
     pub(super) fn store(&mut self) {
         self.encoder = Some(Encoder::new(Coding::Gzip, 0));
     }

@@ -16,7 +16,7 @@ use brisk_http_connection::gathering::Gathering;
 use bytes::Bytes;
 use http::HeaderValue;
 
-/// Number of requested files that a worker remembers. When it is reached, the worker forgets all.
+/// Maximum number of entries in [`Kept::seen`]. When it is reached, the worker forgets all.
 const SEEN: usize = 4096;
 
 /// Divisor of the limit for the size of a single copy.
@@ -32,7 +32,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// Key of a copy.
+/// Key of a copy: a change of the `ETag` or of the level is another copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) file: String,
@@ -41,7 +41,7 @@ pub(super) struct Key {
     pub(super) level: u8,
 }
 
-/// Result of a lookup.
+/// Result of [`find`].
 pub(super) enum Found {
     Copy(Bytes),
     /// The file was requested before: this response may leave a copy.
@@ -109,14 +109,14 @@ pub(super) fn find(key: Key, limit: usize, connection: &Connection) -> Found {
 }
 
 impl Keeper {
-    /// Adds a piece.
+    /// Adds a piece of the compressed output.
     pub(super) fn add(&self, piece: &[u8]) {
         if let Some(gathering) = &self.gathering {
             gathering.add(piece);
         }
     }
 
-    /// Stores the complete copy, unless it was given up.
+    /// Stores the complete copy, unless the [`Gathering`] was given up.
     pub(super) fn finish(mut self) {
         let bytes = self.gathering.take().and_then(Gathering::finish);
         if let Some(bytes) = bytes {

@@ -46,7 +46,7 @@ impl FromStr for MediaPattern {
 }
 
 impl MediaPattern {
-    /// Whether the pattern matches a type without parameters.
+    /// Whether the pattern matches a type without parameters, such as `text/html`.
     pub(super) fn fits(&self, essence: &[u8]) -> bool {
         let starts = |start: &str| essence.get(..start.len()).is_some_and(|part| same(part, start));
         let ends = |end: &str| {
@@ -65,7 +65,7 @@ fn same(bytes: &[u8], text: &str) -> bool {
     bytes.eq_ignore_ascii_case(text.as_bytes())
 }
 
-/// The media type without parameters (RFC 9110 section 8.3.1).
+/// The media type in `Content-Type` without parameters (RFC 9110 section 8.3.1).
 pub(super) fn essence(content_type: &[u8]) -> &[u8] {
     let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
     content_type[..end].trim_ascii()

@@ -33,7 +33,7 @@ impl Made {
         }
     }
 
-    /// Name of the coding.
+    /// Name of the coding, such as `gzip` or `dcz`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Coding(coding) => coding.name(),
@@ -61,12 +61,12 @@ pub(super) fn compressed(made: Made, bytes_in: u64, bytes_out: u64) {
     counts.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
 }
 
-/// Counts a response sent uncompressed because encoders have reached their memory limit.
+/// Counts a response sent uncompressed because encoders have reached the limit of [`Resource::Encoders`].
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a page for a visitor from another site, compressed with padding from `bytes_in` to `bytes_out`.
+/// Counts a page for a visitor from another site, compressed by `PaddedBody` from `bytes_in` to `bytes_out`.
 pub(super) fn arrival_padded(bytes_in: u64, bytes_out: u64) {
     ARRIVALS[0].fetch_add(1, Ordering::Relaxed);
     compressed(Made::Coding(Coding::Gzip), bytes_in, bytes_out);
@@ -87,7 +87,7 @@ pub(super) fn copy_sent() {
     COPIES_SENT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Writes the metrics of compression. The memory of encoders and decoders is that of the budgets.
+/// Writes the metrics of compression. `compression_memory` is that of encoders and decoders in the [`Budgets`].
 #[derive(Clone, Debug)]
 pub struct CompressionMetrics(pub Arc<Budgets>);
 

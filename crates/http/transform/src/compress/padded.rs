@@ -1,4 +1,4 @@
-//! A page that is compressed as a whole, with padding of random length.
+//! A page that is compressed as a whole, with padding of random length: [`PaddedBody`].
 //!
 //! A compressed part would reveal its length without the padding, so the page is gathered and sent as one piece. A page
 //! that is too long or arrives too slowly is sent in the same coding without compression: its length then depends on the
@@ -31,7 +31,7 @@ const LONGEST: usize = 512 << 10;
 /// Maximum time without data for which a page is held back, in total.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Maximum number of bytes per call of the encoder.
+/// Maximum number of bytes per call of [`Lease::encoder`].
 const SLICE: usize = 16 << 10;
 
 /// A padded page; see the [module documentation](self).
@@ -82,7 +82,7 @@ impl PaddedBody {
         }
     }
 
-    /// Adds a piece to the text; `false` if there is no room for it.
+    /// Adds a piece to the text; `false` beyond [`LONGEST`], or without memory for the client.
     fn gather(&mut self, piece: &[u8]) -> bool {
         let Some(holding) = self.holding.as_mut().filter(|_| self.text.len() + piece.len() <= LONGEST) else {
             return false;
@@ -115,7 +115,7 @@ impl PaddedBody {
         Ok(content.into())
     }
 
-    /// Begins to send the page without compression, with its text so far and `piece`.
+    /// Begins to send the page without compression, with its text so far and `piece`. The state becomes [`State::Stored`].
     fn store(&mut self, piece: &[u8]) -> Result<Bytes, BodyError> {
         self.state = State::Stored;
         self.content = Vec::new();

@@ -31,12 +31,12 @@ const TYPES: [&str; 20] = [
     "image/vnd.microsoft.icon",
 ];
 
-/// Compression settings of a route.
+/// Compression settings of a route: `compression`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressionSettings {
-    /// Offered codings in order of preference. Default: zstd, br, gzip.
+    /// Offered codings in order of preference. Default: `zstd`, `br`, `gzip`.
     pub codings: Vec<Coding>,
-    /// Levels of the codings, by [`Coding::index`]. Default: zstd 3, br 4, gzip 6.
+    /// Levels of the codings, by [`Coding::index`]. Default: `zstd` 3, `br` 4, `gzip` 6.
     pub levels: [u8; Coding::ALL.len()],
     /// Compressed media types. Default: text and types that compress like text.
     pub types: Vec<MediaPattern>,
@@ -59,10 +59,10 @@ pub struct CompressionSettings {
 /// files are always compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BreachGuard {
-    /// Requests from other sites and from browsers without the header.
+    /// Requests from other sites (`cross-site`) and from browsers without the header.
     #[default]
     CrossSite,
-    /// Requests from other origins, including subdomains of the same site.
+    /// Requests from other origins, including subdomains of the same site (`same-site`).
     SameSite,
     /// No requests.
     Off,

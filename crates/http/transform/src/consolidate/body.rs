@@ -1,4 +1,4 @@
-//! A document that is decoded and changed while it streams.
+//! A document that is decoded and changed while it streams: [`RewrittenBody`].
 //!
 //! A round of the worker processes a limited number of bytes, including decoder output. Output is sent immediately; at
 //! most an incomplete tag or URL is held back.
@@ -35,8 +35,8 @@ const FREE: usize = 4 << 10;
 /// Minimum cost of a step, in bytes of the round.
 const LEAST_WORK: usize = 64;
 
-/// A document longer than this must not exceed [`MOST_TIMES`] its compressed length. Repetitive tables reach a factor
-/// of 20; the maximum of gzip is 1032.
+/// Length in bytes above which a document must not exceed [`MOST_TIMES`] its compressed length. Repetitive tables reach a
+/// factor of 20; the maximum of `gzip` is 1032. Beyond it, the body fails with [`BodyError::Bomb`].
 const BOMB: u64 = 4 << 20;
 const MOST_TIMES: u64 = 100;
 
@@ -45,7 +45,7 @@ const MOST_TIMES: u64 = 100;
 pub(super) struct DocumentNames {
     /// The host with its port; empty if the authority is not a name of the host.
     pub(super) own: String,
-    /// The origin of the document, if it is not the host.
+    /// The origin of the document; `None` for a document of the host.
     pub(super) from: Option<String>,
     /// Path, decoded as for routes.
     pub(super) path: String,
@@ -68,7 +68,7 @@ pub(super) struct RewrittenBody {
     plain: Vec<u8>,
     bytes_in: u64,
     bytes_out: u64,
-    /// Place in the queue for work.
+    /// Position in the queue for work.
     place: WorkPlace,
     state: State,
     connection: Rc<Connection>,
@@ -156,7 +156,7 @@ impl RewrittenBody {
         Ok(output.into())
     }
 
-    /// Reserves the memory of an incomplete tag. Without room the tag is copied unchanged.
+    /// Reserves the memory of an incomplete tag longer than [`FREE`]. Without room the tag is copied unchanged.
     fn reserve_tag(&mut self, output: &mut Vec<u8>) {
         if self.rewriter.held() <= FREE {
             self.tag = None;

@@ -27,7 +27,8 @@ pub(super) fn keep_own(headers: &mut HeaderMap, place: &MappedOrigin) {
     }
 }
 
-/// Confines the cookies that an origin sets to its path, and with [`Cookies::Own`] to its name prefix.
+/// Confines the cookies that an origin sets to its path by `Path`, and with [`Cookies::Own`] to its name prefix. With
+/// [`Cookies::None`], all `Set-Cookie` are removed.
 pub(super) fn confine(headers: &mut HeaderMap, place: &MappedOrigin, policy: Cookies) {
     let header::Entry::Occupied(entry) = headers.entry(header::SET_COOKIE) else { return };
     let lines: Vec<_> = entry.remove_entry_mult().1.collect();

@@ -14,7 +14,7 @@ pub(super) fn rewritten() {
     ANSWERS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a document replaced by 503 because decoders have reached their memory limit.
+/// Counts a document replaced by `503` because decoders have reached their memory limit.
 pub(super) fn refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }

@@ -15,20 +15,20 @@ const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dict
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Headers about the client that an origin receives.
+/// The only headers about the client that an origin receives.
 const OF_CLIENTS: [HeaderName; 3] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-forwarded-proto"),
     HeaderName::from_static("x-request-id"),
 ];
 
-/// Number of gzip decoders for which the client must have memory when a document is requested: other requests in flight
+/// Number of `gzip` decoders for which the client must have memory when a document is requested: other requests in flight
 /// may need theirs first.
 const ROOM: usize = 16;
 
 /// Whether the response may be a document, which has to be changed.
 ///
-/// Documents are requested in gzip, whose decoder needs little memory; other content passes unchanged and is requested
+/// Documents are requested in `gzip`, whose decoder needs little memory; other content passes unchanged and is requested
 /// in all codings. If the client states the wrong kind of content, the decoders of the other codings have a small
 /// budget of their own. The type of a file is known from its path.
 fn may_be_document(headers: &HeaderMap, file: Option<&str>) -> bool {

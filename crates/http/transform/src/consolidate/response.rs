@@ -128,7 +128,7 @@ impl ConsolidatedRequest {
         }
     }
 
-    /// Gives a 304 the tag of the client's copy.
+    /// Gives a `304` the `ETag` of the client's copy.
     fn confirm(&self, headers: &mut HeaderMap) {
         let Some(known) = &self.known else { return };
         let tag = headers.get(header::ETAG);
@@ -145,7 +145,7 @@ impl ConsolidatedRequest {
     }
 }
 
-/// The budget of a decoder.
+/// The budget of a decoder: those other than `gzip` need more memory, and have [`Resource::WideDecoders`].
 pub(super) fn decoders(coding: Coding) -> Resource {
     match coding {
         Coding::Gzip => Resource::Decoders,
@@ -164,7 +164,7 @@ fn no_room() -> Response<Body> {
     response
 }
 
-/// Kind and coding of a document; `None` for content that is not changed, such as partial responses.
+/// Kind and coding of a document; `None` for content that is not changed, such as `206` or `no-transform`.
 fn document(response: &Response<Body>) -> Option<(DocumentKind, Option<Coding>)> {
     let headers = response.headers();
     let status = response.status();
@@ -183,7 +183,8 @@ fn document(response: &Response<Body>) -> Option<(DocumentKind, Option<Coding>)>
     }
 }
 
-/// The whole body, if it is complete, short and uncoded, and this round permits; otherwise the body unchanged.
+/// The whole body, if it is complete, uncoded and at most [`AT_ONCE`] bytes long, and this round permits it; otherwise the body
+/// unchanged.
 fn short(mut body: Body, connection: &Connection, coding: Option<Coding>) -> Result<Bytes, Body> {
     if coding.is_some() {
         return Err(body);

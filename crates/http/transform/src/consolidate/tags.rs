@@ -1,4 +1,4 @@
-//! Tags of changed documents: the document's own tag with a digest of the changes.
+//! `ETag` of changed documents: the document's own tag with a digest of the changes, its [`Mark`].
 
 use brisk_rewrite::OriginMap;
 use http::{HeaderMap, HeaderValue, header};
@@ -52,7 +52,7 @@ impl Mark {
         HeaderValue::from_bytes(&[b"W/\"", opaque, MARK, self.0.as_bytes(), kind, b"\""].concat()).ok()
     }
 
-    /// Replaces tags in `If-None-Match` by the documents' own tags and drops tags of other changes.
+    /// Replaces tags in `If-None-Match` by the documents' own tags, and drops tags with another [`Mark`].
     ///
     /// Removes `If-Modified-Since` if the client has a changed document, because that time is independent of the
     /// changes.

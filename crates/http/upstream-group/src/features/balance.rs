@@ -30,7 +30,7 @@ pub enum Balance {
 pub enum HashKey {
     /// The client's address.
     ClientAddress,
-    /// The path without the query.
+    /// The path of the request without the query.
     Path,
     /// The value of a header; without the header, the client's address.
     Header(HeaderName),

@@ -21,7 +21,7 @@ pub const TIMEOUTS: RangeInclusive<Period> =
 pub struct Context<'c, 'd> {
     /// Mistakes and warnings.
     pub findings: &'c mut Findings<'d>,
-    /// Base of relative paths.
+    /// Folder to which relative paths refer.
     pub base: &'d Path,
     /// Files that the settings were made from.
     pub files: &'c mut HashSet<PathBuf>,
@@ -30,7 +30,7 @@ pub struct Context<'c, 'd> {
 }
 
 impl Context<'_, '_> {
-    /// A path of the file as it is opened, noted as one to watch.
+    /// The path `path` of the configuration as the file is opened, noted in [`Self::files`] as one to watch.
     pub fn file(&mut self, path: &Path) -> PathBuf {
         let path = self.base.join(path);
         self.files.insert(path.clone());
@@ -56,8 +56,8 @@ impl Context<'_, '_> {
         Some(value)
     }
 
-    /// Notes a file with a secret, and warns where others than the owner and the group may read a secret, or others than the owner
-    /// may change it.
+    /// Notes a file with a secret in [`Self::secrets`], and warns where others than the owner and the group may read a secret,
+    /// or others than the owner may change it.
     pub fn warn_of_access(&mut self, file: &Path) {
         self.secrets.push(file.to_owned());
         let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());

@@ -14,7 +14,7 @@ use super::servers::UpstreamServer;
 use super::{Context, GroupFeature, GroupScope};
 pub use keys::{DnsKeys, ResolutionKeys};
 
-/// Permitted times between two questions about a name.
+/// Permitted values of `min_ttl` and `max_ttl`.
 const TTLS: RangeInclusive<Period> = Period(Duration::from_millis(100))..=Period(Duration::from_hours(24));
 
 /// Resolution of the servers that DNS names.

@@ -17,9 +17,9 @@ const HEAD_SIZE: usize = 64 * 1024;
 /// Limits for the head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadSettings {
-    /// Maximum size in bytes: status line and headers together. Default: 64 KiB.
+    /// Maximum size in bytes: status line and headers together; beyond it `502`. Default: 64 KiB.
     pub size: usize,
-    /// Maximum number of headers. Default: 100.
+    /// Maximum number of headers; beyond it `502`. Default: 100.
     pub headers: usize,
 }
 

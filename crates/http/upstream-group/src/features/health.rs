@@ -27,7 +27,7 @@ pub struct HealthSettings {
 /// Active checks: requests of the gateway to each server, once per process, not per worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveChecks {
-    /// Path and query of the GET request.
+    /// Path and query of the `GET` request.
     pub path: PathAndQuery,
     /// Service whose health is requested by gRPC (`grpc.health.v1`) instead of `path` and `status`; empty for the whole
     /// server. Requires HTTP/2. Default: none.
@@ -68,13 +68,13 @@ pub struct PassiveChecks {
     /// Number of consecutive failures (no connection, no response, timeout) that start a pause; 0 disables pauses.
     /// Default: 5.
     pub max_failures: u32,
-    /// Whether a response with a status from 500 to 599 is a failure. Default: no.
+    /// Whether a response with a status from `500` to `599` is a failure. Default: `false`.
     pub counts_server_errors: bool,
     /// Percentage of failures among the requests of ten seconds, at least 20, that starts a pause. Default: none.
     pub error_share: Option<u32>,
     /// Percentage of the servers of the group that may be paused together; one server may always be. Default: 100.
     pub max_excluded: u32,
-    /// Length of the pause. Doubles with each failure soon after a pause, up to 32 times this value. Default: 10 s.
+    /// Length of the pause. Doubles with each failure soon after a pause, up to 32 times `pause`. Default: 10 s.
     pub pause: Duration,
 }
 

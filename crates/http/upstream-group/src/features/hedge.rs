@@ -11,12 +11,12 @@ use super::{Context, GroupFeature, GroupScope};
 pub use keys::{AttemptKeys, HedgeKeys};
 pub use race::{HedgeCredit, Raced, race};
 
-/// Second attempts of safe requests (GET and HEAD without a body) at another server.
+/// Second attempts of safe requests (`GET` and `HEAD` without a body) at another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HedgeSettings {
     /// Time without a response after which the second attempt begins.
     pub after: Duration,
-    /// Maximum number of second attempts in a hundred requests.
+    /// Maximum number of second attempts in a hundred requests, for each worker, with a burst of ten.
     pub percent: u32,
 }
 

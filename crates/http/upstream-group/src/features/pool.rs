@@ -20,7 +20,7 @@ pub struct PoolSettings {
     /// so that the server does not close a connection while a request is sent on it.
     pub idle_timeout: Duration,
     /// Maximum number of connections to one server, of all workers, including idle ones. Default: no limit. A request
-    /// that would exceed it uses another server, or waits in a queue and fails when the time runs out.
+    /// that would exceed it uses another server, or waits in [`Self::queue`] and gets `503` when the time runs out.
     pub max_connections: Option<usize>,
     /// Requests that wait for one of these connections.
     pub queue: QueueSettings,
@@ -40,7 +40,7 @@ impl Default for PoolSettings {
 /// The requests that wait for a connection to a server, of all workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSettings {
-    /// Maximum number. One client has half of the free places at most. Default: 16,384.
+    /// Maximum number; further requests get `503` at once. One client has half of the free slots at most. Default: 16,384.
     pub size: usize,
     /// Maximum wait. Default: [`UpstreamTimeouts::connect`](crate::settings::UpstreamTimeouts::connect).
     pub timeout: Option<Duration>,

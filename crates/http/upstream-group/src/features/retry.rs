@@ -8,8 +8,8 @@ pub use keys::RetryKeys;
 /// Repetition of requests that are safe to repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
-    /// Once: if no part of the request was sent, or if its method is idempotent, it has no body, and the connection
-    /// failed before the response began (RFC 9110 section 9.2.2).
+    /// Once: if no part of the request was sent, or if the method is idempotent (RFC 9110 section 9.2.2), the request has no
+    /// body, and the connection failed before the response began.
     #[default]
     Once,
     /// Never. A pooled connection that turns out to be closed before anything was sent is still replaced.

@@ -16,7 +16,7 @@ pub struct ServerSettings {
     pub url: ServerUrl,
     /// Share of the requests, in proportion to the other weights. At least 1; 0 counts as 1.
     pub weight: u32,
-    /// Whether the server gets requests only while no other server of the group is available. Default: no.
+    /// Whether the server gets requests only while no other server of the group is available. Default: `false`.
     pub is_backup: bool,
     /// Whether each address of the host is a server of its own, and DNS is asked for them again when they expire. Otherwise
     /// every connection asks the system. Default: no. Only for TCP; a service ([`ServerAddress::Service`]) is always resolved.

@@ -15,10 +15,10 @@ pub use keys::{CookieKeys, SameSite, StickyKeys};
 /// Name of the cookie, unless another is written.
 const COOKIE: &str = "brisk_server";
 
-/// Minimum length of a secret in bytes.
+/// Minimum length of a `secret` in bytes.
 const SECRET: usize = 32;
 
-/// Maximum size of a file with a secret in bytes.
+/// Maximum size of a file with a `secret` in bytes.
 const FILE: usize = 4096;
 
 /// `sticky` of groups.

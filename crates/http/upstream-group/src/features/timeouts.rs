@@ -20,8 +20,8 @@ pub struct UpstreamTimeouts {
     pub body: Duration,
     /// Maximum pause after a switch of protocols. Default: 60 s.
     pub upgraded: Duration,
-    /// HTTP/2: time without a frame, while requests are open, after which PING is sent. Without a reply within
-    /// `connect`, the connection is closed. `None` sends no PING. Default: 30 s.
+    /// HTTP/2: time without a frame, while requests are open, after which `PING` is sent. Without a reply within
+    /// `connect`, the connection is closed. `None` sends no `PING`. Default: 30 s.
     pub ping: Option<Duration>,
 }
 

@@ -11,7 +11,7 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 const TE: HeaderValue = HeaderValue::from_static("te");
 const UPGRADE_AND_TE: HeaderValue = HeaderValue::from_static("upgrade, te");
 
-/// How the head of a response determines the end of the body.
+/// The fields with which the head of a response determines the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Clear,
@@ -20,7 +20,8 @@ pub(super) enum Framing {
     Contradictory,
 }
 
-/// Removes an invalid `Content-Length`, which would break the framing of the client's connection.
+/// Removes an invalid `Content-Length`, which would break the framing of the client's connection. The caller must not reuse the
+/// connection after [`Framing::Contradictory`].
 pub(super) fn settle_length<B>(response: &mut Response<B>) -> Framing {
     // RFC 9110 section 8.6: a 204 response has no length.
     if response.status() == StatusCode::NO_CONTENT {
@@ -34,7 +35,8 @@ pub(super) fn settle_length<B>(response: &mut Response<B>) -> Framing {
     Framing::Clear
 }
 
-/// Sets the framing of the body: its length, or chunks. A request without a body has no chunks.
+/// Sets the framing of the body: `Content-Length` if it is present, else `Transfer-Encoding: chunked`. A request without a body
+/// has no chunks.
 pub(super) fn frame_body(request: &mut Request<RequestBody>) {
     let is_chunked =
         !request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_LENGTH);
@@ -46,7 +48,7 @@ pub(super) fn frame_body(request: &mut Request<RequestBody>) {
 }
 
 /// Converts the target to origin form (RFC 9112 section 3.2.1); `Host` names the server if the request has none.
-/// Returns whether the request itself has one.
+/// Returns whether the request itself names a host.
 pub(super) fn to_origin_form(request: &mut Request<RequestBody>, server: &Server) -> bool {
     *request.version_mut() = Version::HTTP_11;
     name_te(request.headers_mut());

@@ -23,7 +23,7 @@ pub struct ForwardFacts<'a> {
     pub client: SocketAddr,
     /// Destinations of the server's interim responses.
     pub interims: InterimReceivers<'a>,
-    /// Updated during the request, regardless of its result.
+    /// The record of [`forward`](super::forward), updated during the request, regardless of its result.
     pub outcome: &'a ForwardOutcome,
     /// Timeouts of the request.
     pub timeouts: RequestTimeouts,
@@ -34,7 +34,7 @@ impl<'a> ForwardFacts<'a> {
         Requester { connection: self.connection, address: self.client }
     }
 
-    /// Of a request beside that of the client: without interim responses, and with the timeouts of the group.
+    /// Parameters of a request beside that of the client: without interim responses, and with the timeouts of the group.
     pub fn aside(connection: &'a Rc<Connection>, client: SocketAddr, outcome: &'a ForwardOutcome) -> Self {
         let (interims, timeouts) = (InterimReceivers::default(), RequestTimeouts::default());
         Self { connection, client, interims, outcome, timeouts }
@@ -50,7 +50,7 @@ pub struct ForwardOutcome {
 }
 
 impl ForwardOutcome {
-    /// The last server tried.
+    /// The last server tried; `None` if there was none.
     pub fn server(&self) -> Option<Rc<Server>> {
         self.server.borrow().clone()
     }

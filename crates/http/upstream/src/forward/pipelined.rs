@@ -20,12 +20,12 @@ use crate::login::PrivateConnections;
 use crate::pipeline::{Position, Reached, Site, Time, Unanswered, pass};
 use brisk_upstream_group::metrics::PipelineRepeat;
 
-/// Reason of a ban.
+/// Reason of a [ban](crate::pipeline::Pipelines::ban).
 const SURPLUS: &str = "it sends more than the responses";
 
 impl Journey<'_> {
-    /// Whether the request may join a pipeline: it is safe and can be repeated, it has no body, and nothing about its
-    /// connection concerns it alone. Early data is not sent in pipelines, because it must not be repeated (RFC 8470).
+    /// Whether the request may join a pipeline: `GET` or `HEAD` without a body, of a client over HTTP/2 or HTTP/3, without a
+    /// login or `Upgrade`. Early data is not sent in pipelines, because it must not be repeated (RFC 8470).
     pub(super) fn may_pipeline(&self, attempt: &Attempt, request: &Request<RequestBody>) -> bool {
         attempt.may_pipeline
             && attempt.server.pipelines().are_enabled()
@@ -83,7 +83,7 @@ impl Journey<'_> {
         }
     }
 
-    /// Waits for the response to a request that was sent, and passes the connection on.
+    /// Waits for the response to a request that was sent, and passes the connection on with [`pass_on`].
     async fn answer(
         &self,
         http1: Box<Http1>,
@@ -172,7 +172,7 @@ fn kept(server: &Server) -> Option<Box<Http1>> {
     }
 }
 
-/// Lets the other requests of this turn join the pipeline.
+/// Lets the other requests of this turn join the pipeline: the task runs again after theirs.
 async fn yield_to_neighbours() {
     let mut has_yielded = false;
     poll_fn(|context| {

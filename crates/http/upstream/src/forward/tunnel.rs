@@ -1,5 +1,5 @@
-//! WebSocket over HTTP/2 (extended CONNECT, RFC 8441): connects a stream of the client with an HTTP/1.1 connection that
-//! switches protocols, or with such a stream of a server that supports them.
+//! WebSocket over HTTP/2 (extended `CONNECT`, RFC 8441): connects a stream of the client with an HTTP/1.1 connection that
+//! switches protocols, or with a stream of a server that sends `SETTINGS_ENABLE_CONNECT_PROTOCOL`.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -44,7 +44,13 @@ const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Requests a server of `group` to switch to WebSocket, on a connection of its own. `upload` contains the client's
 /// bytes.
 ///
-/// On success the response is 200 with the server's bytes as its body; otherwise it is the server's response.
+/// On success the response is `200` with the server's bytes as its body; otherwise it is the server's response. There is no
+/// retry.
+///
+/// # Errors
+///
+/// [`UpstreamError::NotSwitched`] for a success without the switch, or a wrong `Sec-WebSocket-Accept`; else as of
+/// [`forward`](super::forward).
 pub async fn tunnel(
     group: &Rc<Group>,
     mut head: Parts,
@@ -170,7 +176,7 @@ impl Asked<'_> {
         Ok(response.map(|()| body))
     }
 
-    /// The client's bytes, counted for the access log.
+    /// The client's bytes, counted in [`ForwardFacts::outcome`] for the access log.
     fn counted(&self, upload: ClientBody) -> RequestBody {
         let body = RequestBody::tunnel(upload, self.connection);
         self.facts.outcome.progress.replace(body.progress().cloned());
@@ -203,7 +209,7 @@ pub(crate) struct Tunnel {
     reader: ReadHalf<UpstreamIo>,
     read_ahead: Bytes,
     input: BytesMut,
-    /// Ends the tunnel when neither side has sent anything for too long.
+    /// Ends the tunnel when neither side has sent anything for `timeouts.upgraded`.
     idle: (Deadline, Duration),
     /// Whether the client has sent anything since the last check.
     has_moved: Rc<Cell<bool>>,
@@ -241,7 +247,7 @@ impl Tunnel {
     }
 }
 
-/// Copies the client's bytes until their end, which is passed on.
+/// Copies the client's bytes until their end, which is passed on as the end of writing.
 async fn copy(mut upload: RequestBody, mut writer: WriteHalf<UpstreamIo>, has_moved: Rc<Cell<bool>>) {
     let mut turn = TurnLimit::default();
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut upload).poll_frame(context)).await {

@@ -16,15 +16,15 @@ use crate::proxied;
 #[derive(Debug)]
 pub(crate) struct Lease {
     server: Rc<Server>,
-    /// Maximum pause within the body in milliseconds, in place of that of the group. A number, because every response
-    /// contains a claim.
+    /// Maximum pause within the body in milliseconds, in place of `timeouts.body` of the group. A number, which is smaller than
+    /// a [`Duration`], because every response contains a [`Lease`].
     pause: Option<NonZeroU32>,
-    /// Whether the connection has switched protocols.
+    /// Whether the connection has switched protocols, so that `timeouts.upgraded` applies.
     is_upgraded: bool,
 }
 
 impl Lease {
-    /// The claim of a request with these timeouts.
+    /// The claim of a request with `timeouts`.
     pub(crate) fn new(server: &Rc<Server>, timeouts: RequestTimeouts) -> Self {
         server.active.set(server.active.get() + 1);
         server.state().metrics().request();
@@ -33,7 +33,7 @@ impl Lease {
         Self { server: Rc::clone(server), pause, is_upgraded: false }
     }
 
-    /// The claim after a switch of protocols.
+    /// The claim after a switch of protocols: [`Self::pause_limit`] is `timeouts.upgraded`.
     pub(crate) fn upgraded(mut self) -> Self {
         self.is_upgraded = true;
         self
@@ -53,7 +53,7 @@ impl Lease {
         }
     }
 
-    /// Ends the claim and keeps the connection for another request, if it is reusable.
+    /// Ends the claim and keeps `http1` for another request of its [`Owner`].
     pub(crate) fn give_back(self, http1: Box<Http1>) {
         match http1.owner() {
             Owner::Any => self.server.keep(http1),
@@ -73,7 +73,7 @@ impl Lease {
 }
 
 impl Server {
-    /// Timeout for the head of the response to a request with timeouts of its own.
+    /// Timeout for the head of the response: that of `request`, or `timeouts.head` of the group.
     pub(crate) fn head_timeout(&self, request: RequestTimeouts) -> Duration {
         request.head.unwrap_or(self.group.settings().timeouts.head)
     }

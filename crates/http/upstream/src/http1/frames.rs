@@ -2,16 +2,12 @@
 
 use std::collections::VecDeque;
 
+use brisk_http::http1::chunked::{JOINED, SHORT};
 use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 
-/// Length in bytes below which pieces are copied into one buffer: a piece that shares the read buffer holds all of it.
-const SHORT: usize = 1 << 10;
-
-/// Length of copied pieces from which no more are added.
-const JOINED: usize = 16 << 10;
-
-/// The frames of a response's body that were read.
+/// The frames of a response's body that were read. Data below [`SHORT`] bytes is joined: a piece that shares the read buffer
+/// holds all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     #[expect(clippy::struct_field_names, reason = "frames, beside pieces that are no frame yet")]

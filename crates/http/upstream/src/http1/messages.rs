@@ -47,19 +47,19 @@ pub(super) struct Messages<T> {
     input: BytesMut,
     /// Whether bytes in `input` may be the head of the next response of a pipeline.
     may_have_head: bool,
-    /// The head of that response, if it was taken from `input` before its request waited for it.
+    /// The head of the next response, if it was taken from `input` before its request waited for it.
     taken_head: Option<Box<Response<()>>>,
     /// Size of the next read.
     piece: usize,
     /// Serialized, but not yet sent.
     output: Output,
-    /// Whether written bytes may need a flush, because TLS buffers records.
+    /// Whether written bytes may need `poll_flush`, because TLS buffers records.
     unflushed: bool,
     /// The request body, until it is written completely.
     upload: Option<Upload>,
     /// The body whose last piece is in `output`: the memory of the piece counts as held until the body is dropped.
     uploaded: Option<RequestBody>,
-    /// Error that ended sending. A response that the server sent before can still be read.
+    /// Error that ended sending. A response that the server sent before can still be read, such as `413`.
     unsent: Option<io::Error>,
     response: BodyReader,
     /// Whether the head of the response has arrived without a byte of its body, and nothing since.
@@ -68,9 +68,9 @@ pub(super) struct Messages<T> {
     persists: bool,
     /// Limits for a response's head.
     limits: HeadLimits,
-    /// Interim responses before the response.
+    /// [`Interims`] before the response.
     interims: Interims,
-    /// Input of the client and of the server in this turn.
+    /// Bytes of the client and of the server in this turn.
     turn: TurnLimit,
 }
 
@@ -82,7 +82,7 @@ struct Upload {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
-    /// A connection before its first request.
+    /// A connection over `io` before its first request.
     pub(super) fn new(io: T, limits: HeadLimits) -> Self {
         Self {
             io,
@@ -118,21 +118,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         self.upload.is_none() && self.output.is_empty() && !self.unflushed
     }
 
-    /// Ready if the server closed the idle connection or sent bytes without a request. These bytes are lost.
+    /// Ready if the server closed the idle connection or sent bytes without a request. These bytes are lost, and
+    /// [`Self::are_done`] is `false` from then on.
     pub(super) fn poll_unasked(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut byte = [0];
         let polled = Pin::new(&mut self.io).poll_read(context, &mut ReadBuf::new(&mut byte));
         polled.map(|_| self.persists = false)
     }
 
-    /// Releases memory that an idle connection does not need.
+    /// Releases the buffers, which an idle connection does not need.
     pub(super) fn rest(&mut self) {
         self.input = BytesMut::new();
         self.output = Output::default();
         self.piece = READ_FIRST;
     }
 
-    /// Begins to send a request and takes its body.
+    /// Begins to send `request`, whose body becomes [`RequestBody::Empty`].
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.interims = Interims::default();
         self.output.head(request);
@@ -142,12 +143,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Waits for the head of the response to a request with `method`. Interim responses except 101 are kept for
-    /// [`take_interims`](Self::take_interims).
+    /// Waits for the head of the response to a request with `method`. Interim responses except `101` are kept for
+    /// [`Self::take_interims`].
     ///
     /// # Errors
     ///
-    /// `Interim` beyond the limit of interim responses, the other errors if the connection or the head fails.
+    /// [`MalformedResponse::Interim`] beyond the limit of interim responses, the other errors if the connection or the head
+    /// fails.
     pub(super) fn poll_head(
         &mut self,
         context: &mut Context<'_>,
@@ -192,7 +194,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         response
     }
 
-    /// Takes a complete head from the input. Keeps interim responses before it, within their limit.
+    /// Takes a complete head from `input`; `None` if it is incomplete. Keeps interim responses before the head, within the
+    /// limit of [`Interims`].
     fn take_head(&mut self, method: &Method) -> Result<Option<ResponseHead>, MalformedResponse> {
         while !self.input.is_empty() {
             let before = self.input.len();
@@ -250,8 +253,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// The transport, if the server may wait for an acknowledgement: the head has arrived, but nothing of its body. Once for
-    /// each response.
+    /// The transport, if the server may wait for a TCP acknowledgement: the head has arrived, but nothing of its body. `Some`
+    /// at most once for each response.
     pub(super) fn awaits_body(&mut self) -> Option<&T> {
         mem::take(&mut self.has_head_only).then_some(&self.io)
     }

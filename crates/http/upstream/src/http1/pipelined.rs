@@ -20,10 +20,11 @@ use crate::error::UpstreamError;
 use crate::interim::pass;
 use crate::pipeline::Followers;
 
-/// Maximum wait for the head of a response that delays others.
+/// Maximum wait for the head of a response that delays others, and for its body.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Maximum length in bytes of a body that is read completely before the connection passes on.
+/// Maximum length in bytes of a body that is read completely before the connection passes on; a longer one is
+/// [`PipelineRepeat::Large`].
 pub(crate) const GATHERED: usize = 64 << 10;
 
 impl Http1 {
@@ -34,8 +35,8 @@ impl Http1 {
     }
 
     /// Waits for the head of the response to the request with `method` that is next on the connection, and skips responses
-    /// before it that no request waits for. `is_first` permits `limit` for the head; a request behind the first fails sooner, to be
-    /// sent again.
+    /// before it that no request waits for. `is_first` permits `limit` for the head; a request behind the first fails after
+    /// [`DELAY`] with [`ConnectionError::Neighbour`], to be sent again.
     pub(crate) async fn next_head(
         &mut self,
         method: &Method,
@@ -78,7 +79,7 @@ impl Http1 {
                 }
                 if let Some(followers) = &mut followers {
                     followers.send_again(PipelineRepeat::Slow);
-                    // Their responses follow on this connection.
+                    // Responses to the followers arrive on this connection too, so it must not carry another request.
                     *owner = Owner::None;
                 }
                 waits_long = true;
@@ -91,7 +92,8 @@ impl Http1 {
         Ok(answered)
     }
 
-    /// Reads the body of a response for others behind it. Returns the frames, and the reason if they are not the whole body.
+    /// Reads the body of a response, so that the requests behind can continue. Returns the frames, and the [`PipelineRepeat`]
+    /// if they are not the whole body.
     pub(crate) async fn gather(
         &mut self,
         client: &Connection,
@@ -111,7 +113,8 @@ impl Http1 {
         Ok((frames, rest))
     }
 
-    /// Begins the response to the next request of the pipeline, with `method`. Returns it if it has arrived.
+    /// Begins the response to the next request of the pipeline, with `method`. Returns the response if it has arrived
+    /// completely.
     pub(crate) fn take_next(&mut self, method: &Method) -> Option<(Response<()>, Bytes)> {
         self.messages.take_next(method)
     }
@@ -121,7 +124,7 @@ impl Http1 {
         self.messages.begin_next();
     }
 
-    /// Whether the response to another request may follow the one that was read.
+    /// Whether the response to another request may follow the one that was read: only on a connection of [`Owner::Any`].
     pub(crate) fn can_continue(&self) -> bool {
         self.messages.can_continue() && matches!(self.owner, Owner::Any)
     }
@@ -131,7 +134,7 @@ impl Http1 {
         self.followers.as_ref().is_some_and(|followers| !followers.is_empty())
     }
 
-    /// Sends the requests behind this one again. The connection is closed after its response.
+    /// Sends the requests behind this one again. The connection is closed after its response, with [`Owner::None`].
     pub(crate) fn send_followers_again(&mut self, reason: PipelineRepeat) {
         if let Some(mut followers) = self.followers.take() {
             followers.send_again(reason);
@@ -160,7 +163,8 @@ struct Skip {
 }
 
 impl Skip {
-    /// Ready when the next response is wanted, or with the error if one of those before it is large or ends the connection.
+    /// Ready when the next response is wanted, or with [`ConnectionError::Neighbour`] if one of those before it is longer than
+    /// [`GATHERED`] or ends the connection.
     fn poll(
         &mut self,
         messages: &mut Messages<UpstreamIo>,

@@ -1,8 +1,8 @@
-//! Limit on useless frames from a server: frames without content consume an allowance that requests, data and time
+//! Limit on useless frames from a server: frames without content consume an [`Allowance`] that requests, data and time
 //! replenish.
 //!
-//! Servers reply to data with `WINDOW_UPDATE` and measure round trips with PING, several for each frame that they
-//! receive. A server that sends far more loses the connection.
+//! Servers reply to data with `WINDOW_UPDATE` and measure round trips with `PING`, several for each frame that they
+//! receive. A server that sends far more loses the connection with `ENHANCE_YOUR_CALM`.
 
 use std::time::Duration;
 

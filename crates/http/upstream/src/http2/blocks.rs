@@ -21,7 +21,8 @@ struct Head {
 }
 
 impl State {
-    /// Processes a complete header block.
+    /// Processes a complete header block: the head of a response, an interim response or trailers. Decoding stops at the limits
+    /// of [`HeadLimits`](brisk_http::http1::HeadLimits), beyond which the stream fails with [`Http2Error::HeadTooLarge`].
     pub(super) fn block(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
         let HeaderBlock { stream: number, is_last, ref bytes, .. } = *block;
         let mut head = Head::with_room(bytes.len());
@@ -72,7 +73,7 @@ impl State {
         self.respond(place, status, head, is_last).then_some(()).ok_or(malformed)
     }
 
-    /// Records the head of a response. Returns `false` if its length contradicts the end of the stream.
+    /// Records the head of a response. Returns `false` if `Content-Length` contradicts the end of the stream.
     fn respond(&mut self, place: u32, status: StatusCode, head: Head, is_last: bool) -> bool {
         let stream = self.stream(place);
         stream.has_head = true;

@@ -14,10 +14,10 @@ use brisk_net::limits::client_of;
 /// Number of requests that a client may cancel at once. Each second permits one more.
 const BURST: u32 = 16;
 
-/// Time after its last canceled request until which a client counts at most.
+/// Maximum time for which a client counts after its last canceled request.
 const LONGEST: Duration = Duration::from_mins(2);
 
-/// Number of clients that are remembered. Beyond it, the client that counts for the shortest time is forgotten.
+/// Number of clients that [`Cancels`] remembers. Beyond it, the client that counts for the shortest time is forgotten.
 const CLIENTS: usize = 256;
 
 /// Canceled requests by client, an IPv4 address or an IPv6 /64.
@@ -35,7 +35,7 @@ impl Cancels {
         until.is_some_and(|until| is_above(*until, now()))
     }
 
-    /// Counts a canceled request of `client`.
+    /// Counts a canceled request of `client`; `None`, an address of many clients, is not counted.
     pub(super) fn add(&self, client: Option<IpAddr>, now: Instant) {
         let Some(client) = client.map(client_of) else { return };
         let mut clients = self.0.borrow_mut();

@@ -10,6 +10,7 @@ use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::{Inbox, Notices};
 use brisk_http_connection::body::request::RequestBody;
+use brisk_net::TurnLimit;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::BytesMut;
@@ -72,7 +73,15 @@ impl Bench {
     /// Bytes of the server.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
-        self.state.feed(&mut self.input);
+        self.state.recv.is_heard = true;
+        let mut turn = TurnLimit::default();
+        loop {
+            self.state.feed(&mut self.input, &mut turn);
+            if !turn.is_reached() {
+                break;
+            }
+            turn.begin();
+        }
     }
 
     /// Begins POST with this body, of which this is the end if it `is_whole`.
@@ -98,7 +107,7 @@ impl Bench {
         });
         let body = inbox.as_ref().map_or(RequestBody::Empty, |inbox| {
             let body = ClientBody::Stream(Rc::clone(inbox), Rc::clone(&self.client));
-            RequestBody::new(body, &self.client, u64::MAX, &Rc::default())
+            RequestBody::new(body, &self.client, u64::MAX, Rc::default())
         });
         let mut request = Request::builder().method(method).uri("/").body(body).expect("a request");
         let authority = Authority::from_static("a");

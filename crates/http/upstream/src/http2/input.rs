@@ -1,6 +1,7 @@
 //! Parsing of frames, and their effects.
 
 use brisk_http::error::Http2Error;
+use brisk_net::TurnLimit;
 use brisk_wire::h2::frame::{FrameHead, HEAD, LARGEST_WINDOW, Reason, WriteFrames, flag, kind, word};
 use brisk_wire::h2::reader::{DataFrame, DataPart, Fault, exactly};
 use bytes::{Buf as _, BytesMut};
@@ -12,14 +13,15 @@ use super::stream::End;
 /// copied.
 const SHARED: usize = 8 << 10;
 
-/// Cost of SETTINGS in the allowance, because they may affect every stream.
+/// Cost of `SETTINGS` in the [`Allowance`](super::allowance::Allowance), because they may affect every stream.
 const SETTINGS_COST: u32 = 20;
 
 impl State {
-    /// Processes the complete frames in `input`, and data as far as it has arrived.
-    pub(super) fn feed(&mut self, input: &mut BytesMut) {
-        self.recv.is_heard = true;
-        while self.failure.is_none() && !input.is_empty() {
+    /// Processes the complete frames in `input`, and `DATA` as far as it has arrived, within `turn`. Stops at the first
+    /// [`State::failure`].
+    pub(super) fn feed(&mut self, input: &mut BytesMut, turn: &mut TurnLimit) {
+        while self.failure.is_none() && !input.is_empty() && !turn.is_reached() {
+            let before = input.len();
             let goes_on = match self.recv.expect {
                 Expect::Frame => self.frame(input),
                 Expect::Data(data) => {
@@ -30,13 +32,14 @@ impl State {
             if !goes_on {
                 break;
             }
+            turn.take(before - input.len());
             if self.allowance.is_used_up() {
                 self.fail(Http2Error::Flood, Some(Reason::ENHANCE_YOUR_CALM));
             }
         }
     }
 
-    /// Processes a frame, or the head of a DATA frame. Returns `false` if it is incomplete.
+    /// Processes a frame, or the head of a `DATA` frame. Returns `false` if it is incomplete.
     fn frame(&mut self, input: &mut BytesMut) -> bool {
         let Some(head) = input.first_chunk() else { return false };
         let head = FrameHead::read(head);
@@ -84,7 +87,8 @@ impl State {
         }
     }
 
-    /// Handles an error in a frame of stream `of`.
+    /// Handles an error in a frame of stream `of`: [`Fault::Connection`] ends the connection, [`Fault::Stream`] resets the
+    /// stream.
     fn fault(&mut self, of: u32, fault: Fault) {
         match fault {
             Fault::Connection(reason) => self.fail_by(of, Http2Error::Broken(reason), Some(reason)),
@@ -101,7 +105,8 @@ impl State {
         block.map_or(Ok(()), |block| self.block(&block))
     }
 
-    /// Checks that the stream was opened by this side. Servers may open none (RFC 9113 section 5.1).
+    /// Checks that the stream was opened by this side; otherwise `PROTOCOL_ERROR`. Servers may open none (RFC 9113 section
+    /// 5.1).
     pub(super) fn known(&self, number: u32) -> Result<(), Fault> {
         let is_known = number % 2 == 1 && number < self.next;
         if is_known { Ok(()) } else { Err(Fault::Connection(Reason::PROTOCOL_ERROR)) }
@@ -199,7 +204,7 @@ impl State {
         wanted.map(|_| ())
     }
 
-    /// Whether a response accepts a frame of this length.
+    /// Whether a response accepts a `DATA` frame of this length.
     fn takes_data(&mut self, number: u32, length: u32) -> Result<bool, Fault> {
         // Frames for a stream that was reset here may still arrive.
         let Some(place) = self.find(number) else {
@@ -223,7 +228,7 @@ impl State {
         Ok(true)
     }
 
-    /// Processes the available part of a DATA frame, at least one byte.
+    /// Processes the available part of a `DATA` frame, at least one byte.
     fn data(&mut self, mut data: DataFrame, input: &mut BytesMut) {
         match data.next_part(input) {
             Ok(DataPart::PaddingLength(padding)) => {
@@ -243,7 +248,8 @@ impl State {
         }
     }
 
-    /// Takes `length` bytes of data from `input`.
+    /// Takes `length` bytes of data from `input`. Beyond the client's share of memory, the stream fails with
+    /// [`Http2Error::ClientMemory`].
     fn piece(&mut self, data: DataFrame, length: usize, input: &mut BytesMut) {
         let place = if data.is_wanted { self.find(data.stream) } else { None };
         let Some(place) = place.filter(|place| !self.streams[*place as usize].is_abandoned) else {
@@ -285,7 +291,7 @@ impl State {
         }
     }
 
-    /// Ends a response.
+    /// Ends a response: `END_STREAM` has arrived.
     pub(super) fn end_response(&mut self, place: u32) {
         let stream = self.stream(place);
         if stream.is_abandoned {

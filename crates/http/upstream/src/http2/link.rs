@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use brisk_http::error::Http2Error;
 use brisk_http_connection::Connection;
-use brisk_net::DeadlineWheel;
+use brisk_net::{DeadlineWheel, TurnLimit};
 use brisk_upstream_group::UpstreamIo;
 use brisk_wire::h2::frame::Reason;
 use bytes::BytesMut;
@@ -35,22 +35,19 @@ use crate::open::OpenConnection;
 const READ_FIRST: usize = 8 << 10;
 const READ_MOST: usize = 64 << 10;
 
-/// Maximum number of reads per turn, before other tasks run.
-const READS: usize = 4;
-
 /// Timeout for the last output of a closed connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A connection, shared by its task, its requests and the pool.
+/// A connection, shared by its task, its [`Exchange`]s and the pool.
 #[derive(Debug)]
 pub(super) struct Link {
     wire: RefCell<Wire>,
     /// Requests using the connection, with or without an open stream.
     load: Cell<u32>,
-    /// Whether a response timed out, so that the server may be unreachable. No further request uses the connection;
-    /// requests in flight keep it open.
+    /// Whether a response timed out ([`Exchange::retire_connection`]), so that the server may be unreachable. No further
+    /// request uses the connection; requests in flight keep it open.
     is_retired: Cell<bool>,
-    /// Whether the last request to end has failed. Repeated requests avoid the connection.
+    /// Whether the last request to end has failed. Repeated requests avoid the connection (`Placement::Fresh`).
     is_shunned: Cell<bool>,
     /// Whether the pool has dropped the connection. It closes with the last of its requests.
     is_closing: Cell<bool>,
@@ -63,7 +60,7 @@ pub(super) struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
     Usual,
-    /// Clients that have canceled many requests.
+    /// Clients that have canceled many requests (see [`Cancels::are_many`]).
     Canceling,
 }
 
@@ -82,7 +79,7 @@ struct Wire {
 }
 
 impl Link {
-    /// A connection over `io`. `streams`: the expected limit of concurrent streams before the server's settings arrive.
+    /// A connection over `io`. `streams`: the expected limit of concurrent streams before the server's `SETTINGS` arrive.
     pub(super) fn new(
         io: UpstreamIo,
         wheel: &DeadlineWheel,
@@ -111,7 +108,8 @@ impl Link {
         })
     }
 
-    /// The connection's task: reads and writes until the connection ends.
+    /// The connection's task: reads and writes until the connection ends, then writes the rest of the output within
+    /// [`FAREWELL`].
     pub(super) async fn run(self: Rc<Self>, _open: OpenConnection) {
         poll_fn(|context| self.poll(context)).await;
         if let Some(error) = self.wire.borrow().state.failure {
@@ -149,7 +147,7 @@ impl Link {
         self.audience
     }
 
-    /// Number of requests on the connection, plus open streams of ended requests.
+    /// Number of requests on the connection, plus open streams of ended requests (`State::leftovers`).
     pub(super) fn load(&self) -> u32 {
         self.load.get() + self.wire.borrow().state.leftovers
     }
@@ -165,20 +163,20 @@ impl Link {
         self.wire.borrow().state.resets.are_used_up()
     }
 
-    /// Whether another request may begin: within `most`, the server's limit of streams, and the windows.
+    /// Whether another request may begin: within `most`, the server's `SETTINGS_MAX_CONCURRENT_STREAMS`, and the windows.
     pub(super) fn has_room(&self, most: u32) -> bool {
         let state = &self.wire.borrow().state;
         let load = self.load.get() + state.leftovers;
         load < most.min(state.send.peer.max_streams) && !state.is_stuck() && state.has_window()
     }
 
-    /// The server's limit of concurrent streams, once its settings have arrived.
+    /// The server's limit of concurrent streams; `None` until its `SETTINGS` have arrived.
     pub(super) fn streams(&self) -> Option<u32> {
         let state = &self.wire.borrow().state;
         state.recv.order.has_settings().then_some(state.send.peer.max_streams)
     }
 
-    /// Whether the server currently accepts no streams at all.
+    /// Whether the server currently accepts no streams at all: `SETTINGS_MAX_CONCURRENT_STREAMS` is 0.
     pub(super) fn takes_none(&self) -> bool {
         self.wire.borrow().state.send.peer.max_streams == 0
     }
@@ -223,7 +221,12 @@ impl Wire {
     }
 
     fn read(&mut self, context: &mut Context<'_>) {
-        for _ in 0..READS {
+        let mut turn = TurnLimit::default();
+        if self.state.may_read() {
+            // Frames that the last turn has left.
+            self.state.feed(&mut self.input, &mut turn);
+        }
+        while turn.poll_more(context).is_ready() {
             if !self.state.may_read() {
                 return;
             }
@@ -236,11 +239,13 @@ impl Wire {
                     };
                     return self.state.fail(error, None);
                 }
-                Poll::Ready(Ok(_)) => self.state.feed(&mut self.input),
+                Poll::Ready(Ok(_)) => {
+                    self.state.recv.is_heard = true;
+                    self.state.feed(&mut self.input, &mut turn);
+                }
                 Poll::Ready(Err(error)) => return self.state.fail(Http2Error::Io(error.kind()), None),
             }
         }
-        context.waker().wake_by_ref();
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -282,7 +287,8 @@ impl Wire {
         self.state.send.end();
     }
 
-    /// Checks whether a connection without requests has ended, as far as the kernel has reported it.
+    /// Checks whether a connection without requests has ended, as far as the kernel has reported it. Then the request goes to
+    /// another connection unsent, instead of failing on this one.
     fn look(&mut self) {
         if self.state.numbers.is_empty()
             && let Some(task) = self.state.task().cloned()

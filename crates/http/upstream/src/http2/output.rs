@@ -1,4 +1,4 @@
-//! Writing of requests: heads immediately, bodies in turns, within the windows.
+//! Writing of requests: heads immediately, bodies in turns, within the windows of the server.
 
 use std::io;
 use std::mem;
@@ -21,7 +21,7 @@ use http_body::{Body as _, Frame};
 use super::state::{Sending, State};
 use super::stream::{End, Upload};
 
-/// Bytes collected before a write.
+/// Number of bytes collected in [`Sending::out`] before a write.
 const ROOM: usize = 64 << 10;
 
 /// Bytes waiting to be written above which nothing is read. A server that does not read gets no replies that would need
@@ -31,7 +31,7 @@ const BACKLOG: usize = 256 << 10;
 /// Bytes waiting to be written above which no further request begins on this connection.
 const STUCK: usize = 1 << 20;
 
-/// Allowance earned by a stream, by a DATA frame of a request body, and the number of bytes that earn one more.
+/// Allowance earned by a stream, by a `DATA` frame of a request body, and the number of bytes that earn one more.
 const STREAM: u32 = 20;
 const DATA: u32 = 4;
 const BYTES: u32 = 1024;
@@ -39,16 +39,16 @@ const BYTES: u32 = 1024;
 /// Destination of a request, as far as its head names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination<'a> {
-    /// Whether the connection uses TLS.
+    /// Whether the connection uses TLS: `:scheme` is `https`.
     pub(crate) is_encrypted: bool,
-    /// Name of the server, for requests without an authority.
+    /// Name of the server: `:authority` of requests with neither a valid `Host` nor an authority.
     pub(crate) authority: &'a Authority,
-    /// Protocol of the stream (RFC 8441).
+    /// `:protocol` of the stream (RFC 8441 section 4).
     pub(crate) protocol: Option<&'a HeaderValue>,
 }
 
 impl State {
-    /// Begins a request on a new stream and takes its body. Returns the stream's slot.
+    /// Begins `request` on a new stream and takes its body. Returns the stream's slot.
     pub(super) fn request(
         &mut self,
         request: &mut Request<RequestBody>,
@@ -73,7 +73,7 @@ impl State {
         place
     }
 
-    /// Whether replies to further frames of the server have room.
+    /// Whether replies to further frames of the server have room: fewer than [`BACKLOG`] bytes wait.
     pub(super) fn may_read(&self) -> bool {
         self.failure.is_none() && self.send.waiting() < BACKLOG
     }
@@ -83,7 +83,7 @@ impl State {
         self.send.waiting() > STUCK
     }
 
-    /// Continues the request bodies that were woken.
+    /// Continues the request bodies whose wakers of [`State::wakes`] were woken.
     pub(super) fn run_uploads(&mut self) {
         let mut woken = mem::take(&mut self.send.woken);
         self.wakes.take(&mut woken);
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Queues the streams that waited for the window of the connection.
+    /// Queues the streams that waited for the window of the connection ([`Sending::held`]).
     pub(super) fn go_on_with_held(&mut self) {
         self.send.ready.extend(self.send.held.drain(..));
     }
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// Takes the next piece of a request body, or writes a frame with a part of the current one.
+    /// Takes the next piece of a request body, or writes a `DATA` frame with a part of the current one.
     fn go_on(&mut self, place: u32) {
         let stream = &mut self.streams[place as usize];
         let Some(upload) = &mut stream.upload else { return };
@@ -145,7 +145,7 @@ impl State {
         self.write_data(place);
     }
 
-    /// Writes the largest possible DATA frame.
+    /// Writes the largest possible `DATA` frame, at most [`DEFAULT_FRAME`] bytes.
     fn write_data(&mut self, place: u32) {
         let stream = &mut self.streams[place as usize];
         let Some(upload) = &mut stream.upload else { return };
@@ -181,7 +181,7 @@ impl State {
         }
     }
 
-    /// Ends a request body with its trailers or an empty DATA frame.
+    /// Ends a request body with its trailers or an empty `DATA` frame.
     fn end_upload(&mut self, place: u32, trailers: Option<HeaderMap>) {
         let number = self.stream(place).number;
         match trailers {
@@ -196,7 +196,7 @@ impl State {
         self.close_if_over(place);
     }
 
-    /// Resets the stream of a request whose body failed: the server must not take it for complete.
+    /// Resets the stream of a request whose body failed with `error`: the server must not take the request for complete.
     fn break_off(&mut self, place: u32, error: BodyError) {
         let stream = self.stream(place);
         if stream.end == End::Open {
@@ -205,7 +205,7 @@ impl State {
         self.cancel(place, Http2Error::RequestBody);
     }
 
-    /// Passes pending output to `take`, which returns the number of bytes written. Returns `false` if output remains.
+    /// Passes pending output to `take`, which returns the number of bytes written. Returns `Ok(false)` if output remains.
     pub(super) fn write(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
@@ -310,7 +310,7 @@ impl Sending {
     }
 }
 
-/// Whether these bytes are a host with an optional port. Common characters are accepted without parsing.
+/// Whether `host` is a host with an optional port. Common characters are accepted without parsing.
 fn is_authority(host: &[u8]) -> bool {
     let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':');
     !host.is_empty() && (host.iter().all(is_usual) || Authority::try_from(host).is_ok())

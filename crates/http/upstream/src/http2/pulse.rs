@@ -1,4 +1,4 @@
-//! Timers of a connection: PING to a silent server, and the end of streams without requests.
+//! Timers of a connection: [`Pulse`] sends `PING` to a silent server, [`Linger`] ends streams without requests.
 
 use std::mem;
 use std::task::Context;
@@ -14,7 +14,8 @@ use super::state::State;
 /// Minimum lifetime of a stream after its request has ended; the maximum is twice as long.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Liveness check of the server: sends PING when the server was silent for too long while requests are open.
+/// Liveness check of the server: sends `PING` when the server was silent for `timeouts.ping` while requests are open. Without
+/// any frame within [`Http2Limits::pong`], the connection fails with [`Http2Error::Silent`].
 #[derive(Debug)]
 pub(super) struct Pulse {
     limits: Http2Limits,

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of streams that a connection may reset at once. Each second permits one more.
+/// Number of streams that a connection may reset at once. Each second permits one more, up to [`BURST`].
 pub(super) const BURST: u32 = 32;
 
 /// Number of resets in the lifetime of a connection after which it gets no further requests.
@@ -19,7 +19,7 @@ pub(super) const TOTAL: u32 = 80;
 /// Number of abandoned streams up to which a connection gets further requests.
 pub(super) const ABANDONED: usize = 16;
 
-/// Resets of a connection, sent and due.
+/// `RST_STREAM` frames of a connection, sent and due.
 #[derive(Debug)]
 pub(super) struct Resets {
     left: u32,
@@ -37,12 +37,12 @@ impl Default for Resets {
 }
 
 impl Resets {
-    /// Whether a stream may be reset now.
+    /// Whether a stream may be reset now; otherwise it is [abandoned](Self::abandon).
     pub(super) fn may_reset(&self) -> bool {
         self.left > 0
     }
 
-    /// Counts a reset that is sent.
+    /// Counts an `RST_STREAM` that is sent.
     pub(super) fn sent(&mut self) {
         self.left = self.left.saturating_sub(1);
         self.total = self.total.saturating_add(1);
@@ -79,7 +79,7 @@ impl Resets {
         self.abandoned.len()
     }
 
-    /// Whether the connection may get no further requests.
+    /// Whether the connection may get no further requests: beyond [`TOTAL`] or [`ABANDONED`].
     pub(super) fn are_used_up(&self) -> bool {
         self.total >= TOTAL || self.abandoned.len() > ABANDONED
     }

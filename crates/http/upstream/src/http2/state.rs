@@ -20,7 +20,7 @@ use super::stream::{End, Released, Stream};
 /// Receive window of a response in bytes. Bounds the memory of a response whose client is slow.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 
-/// Receive window of a connection in bytes.
+/// Receive window of a connection in bytes: that of 16 streams. See [`State::has_window`] for slow clients.
 pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// State of a connection.
@@ -42,11 +42,11 @@ pub(super) struct State {
     pub(super) wakes: Wakes,
     pub(super) allowance: Allowance,
     pub(super) resets: Resets,
-    /// Highest stream number that the server accepts, after GOAWAY.
+    /// Highest stream number that the server accepts, after `GOAWAY`.
     pub(super) last: Option<u32>,
-    /// Error code of GOAWAY.
+    /// Error code of `GOAWAY`.
     pub(super) farewell: Reason,
-    /// Error that ended the connection.
+    /// Error that ended the connection; `None` while it is open.
     pub(super) failure: Option<Http2Error>,
     task: Option<Waker>,
     is_scheduled: bool,
@@ -58,7 +58,7 @@ pub(super) struct Receiving {
     pub(super) expect: Expect,
     pub(super) order: FrameOrder,
     pub(super) decoder: Decoder<Field>,
-    /// Limits for a head (RFC 9113 section 6.5.2).
+    /// Limits for a response's head (RFC 9113 section 6.5.2).
     pub(super) limits: HeadLimits,
     /// Receive window, and the bytes read since the last `WINDOW_UPDATE`.
     pub(super) window: i64,
@@ -91,13 +91,13 @@ pub(super) struct Sending {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expect {
     Frame,
-    /// Payload of DATA.
+    /// Payload of `DATA`.
     Data(DataFrame),
 }
 
 impl State {
-    /// A connection whose preface and settings are in the output. `limits` are those for heads of responses. Opens
-    /// at most `streams` streams at a time until the server's settings arrive.
+    /// A connection whose preface and `SETTINGS` are in the output. `limits` are those for heads of responses. Opens
+    /// at most `streams` streams at a time until the server's `SETTINGS` arrive.
     pub(super) fn new(limits: HeadLimits, streams: u32) -> Self {
         let mut out = Vec::with_capacity(256);
         out.extend_from_slice(PREFACE);
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Begins a turn of the connection's task.
+    /// Begins a turn of the connection's task, whose waker is that of `context`.
     pub(super) fn begin_turn(&mut self, context: &Context<'_>) {
         self.is_scheduled = false;
         self.wakes.register(context);
@@ -175,7 +175,7 @@ impl State {
         self.failure.is_none() && self.last.is_none() && self.next <= LARGEST_WINDOW
     }
 
-    /// Whether a stream may be opened now.
+    /// Whether a stream may be opened now: fewer are open than the server's `SETTINGS_MAX_CONCURRENT_STREAMS`.
     pub(super) fn has_room(&self) -> bool {
         self.numbers.len() < self.send.peer.max_streams as usize
     }
@@ -216,7 +216,7 @@ impl State {
         place
     }
 
-    /// Removes a stream from the open streams: both sides are complete, or one has reset it.
+    /// Removes a stream from [`State::numbers`]: both sides are complete, or one has reset it.
     pub(super) fn close(&mut self, place: u32) {
         let number = self.stream(place).number;
         if let Ok(at) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) {
@@ -263,12 +263,12 @@ impl State {
         self.free.push(place);
     }
 
-    /// Releases a stream whose request has ended or was dropped.
+    /// Releases a stream whose [`Exchange`](super::Exchange) has ended or was dropped.
     pub(super) fn release(&mut self, place: u32) -> Released {
         let stream = self.stream(place);
         stream.is_held = false;
         let number = stream.number;
-        // END_STREAM may arrive a packet after the last byte of the body; a reset would be unnecessary.
+        // `END_STREAM` may arrive a packet after the last byte of the body; a reset would be unnecessary.
         let is_whole = stream.end == End::Whole || (stream.has_whole_body() && stream.upload.is_none());
         if self.find(number) != Some(place) {
             self.set_free(place);
@@ -302,7 +302,7 @@ impl State {
         }
     }
 
-    /// Resets the stream of a request that has ended early. Above the rate of resets it is abandoned instead.
+    /// Resets the stream of a request that has ended early. Above the rate of [`Resets`] it is abandoned instead.
     pub(super) fn cancel(&mut self, place: u32, error: Http2Error) {
         let number = self.stream(place).number;
         if self.resets.may_reset() {
@@ -317,7 +317,7 @@ impl State {
         }
     }
 
-    /// Resets a stream, open or not. An open stream fails with `error`.
+    /// Resets a stream, open or not, with `RST_STREAM`. An open stream fails with `error`.
     pub(super) fn reset(&mut self, number: u32, reason: Reason, error: Http2Error) {
         self.resets.sent();
         self.send.out.rst_stream(number, reason);
@@ -338,7 +338,7 @@ impl State {
     }
 
     /// Ends the connection. Requests in flight fail with `error`; unwritten ones are removed from the output and may be
-    /// repeated. Only GOAWAY with `reason` follows, if given.
+    /// repeated. Only `GOAWAY` with `reason` follows, if given.
     pub(super) fn fail(&mut self, error: Http2Error, reason: Option<Reason>) {
         self.fail_by(0, error, reason);
     }
@@ -373,7 +373,7 @@ impl State {
         self.schedule();
     }
 
-    /// Handles GOAWAY: the server accepts no streams above `last` (RFC 9113 section 6.8).
+    /// Handles `GOAWAY` (RFC 9113 section 6.8): streams above `last` fail with [`Http2Error::Refused`].
     pub(super) fn announced(&mut self, last: u32, reason: Reason) {
         let last = self.last.map_or(last, |before| before.min(last));
         self.last = Some(last);

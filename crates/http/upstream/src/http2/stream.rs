@@ -24,7 +24,7 @@ pub(super) struct Stream {
     pub(super) number: u32,
     /// Whether a request waits for the response or reads it.
     pub(super) is_held: bool,
-    /// Position of its first frame among all bytes written on the connection.
+    /// Position of the first frame of the stream among all bytes written on the connection.
     pub(super) begins: u64,
     /// Whether the request can be repeated unchanged if the server has not processed it: its body is kept or absent.
     pub(super) is_untouched: bool,
@@ -32,12 +32,12 @@ pub(super) struct Stream {
     kept: Option<Bytes>,
     /// The request body of a stream that ended before any of the body was sent.
     unsent: Option<RequestBody>,
-    /// Whether the method is HEAD.
+    /// Whether the method is `HEAD`, whose response has no body.
     pub(super) is_head: bool,
     /// Head of the response until it is taken, and whether it has arrived.
     pub(super) head: Option<Response<()>>,
     pub(super) has_head: bool,
-    /// Interim responses before the response.
+    /// [`Interims`] before the response.
     pub(super) interims: Interims,
     /// Unread part of the response body: pieces in order, followed by small pieces joined together.
     pieces: VecDeque<Bytes>,
@@ -46,7 +46,7 @@ pub(super) struct Stream {
     pub(super) held: Option<HeldBytes>,
     pub(super) trailers: Option<HeaderMap>,
     pub(super) end: End,
-    /// Error of the request body, if it ended the stream.
+    /// [`BodyError`] of the request body, if it ended the stream.
     pub(super) cause: Option<Box<BodyError>>,
     reader: Option<Waker>,
     /// Receive window, and the bytes read since the last `WINDOW_UPDATE`.
@@ -90,7 +90,7 @@ pub(super) enum End {
     Reported,
 }
 
-/// How the request of a released stream has ended.
+/// The end of the request of a released stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
     Ended,
@@ -116,7 +116,8 @@ impl Stream {
         };
     }
 
-    /// Records that the first piece of the request body is about to be sent; `is_all`: it is the whole body.
+    /// Records that a piece of the request body is about to be sent; `is_all`: it is the last one. A whole body of at most
+    /// [`KEPT`] bytes is kept for a retry.
     pub(super) fn sends(&mut self, data: &Bytes, is_all: bool) {
         let is_first = self.is_untouched && self.kept.is_none();
         self.forget_kept();
@@ -137,7 +138,7 @@ impl Stream {
         }
     }
 
-    /// Gives the stream up. A request that still holds it fails with `error`.
+    /// Gives the stream up, until its `RST_STREAM` is due. A request that still holds the stream fails with `error`.
     pub(super) fn abandon(&mut self, error: Http2Error) {
         self.looked_at();
         self.is_abandoned = true;
@@ -156,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// The body of an untouched request, for a repetition.
+    /// The body of a request with [`Stream::is_untouched`], for a repetition.
     pub(super) fn take_request_body(&mut self) -> RequestBody {
         match (self.kept.take(), self.unsent.take()) {
             (Some(data), _) => RequestBody::Again(data),
@@ -242,7 +243,7 @@ impl Stream {
         }
     }
 
-    /// The head of the response, once.
+    /// The head of the response, once. [`Http2Error::Ended`] after the end of the stream without a head.
     pub(super) fn poll_head(&mut self, context: &Context<'_>) -> Poll<Result<Response<()>, Http2Error>> {
         if let Some(head) = self.head.take() {
             return Poll::Ready(Ok(head));

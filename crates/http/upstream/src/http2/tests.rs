@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use brisk_http::error::Http2Error;
 use brisk_http::http1::HeadLimits;
+use brisk_net::TurnLimit;
 use brisk_wire::h2::frame::{Reason, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::{self, id};
 use http::Method;
@@ -331,7 +332,7 @@ fn what_breaks_the_protocol_ends_the_connection_with_its_reason() {
 #[test]
 fn settings_come_first() {
     let mut state = super::state::State::new(HeadLimits { size: 1000, lines: 100 }, 100);
-    state.feed(&mut frame(kind::PING, 0, 0, &[0; 8]).as_slice().into());
+    state.feed(&mut frame(kind::PING, 0, 0, &[0; 8]).as_slice().into(), &mut TurnLimit::default());
     assert_eq!(state.failure, Some(Http2Error::Broken(Reason::PROTOCOL_ERROR)));
 }
 

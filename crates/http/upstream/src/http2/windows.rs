@@ -6,7 +6,7 @@ use brisk_wire::h2::reader::{Fault, change_window, exactly};
 use super::state::{CONNECTION_WINDOW, STREAM_WINDOW, State};
 use super::stream::End;
 
-/// Smaller increments cost allowance. Larger ones are limited by the maximum window of 2 GiB.
+/// Increments in bytes below which `WINDOW_UPDATE` costs allowance. Larger ones are limited by the maximum window of 2 GiB.
 const SMALL_INCREMENT: i64 = 256;
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes the send window of all streams by the difference of the initial window (RFC 9113 section 6.9.2).
+    /// Changes the send window of all streams by the difference of `SETTINGS_INITIAL_WINDOW_SIZE` (RFC 9113 section 6.9.2).
     pub(super) fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
         for index in 0..self.numbers.len() {
             let (_, place) = self.numbers[index];
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Whether slow readers leave room in the window for another response.
+    /// Whether slow readers leave room in the window for another response: twice [`STREAM_WINDOW`].
     pub(super) fn has_window(&self) -> bool {
         self.recv.window + i64::from(self.recv.unclaimed) >= 2 * i64::from(STREAM_WINDOW)
     }

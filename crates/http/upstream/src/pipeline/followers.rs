@@ -27,7 +27,7 @@ pub(crate) struct Followers {
     metrics: Arc<UpstreamMetrics>,
 }
 
-/// A request in the queue.
+/// A request in the queue of [`Followers`].
 #[derive(Debug)]
 struct State {
     turn: RefCell<Turn>,
@@ -39,17 +39,17 @@ struct State {
 enum Turn {
     #[default]
     Waiting,
-    /// Its response is the next one on the connection.
+    /// The response to the request is the next one on the connection.
     Reached(Box<Http1>),
-    /// Its response had arrived together with one before it.
+    /// The response had arrived together with one before it.
     Answered(Response<()>, Bytes),
-    /// It has to be sent again.
+    /// The request has to be sent again.
     Again,
     /// The client no longer wants the response.
     Abandoned,
 }
 
-/// Result of waiting for a turn.
+/// Result of [`Seat::turn`].
 #[derive(Debug)]
 pub(crate) enum Reached {
     /// The response is the next one on the connection.
@@ -157,7 +157,7 @@ impl State {
 }
 
 impl Seat {
-    /// Waits for the connection or the response; `None` if the request has to be sent again.
+    /// Waits for [`Reached::Connection`] or [`Reached::Response`]; `None` if the request has to be sent again.
     pub(crate) async fn turn(self) -> Option<Reached> {
         poll_fn(|context| match self.0.turn.take() {
             Turn::Reached(http1) => Poll::Ready(Some(Reached::Connection(http1))),
@@ -180,7 +180,7 @@ impl Drop for Seat {
     }
 }
 
-/// Passes a connection on whose next response belongs to an abandoned request with `method`.
+/// Passes on `http1`, whose next response belongs to an abandoned request with `method`.
 fn skip(mut http1: Box<Http1>, method: Method) {
     if let Some(followers) = http1.followers_mut() {
         // A part of a response before may have been read: only the closing of the connection separates it from the next one.

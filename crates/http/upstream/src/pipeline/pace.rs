@@ -1,4 +1,4 @@
-//! Which responses are fast and short enough for a pipeline.
+//! Means of the delay and length of responses by [`Site`], for the decision whether a request may join a pipeline.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const SLOW: f32 = 2e-3;
 const SLOWEST: f32 = 2.0 * SLOW;
 const LATE: f32 = 0.1;
 
-/// Mean length from which responses do not suit it, in bytes.
+/// Mean length from which responses do not suit a pipeline, in bytes.
 const LARGE: f32 = 65_536.0;
 
 /// Weight of past responses in the means.
@@ -23,7 +23,7 @@ const RESPONSES: f32 = 16.0;
 const SLOW_ALONE: f32 = 255.0 / 256.0;
 const FAST_ALONE: f32 = 0.75;
 
-/// Number of means. Sites that share one are treated alike.
+/// Number of means. Those [`Site`]s that share one are treated alike.
 const SITES: usize = 64;
 
 /// A part of an upstream's resources: those of a host whose paths begin with the same segment.
@@ -40,7 +40,7 @@ impl Site {
     }
 }
 
-/// Mean responses by site.
+/// Mean responses by [`Site`].
 #[derive(Debug)]
 pub(super) struct Paces([Pace; SITES]);
 

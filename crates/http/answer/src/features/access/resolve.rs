@@ -6,7 +6,6 @@ use std::sync::Arc;
 use brisk_access::{CertificateRules, NetworkRules, Passwords};
 use brisk_certs::InvalidFingerprint;
 use brisk_config_file::{KeyPath, Network};
-use ipnet::IpNet;
 
 use super::keys::{self, AccessKeys, NetworkKeys, Satisfy};
 use super::resolve_tokens as tokens;
@@ -180,30 +179,13 @@ fn networks(
         let message = "no network: write at least one; or deny = [] for all clients, deny = [\"0.0.0.0/0\", \"::/0\"] for none";
         context.findings.wrong(&path.key("allow"), message);
     }
-    let mut list = |key: &str, networks: List<'_>| {
-        let path = path.key(key);
-        let networks = networks.into_iter().flatten().enumerate();
-        networks.map(|(index, network)| of_one_version(network.0, &path.index(index), context)).collect()
-    };
-    let (allow, deny): (Vec<_>, Vec<_>) = (list("allow", allow), list("deny", deny));
-    NetworkRules::new(allow, deny)
+    let list =
+        |networks: List<'_>| networks.into_iter().flatten().map(|network| network.0).collect::<Vec<_>>();
+    NetworkRules::new(list(allow), list(deny))
         .map(Arc::new)
         .map_err(|network| {
             let message = format!("{network} is in `allow` already: keep one of the two");
             context.findings.wrong(&path.key("deny"), message);
         })
         .ok()
-}
-
-/// Reports IPv4 networks in the form of IPv6, which contain no client: brisk compares such addresses as IPv4.
-fn of_one_version(network: IpNet, path: &KeyPath, context: &mut Context<'_>) -> IpNet {
-    if let IpNet::V6(mapped) = network
-        && let Some(address) = mapped.network().to_ipv4_mapped()
-        && mapped.prefix_len() >= 96
-    {
-        let message =
-            format!("{network} is an IPv4 network: write \"{address}/{}\"", mapped.prefix_len() - 96);
-        context.findings.wrong(path, message);
-    }
-    network
 }

@@ -81,7 +81,7 @@ fn source(raw: &Jwt, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<Ke
 fn of_url(url: &str, raw: &Jwt, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<KeySource>> {
     let parsed = url.parse::<Uri>().ok().filter(|url| url.host().is_some());
     let host = parsed.as_ref().and_then(Uri::host).unwrap_or_default();
-    let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+    let is_local = host.eq_ignore_ascii_case("localhost") || matches!(host, "127.0.0.1" | "[::1]");
     match parsed.as_ref().and_then(Uri::scheme_str) {
         Some("https") => {}
         // No network is between this process and its own machine.

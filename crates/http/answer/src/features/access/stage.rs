@@ -24,9 +24,9 @@ use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 /// seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
-/// Refuses clients that may not use the route, with 403 (RFC 9110 section 15.5.4), or with 401 and a challenge if a
-/// password or a token is missing. Compiled if the route or its host restricts the clients; the networks of the host apply to requests
-/// without a route as well.
+/// Refuses clients that may not use the route, with `403` (RFC 9110 section 15.5.4), or with `401` and a challenge if a
+/// password or a token is missing. Compiled if the route or its host restricts the clients; the networks of the host apply to
+/// requests without a route as well.
 #[derive(Debug)]
 pub(crate) struct AccessStage {
     networks: Option<Arc<NetworkRules>>,
@@ -180,7 +180,7 @@ impl AccessStage {
         self.basic_auth.as_ref().filter(|_| lacking.is_none() || self.is_any_sufficient)
     }
 
-    /// RFC 9110 section 15.5.2: a 401 response has a challenge. Without the keys of the issuer, the response is 503.
+    /// RFC 9110 section 15.5.2: a `401` response has `WWW-Authenticate`. Without the keys of the issuer, the response is `503`.
     fn challenge(&self, lacking: Option<Lacking>, exchange: &mut Exchange) -> Flow {
         if let Some(Lacking::Refused(fault)) = lacking {
             if fault == TokenFault::NoKeys {

@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::settings::Bandwidth;
 use crate::stage::{RequestState, Stage, StageContext};
 
-/// Delays the pieces of a response. Compiled if the route has a bandwidth.
+/// Delays the pieces of a response by [`PacedBody`](brisk_limits::PacedBody). Compiled if the route has `bandwidth`.
 #[derive(Debug)]
 pub(crate) struct BandwidthStage(Bandwidth);
 

@@ -6,8 +6,8 @@ use http::StatusCode;
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
-/// Refuses requests with a stated length above the limit with 413 (RFC 9110 section 15.5.14). The action counts bodies
-/// of unstated length while it forwards them. Compiled if the route has a limit.
+/// Refuses requests with a stated length above the limit with `413` (RFC 9110 section 15.5.14). The action counts bodies
+/// of unstated length while it forwards them. Compiled if the route has `body_size`.
 #[derive(Debug)]
 pub(crate) struct BodyLimitStage {
     limit: u64,

@@ -21,7 +21,7 @@ pub enum ClientCert {
     None,
     /// The client's own certificate, in `Client-Cert` (RFC 9440 section 2.2).
     Certificate,
-    /// Like [`Certificate`](ClientCert::Certificate), and the further certificates of the client's chain in
+    /// Like [`Self::Certificate`], and the further certificates of the client's chain in
     /// `Client-Cert-Chain` (RFC 9440 section 2.3).
     Chain,
 }

@@ -1,9 +1,9 @@
-//! 103 Early Hints (RFC 8297): resources of a page, sent while its upstream produces the page.
+//! `103 Early Hints` (RFC 8297): resources of a page, sent while its upstream produces the page.
 //!
-//! The links come from the configuration, from the upstream's own 103, or from the `Link` headers of earlier responses
-//! for the same authority and path, if the authority is a name of the host. Links are learned only from responses that
-//! are the same for all users ([`Credentials::permit_retention`]). Only navigations get hints, and only over HTTP/2: other requests do not
-//! benefit, and old HTTP/1.1 clients mistake an interim response for the final response.
+//! The links come from the configuration, from the upstream's own `103`, or from the `Link` headers of earlier responses for
+//! the same authority and path, if the authority is a name of the host. Links are learned only from responses that are the same
+//! for all users ([`Credentials::permit_retention`]). Only navigations get hints, and only over HTTP/2 and HTTP/3: other
+//! requests do not benefit, and old HTTP/1.1 clients mistake an interim response for the final response.
 
 mod learned;
 mod links;

@@ -1,4 +1,4 @@
-//! 103 Early Hints for navigations (RFC 8297).
+//! `103 Early Hints` for navigations (RFC 8297).
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -29,9 +29,9 @@ const CONTENT_HEADERS: [HeaderName; 10] = [
 pub struct ErrorPages {
     /// Pages by status.
     pub by_status: BTreeMap<StatusCode, ErrorPage>,
-    /// Pages for the other statuses from 400 to 499.
+    /// Pages for the other statuses from `400` to `499`.
     pub client_errors: Option<ErrorPage>,
-    /// Pages for the other statuses from 500 to 599.
+    /// Pages for the other statuses from `500` to `599`.
     pub server_errors: Option<ErrorPage>,
     /// Whether responses of upstreams are replaced, too. Default: `false`.
     pub intercept: bool,

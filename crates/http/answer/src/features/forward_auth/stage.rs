@@ -54,14 +54,14 @@ const OMITTED: [HeaderName; 9] = [
 const LONGEST_PERMISSION: usize = 16 << 10;
 const PERMISSION_TIME: Duration = Duration::from_secs(1);
 
-/// Asks a server about each request, without the body. Status 2xx permits the request; 401, 403 and redirects are sent to the
-/// client. Everything else is a failure of the server. Compiled if the route has forward authentication.
+/// Asks a server about each request, without the body. Status 2xx permits the request; `401`, `403` and redirects are sent to
+/// the client. Everything else is a failure of the server. Compiled if the route has forward authentication.
 #[derive(Debug)]
 pub(crate) struct ForwardAuthStage {
     /// `None` in an explanation, which sends nothing.
     group: Option<Rc<Group>>,
     path: PathAndQuery,
-    /// Headers of a permission that the upstream gets in place of the client's.
+    /// Headers of a permission that the upstream gets in place of all others with their names.
     copied: Arc<[HeaderName]>,
     /// Headers of a permission that are added to the response to the client.
     returned: Arc<[HeaderName]>,
@@ -126,6 +126,9 @@ impl Stage for ForwardAuthStage {
     }
 
     fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+        for name in &*self.copied {
+            headers.remove(name);
+        }
         append(exchange, &self.copied, headers);
     }
 
@@ -145,7 +148,7 @@ fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderMap) {
 }
 
 impl ForwardAuthStage {
-    /// GET with the headers of the client's request, and with its method and target in headers as Traefik and the examples
+    /// `GET` with the headers of the client's request, and with its method and target in headers as Traefik and the examples
     /// of nginx send them.
     fn question(
         &self,

@@ -1,9 +1,10 @@
 //! The operator's header rules, for requests to upstreams and for responses.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_upstream::Server;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderName, Response};
 
 use crate::exchange::Exchange;
 use crate::settings::HeaderRules;
@@ -17,6 +18,8 @@ use brisk_transform::body::Body;
 pub(crate) struct HeaderRulesStage {
     requests: Option<Arc<HeaderRules>>,
     responses: Option<Arc<HeaderRules>>,
+    /// Names that trailers of responses must not have either.
+    response_names: Option<Rc<[HeaderName]>>,
     /// Whether values are formed from the request.
     has_templates: bool,
 }
@@ -41,7 +44,8 @@ impl Stage for HeaderRulesStage {
         let rules = || [&requests, &responses].into_iter().flatten();
         let has_templates = rules().any(|rules| rules.has_templates());
         let is_used = rules().next().is_some();
-        is_used.then_some(Self { requests, responses, has_templates })
+        let response_names = responses.as_ref().map(|rules| rules.own_names().cloned().collect());
+        is_used.then_some(Self { requests, responses, response_names, has_templates })
     }
 
     fn request(
@@ -50,6 +54,7 @@ impl Stage for HeaderRulesStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
+        exchange.ruled.clone_from(&self.response_names);
         if self.has_templates {
             let values = RequestValues { exchange, head: &request.head };
             let fill = |rules: &Option<Arc<HeaderRules>>| {

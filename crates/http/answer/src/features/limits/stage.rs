@@ -18,8 +18,8 @@ use crate::settings::{LimitKey, RequestLimit};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
 use crate::variables::RequestValues;
 
-/// Refuses requests beyond a limit, by default with 429 and `Retry-After` (RFC 6585 section 4). Compiled for routes with limits,
-/// and for requests without a route if their host has limits.
+/// Refuses requests beyond a limit, by default with `429` and `Retry-After` (RFC 6585 section 4). Compiled for routes with
+/// limits, and for requests without a route if their host has limits.
 #[derive(Debug)]
 pub(crate) struct LimitsStage {
     limits: Arc<[RequestLimit]>,
@@ -137,11 +137,13 @@ fn refuse(limit: &RequestLimit, excess: Excess, exchange: &mut Exchange) -> Flow
     };
     exchange.fail(side, reason);
     let mut response: Response<Body> = error_page(status, exchange.id());
-    if let Excess::Rate(wait) = excess {
+    let seconds = match excess {
         // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-    }
+        Excess::Rate(wait) => wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+        // The time is unknown: the least that delays a client.
+        Excess::Concurrency | Excess::Undecided => 1,
+    };
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     Flow::Respond(Box::new(response))
 }
 

@@ -11,8 +11,8 @@ use crate::exchange::Exchange;
 use crate::settings::Maintenance;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
 
-/// Refuses requests with 503 and `Retry-After` while the switch of the host is on. Compiled for configured routes and for requests
-/// without a route, if the host has a switch.
+/// Refuses requests with `503` and `Retry-After` while the [`MaintenanceSwitch`](super::MaintenanceSwitch) of the host is on.
+/// Compiled for configured routes and for requests without a route, if the host has a switch.
 #[derive(Debug)]
 pub(crate) struct MaintenanceStage(Arc<Maintenance>);
 

@@ -16,12 +16,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The switches that the thread looks after; the thread runs while there are any.
 static SWITCHES: Mutex<Vec<Weak<MaintenanceSwitch>>> = Mutex::new(Vec::new());
 
-/// Responses of a host while its switch is on: 503 for all clients except some.
+/// Responses of a host while its switch is on: `503` for all clients except those in [`Self::allow`].
 #[derive(Clone, Debug)]
 pub struct Maintenance {
     /// The switch.
     pub switch: Arc<MaintenanceSwitch>,
-    /// Page of the response; `None` for the usual page for 503.
+    /// Page of the response; `None` for the usual page for `503`.
     pub page: Option<ErrorPage>,
     /// Value of `Retry-After`.
     pub retry_after: Duration,

@@ -1,7 +1,7 @@
 //! Choice of a server: round robin, least connections or consistent hash. Each worker chooses independently.
 //!
 //! Unhealthy servers are skipped, and backups while another server is healthy. If none is healthy, all are candidates: a
-//! health check may be wrong, and for the client a refused connection is no worse than a 503 response.
+//! health check may be wrong, and for the client a refused connection is no worse than a `503` response.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use http::request::Parts;
 
 use super::{Balance, HashKey};
 
-/// A candidate for the choice.
+/// A candidate for the choice of [`Members::choose`](crate::Members::choose).
 pub trait Member {
     /// Name of the candidate, from which consistent hashing derives its share of the keys.
     fn name(&self) -> &str;
@@ -83,7 +83,7 @@ impl Balancer {
         balancer
     }
 
-    /// The index of the member for `key`, except `avoid`; `None` if there is no other.
+    /// The index of the member for `key`, except `avoid`; `None` if there is no other member.
     pub(crate) fn choose<M: Member>(&self, members: &[M], key: u64, avoid: Option<usize>) -> Option<usize> {
         if members.len() == 1 {
             return if avoid == Some(0) { None } else { Some(0) };
@@ -95,7 +95,7 @@ impl Balancer {
             .or_else(|| self.choose_among(members, key, allowed))
     }
 
-    /// The key of a request; 0 for algorithms without a key.
+    /// The key of a request, by the [`HashKey`]; 0 for algorithms without a key.
     pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
         let Self::ConsistentHash { by, .. } = self else {
             return 0;

@@ -19,13 +19,13 @@ pub struct Members<M> {
 }
 
 impl<M: Member> Members<M> {
-    /// `servers` are those of `shared`, in the same order.
+    /// The members of a worker. `servers` are those of `shared`, in the same order.
     pub fn new(shared: SharedMembers, servers: Vec<M>, balance: &Balance) -> Self {
         let balancer = Balancer::new(balance, &servers);
         Self { servers, balancer, shared }
     }
 
-    /// Whether the members are those of the group at present.
+    /// Whether the members are `present`, those of the group at present.
     pub fn are(&self, present: &SharedMembers) -> bool {
         Arc::ptr_eq(&present.servers, &self.shared.servers) && present.unresolved == self.shared.unresolved
     }
@@ -40,8 +40,8 @@ impl<M: Member> Members<M> {
         self.servers.is_empty() && self.shared.unresolved > 0
     }
 
-    /// Chooses a server for a request: an available one, or any if none is available, because an attempt costs less than a
-    /// refusal. Never returns the server at the index `avoid`.
+    /// Chooses a server for a request with [`Self::key`]: an available one, or any if none is available, because an attempt
+    /// costs less than a refusal. Never returns the server at the index `avoid`; `None` if there is no other.
     pub fn choose(&self, key: u64, avoid: Option<usize>) -> Option<&M> {
         self.balancer.choose(&self.servers, key, avoid).map(|index| &self.servers[index])
     }

@@ -12,7 +12,7 @@ use crate::settings::GroupSettings;
 
 use super::DnsSettings;
 
-/// Longest pause after repeated failures, unless the configured minimum is longer.
+/// Longest pause after repeated failures, unless [`DnsSettings::min_ttl`] is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks DNS for the servers of a group for as long as it is polled. Returns at once if DNS names none.
@@ -57,7 +57,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
     }
 }
 
-/// Outcome of one question.
+/// Outcome of [`ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// All addresses are renewed.
@@ -96,7 +96,8 @@ fn log(group: &str, name: &str, answer: &Result<Answer, DnsError>) {
     }
 }
 
-/// Time until the next question. After failures, also of a part, it begins with the minimum and doubles.
+/// Time until the next question: `lifetime` within [`DnsSettings::min_ttl`] and [`DnsSettings::max_ttl`]. After failures, also
+/// of a part, it begins with the minimum and doubles, up to 32 times the minimum and to [`LONGEST_PAUSE`].
 fn pause(lifetime: Option<Duration>, failures: u32, settings: &DnsSettings) -> Duration {
     let lifetime = lifetime.map(|lifetime| lifetime.clamp(settings.min_ttl, settings.max_ttl));
     let repeated = failures.checked_sub(1).map(|earlier| {

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http::server_url::ServerScheme;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http::uri::{Scheme, Uri};
@@ -22,7 +23,7 @@ use crate::group::GroupState;
 use crate::io::HyperIo;
 use crate::server::ServerState;
 
-/// Runs the active checks of a group for as long as it is polled. Returns at once if none are configured.
+/// Runs the [`ActiveChecks`] of a group for as long as the future is polled. Returns at once if none are configured.
 ///
 /// Run it once per process and group, not per worker: all workers share the verdicts.
 pub async fn run_checks(group: Arc<GroupState>) {
@@ -92,7 +93,8 @@ struct Streak {
 }
 
 impl Streak {
-    /// Records a check. Returns the new verdict, if it changes.
+    /// Records a check. Returns the new [`Verdict`], if it changes after [`ActiveChecks::healthy_after`] or
+    /// [`ActiveChecks::unhealthy_after`] checks.
     fn add(&mut self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
         if good != self.down {
             self.against = 0;
@@ -112,7 +114,7 @@ impl Streak {
 async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
     let io = server.dialer().connect(&server.own_header()).await.map_err(|error| error.to_string())?;
     if let Some(service) = &checks.grpc {
-        return grpc::check(HyperIo::new(io), authority(server, checks), service)
+        return grpc::check(HyperIo::new(io), scheme(server), authority(server, checks), service)
             .await
             .map_err(|error| error.to_string());
     }
@@ -125,6 +127,11 @@ async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String
     if good { Ok(()) } else { Err(format!("status {}", status.as_u16())) }
 }
 
+/// The scheme of requests over HTTP/2 (RFC 9113 section 8.3.1).
+fn scheme(server: &ServerState) -> Scheme {
+    if server.url().scheme() == ServerScheme::Https { Scheme::HTTPS } else { Scheme::HTTP }
+}
+
 fn authority<'a>(server: &'a ServerState, checks: &'a ActiveChecks) -> &'a str {
     checks.host.as_deref().unwrap_or(server.url().authority().as_str())
 }
@@ -135,7 +142,7 @@ fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<
     if !server.multiplexes() {
         return request.header(header::HOST, authority).body(Empty::new());
     }
-    let uri = Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query(checks.path.clone());
+    let uri = Uri::builder().scheme(scheme(server)).authority(authority).path_and_query(checks.path.clone());
     request.uri(uri.build()?).body(Empty::new())
 }
 

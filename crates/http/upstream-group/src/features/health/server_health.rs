@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::PassiveChecks;
 
-/// Maximum number of times that the pause doubles.
+/// Maximum number of times that [`PassiveChecks::pause`] doubles.
 const DOUBLINGS: u32 = 5;
 
 /// Length of a [`Window`] in milliseconds, and the number of requests below which the share of failures does not matter.
@@ -28,7 +28,7 @@ pub(crate) struct ServerHealth {
     failures: AtomicU32,
     /// End of the pause in milliseconds since [`START`]; 0 outside of a pause.
     out_until: AtomicU64,
-    /// End and length of the last pause. They show whether the next failure follows soon.
+    /// End and length of the last pause, which show whether the next failure follows soon.
     last_out_until: AtomicU64,
     last_pause: AtomicU64,
     doublings: AtomicU32,
@@ -46,7 +46,7 @@ struct Window {
     failures: AtomicU32,
 }
 
-/// The verdict of the active checks.
+/// The verdict of the active [`checks`](super::checks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Up,
@@ -99,8 +99,8 @@ impl ServerHealth {
         }
     }
 
-    /// Records a failed request. Returns the length of the pause, if one begins: after too many failures, if
-    /// `may_pause` permits it.
+    /// Records a failed request. Returns the length of the pause, if one begins: after [`PassiveChecks::max_failures`] or
+    /// beyond [`PassiveChecks::error_share`], if `may_pause` permits it.
     pub(crate) fn request_failed(
         &self,
         checks: &PassiveChecks,
@@ -120,6 +120,7 @@ impl ServerHealth {
         if !may_pause() {
             return None;
         }
+        // Failures from before the pause must not start the next one.
         self.window.start.store(0, Ordering::Relaxed);
         Some(self.leave_out(checks.pause))
     }
@@ -166,7 +167,7 @@ impl ServerHealth {
 
 impl Window {
     /// Records a request, and `failures` of 0 or 1. Returns the percentage of failures; 0 while there are few requests.
-    /// Concurrent records at the limit of a window may be lost.
+    /// Concurrent records at the end of a [`Window`] may be lost.
     fn add(&self, failures: u32) -> u32 {
         let (now, start) = (now(), self.start.load(Ordering::Relaxed));
         if start == 0 || now.saturating_sub(start) > WINDOW {

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 
 use futures_util::future::{Either, select};
 
-/// Credit for one second request, and the most that is kept: a burst of ten.
+/// Credit for one second request. [`HedgeCredit`] keeps ten times as much: a burst of ten.
 const COST: u32 = 100;
 const MOST: u32 = 10 * COST;
 
@@ -14,7 +14,7 @@ const MOST: u32 = 10 * COST;
 pub struct HedgeCredit(Cell<u32>);
 
 impl HedgeCredit {
-    /// Adds the credit of a request.
+    /// Adds the credit of a request: `percent` of a second request.
     pub fn earn(&self, percent: u32) {
         self.0.set((self.0.get() + percent).min(MOST));
     }

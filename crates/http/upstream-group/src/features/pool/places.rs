@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 use brisk_net::{FairShare, SharePermit};
 use tokio::sync::oneshot;
 
-/// The permits of one server.
+/// The permits of one server, as many as `pool.max_connections`.
 ///
 /// The lock is held for a few instructions, and only when a connection begins or ends or a request waits.
 #[derive(Debug)]
 pub struct Places {
     limit: usize,
-    /// Maximum number of requests in the queue. Further requests fail at once.
+    /// Maximum number of requests in the queue. Further requests fail at once: [`Self::wait`] is `None`.
     queue: usize,
     /// Shares of the queue.
     shares: FairShare,
@@ -52,11 +52,11 @@ pub enum Grant {
     Connection,
 }
 
-/// The permit for one open connection. Dropping it grants it to the next request.
+/// The permit for one open connection. Dropping the permit grants it to the next request.
 #[derive(Debug)]
 pub struct Place(Arc<Places>);
 
-/// A position in the queue. Resolves when a permit is granted; dropping it leaves the queue.
+/// A position in the queue. The future resolves to the [`Grant`]; dropping it leaves the queue.
 #[derive(Debug)]
 pub struct Waiting {
     places: Arc<Places>,
@@ -65,7 +65,7 @@ pub struct Waiting {
     _share: Option<SharePermit>,
 }
 
-/// Use of a connection that its request has released.
+/// Use of a connection that its request has released, from [`Places::pass_on`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// No request waits: the connection becomes idle.
@@ -83,7 +83,7 @@ impl Places {
         Arc::new(Self { limit, queue, shares, waiting: AtomicUsize::new(0), state: Mutex::default() })
     }
 
-    /// Takes a permit, if one is free and no request waits.
+    /// Takes a permit; `None` if none is free or a request waits.
     pub fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut state = self.lock();
         if !state.queue.is_empty() || state.taken >= self.limit {
@@ -93,7 +93,8 @@ impl Places {
         Some(Place(Arc::clone(self)))
     }
 
-    /// Joins the queue; `None` if it is full, or if `client` has its share of it. An unknown client has no share.
+    /// Joins the queue; `None` if it is full, or if `client` has its share of it. No share applies to `None`, an address of
+    /// many clients.
     pub fn wait(self: &Arc<Self>, worker: Worker, client: Option<IpAddr>) -> Option<Waiting> {
         let share = match client {
             Some(client) => Some(self.shares.try_acquire(client)?),
@@ -106,6 +107,7 @@ impl Places {
         }
         let number = state.next_number;
         state.next_number += 1;
+        // A permit may have become free since the caller's `try_take`: its release has passed, and another may not follow.
         let free = state.queue.is_empty() && state.taken < self.limit;
         if free {
             state.taken += 1;
@@ -183,6 +185,7 @@ impl Waiting {
         state.queue.retain(|waiter| waiter.number != self.number);
         self.places.note_length(&state);
         drop(state);
+        // Closed first: a grant that is sent later fails, and passes to the next request.
         self.grant.close();
         self.grant.try_recv().ok()
     }

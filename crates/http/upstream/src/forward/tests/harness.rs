@@ -319,7 +319,7 @@ async fn respond(
         timeouts: RequestTimeouts::default(),
     };
     let (head, body) = of_hyper(request).into_parts();
-    let body = RequestBody::new(body, &connection, shared.body_limit, &Rc::default());
+    let body = RequestBody::new(body, &connection, shared.body_limit, Rc::default());
     let response = forward(&shared.group, head, body, &facts).await.unwrap_or_else(|error| {
         let mut response = Response::new(UpstreamBody::full(error.to_string()));
         *response.status_mut() = error.status();

@@ -16,13 +16,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     ///
     /// # Errors
     ///
-    /// Only if the request body fails. If the server does not accept the request, its response must still be read.
+    /// [`ConnectionError`] only if the request body fails. If the server does not accept the request, its response must still
+    /// be read, so the error is kept in `unsent`.
     pub(in crate::http1) fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
         self.turn.begin();
         self.send(context)
     }
 
-    /// Sends pending parts of the request, until the turn has reached its limit.
+    /// Sends pending parts of the request, until the turn has reached the limit of [`TurnLimit`](brisk_net::TurnLimit).
     pub(super) fn send(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
         if self.is_sent() {
             return Ok(());
@@ -55,7 +56,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Ready once the request is sent completely.
+    /// Ready once the request is sent completely, or with [`ConnectionError::Io`].
     pub(in crate::http1) fn poll_sent(
         &mut self,
         context: &mut Context<'_>,
@@ -68,7 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         }
     }
 
-    /// Moves a piece of the request body into the output.
+    /// Moves a piece of the request body into `output`.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         let Some(upload) = &mut self.upload else { return Poll::Ready(Ok(())) };
         let frame = ready!(Pin::new(&mut upload.body).poll_frame(context)).transpose()?;

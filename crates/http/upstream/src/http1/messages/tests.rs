@@ -244,7 +244,7 @@ impl Http1Source for EndlessUpload {
 
 fn endless_upload(piece: &'static [u8]) -> RequestBody {
     let body = ClientBody::Http1(Rc::new(EndlessUpload(piece)));
-    RequestBody::new(body, &testing::connection(), u64::MAX, &Rc::default())
+    RequestBody::new(body, &testing::connection(), u64::MAX, Rc::default())
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::Messages;
 use crate::http1::Frames;
 use crate::interim::Interims;
 
-/// Maximum number of pieces in which a body that is gathered arrives.
+/// Maximum number of pieces in which a body for [`Messages::poll_gather`] arrives, since each piece costs more than its bytes.
 const PIECES: usize = 512;
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
@@ -24,14 +24,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         self.output = heads;
     }
 
-    /// Begins the response to the next of several requests.
+    /// Begins the response to the next of several requests, whose head may be in `input` already.
     pub(in crate::http1) fn begin_next(&mut self) {
         self.interims = Interims::default();
         self.may_have_head = !self.input.is_empty();
     }
 
-    /// Begins the response to the next of several requests, with `method`, and takes it if it has arrived completely and only
-    /// its request is concerned by it.
+    /// Begins the response to the next of several requests, with `method`, and takes it if it has arrived completely and
+    /// concerns its request only: `101`, `401` and `407` concern the connection too.
     pub(in crate::http1) fn take_next(&mut self, method: &Method) -> Option<(Response<()>, Bytes)> {
         self.begin_next();
         // The request that waits for the response meets an error again.
@@ -55,12 +55,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         None
     }
 
-    /// Whether the response to the next of several requests may follow.
+    /// Whether the response to the next of several requests may follow: the connection persists (RFC 9112 section 9.3).
     pub(in crate::http1) fn can_continue(&self) -> bool {
         self.persists && self.response.is_ended() && self.unsent.is_none()
     }
 
-    /// Appends the response's body to `frames`. Returns whether the body is complete; `false` as soon as more than `limit`
+    /// Appends the response's body to `frames`. Returns `true` if the body is complete; `false` as soon as more than `limit`
     /// bytes of data are known to follow or were taken, or the body has arrived in more than [`PIECES`] pieces.
     pub(in crate::http1) fn poll_gather(
         &mut self,

@@ -18,8 +18,8 @@ use crate::http2::output::Destination;
 use crate::http2::stream::Released;
 use crate::interim::Waiting;
 
-/// A request on a connection: before its stream is opened, while it waits, and as the body of its response. Dropping it
-/// abandons the rest of the exchange.
+/// A request on a [`Link`]: before its stream is opened, while it waits, and as the body of its response. Dropping it
+/// abandons the rest of the exchange; before the end of the response, that counts as canceled by `client`.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) link: Rc<Link>,
@@ -28,16 +28,20 @@ pub(crate) struct Exchange {
     pub(super) client: Option<Rc<Connection>>,
 }
 
-/// A request without a response.
+/// The failure of a request without a response.
 #[derive(Debug)]
 pub(in crate::http2) struct Unanswered {
     pub(in crate::http2) error: ConnectionError,
-    /// The request body, if the server has not processed the request and it can be repeated unchanged.
+    /// The request body, if the server has not processed the request and it can be repeated unchanged; otherwise `None`.
     pub(in crate::http2) again: Option<RequestBody>,
 }
 
 impl Exchange {
-    /// Opens a stream for the request as soon as the server permits another, and takes the request's body.
+    /// Opens a stream for `request` as soon as the server permits another, and takes the request's body.
+    ///
+    /// # Errors
+    ///
+    /// [`Http2Error::Refused`] if the connection takes no further requests, or its failure before the first request.
     pub(in crate::http2) fn poll_begin(
         &mut self,
         context: &mut Context<'_>,
@@ -63,7 +67,7 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the server supports extended CONNECT (RFC 8441). Ready once its settings have arrived.
+    /// Whether the server sent `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441 section 3). Ready once its `SETTINGS` have arrived.
     pub(in crate::http2) fn poll_offers_protocols(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let mut wire = self.link.wire.borrow_mut();
         let state = &mut wire.state;
@@ -74,7 +78,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// The head of the response.
+    /// The head of the response; pending until [`Self::poll_begin`] has opened a stream.
     pub(in crate::http2) fn poll_head(
         &mut self,
         context: &mut Context<'_>,
@@ -132,7 +136,8 @@ impl Exchange {
         unread.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 
-    /// Excludes the connection from further requests, because a response on it timed out.
+    /// Excludes the connection from further requests, because a response on it timed out. The end of the exchange then counts
+    /// for no client.
     pub(crate) fn retire_connection(&mut self) {
         self.client = None;
         self.link.is_retired.set(true);

@@ -23,9 +23,9 @@ const VERIFICATION: usize = 32 << 10;
 /// Reason for which a request has no valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lacking {
-    /// It has none.
+    /// The request has no token.
     Missing,
-    /// It has one that is refused.
+    /// The request has a token that is refused.
     Refused(TokenFault),
 }
 

@@ -23,10 +23,15 @@ const RESPONSE: usize = 4096;
 /// `HealthCheckResponse.ServingStatus.SERVING`.
 const SERVING: u64 = 1;
 
-/// Asks for the health of `service`, or of the whole server if it is empty. An error contains the reason why it is not
-/// healthy.
-pub(super) async fn check(io: HyperIo, authority: &str, service: &str) -> Result<(), CheckError> {
-    let uri = Uri::builder().scheme(Scheme::HTTP).authority(authority).path_and_query(PATH).build()?;
+/// Asks for the health of `service`, or of the whole server if `service` is empty. `Err` contains the reason why the server is
+/// not healthy: a status other than [`SERVING`], or no valid response.
+pub(super) async fn check(
+    io: HyperIo,
+    scheme: Scheme,
+    authority: &str,
+    service: &str,
+) -> Result<(), CheckError> {
+    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(PATH).build()?;
     let request = Request::post(uri)
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers")
