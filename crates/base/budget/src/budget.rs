@@ -1,4 +1,4 @@
-//! One limit of bytes, divided between the clients that need them at the same time.
+//! [`Budget`], one limit of bytes, divided between the clients that need them at the same time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,10 +13,11 @@ use brisk_telemetry::Throttle;
 /// Number of locks for clients, so that workers rarely contend.
 const SHARDS: usize = 32;
 
-/// Minimum interval between two warnings: clients can cause refusals.
+/// Minimum interval between two warnings of [`Budget::reserve`]: clients can cause refusals.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time for which a budget counts as short after it refused a client that holds little.
+/// Time for which [`Budget::must_yield`] reports a shortage after the budget refused a client that [is
+/// small](Budget::is_small).
 const SHORTAGE: Duration = Duration::from_secs(5);
 
 /// Divisor of the limit for the part below which the free bytes are a shortage, before a client that holds little is refused.
@@ -48,7 +49,7 @@ struct Shared {
     short_until: AtomicU64,
 }
 
-/// Identity of a budget in the log.
+/// Identity of a [`Budget`] in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) name: &'static str,
@@ -56,11 +57,11 @@ pub(crate) struct Label {
     pub(crate) setting: &'static str,
 }
 
-/// The bytes could not be reserved.
+/// The bytes could not be reserved; see [`Budget::reserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Reserved bytes, free again when dropped.
+/// Bytes reserved by [`Budget::reserve`], free again when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Budget,
@@ -95,12 +96,12 @@ impl Budget {
         self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// Number of reserved bytes.
+    /// Number of bytes in all [`Reservation`]s.
     pub fn held(&self) -> u64 {
         self.0.held.load(Ordering::Relaxed)
     }
 
-    /// Number of refused reservations.
+    /// Number of reservations refused with [`Full`].
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
@@ -210,7 +211,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 impl Reservation {
-    /// Number of bytes.
+    /// Number of bytes that this value frees when it is dropped.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -225,6 +226,7 @@ impl Reservation {
         if let Some(client) = self.client {
             let mut shard = shared.lock(client);
             let own = shard.get(&client).copied().unwrap_or_default();
+            // Under the lock: two reservations of one client at the same time could otherwise both pass its share.
             self.budget.take(self.client, own, bytes)?;
             if bytes > 0 && shard.insert(client, own + bytes).is_none() {
                 shared.clients.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The budgets of the process by resource, and their metrics.
+//! The [`Budgets`] of the process by [`Resource`], and their metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub enum Resource {
     Responses,
     /// Encoders of responses in progress, and incomplete tags above 4 KiB of documents being changed.
     Encoders,
-    /// Decoders of upstream documents in progress, for gzip.
+    /// Decoders of upstream documents in progress, for `gzip`.
     Decoders,
-    /// The same for codings with a large window: br and zstd.
+    /// Decoders of upstream documents in progress, for codings with a large window: `br` and `zstd`.
     WideDecoders,
     /// Responses gathered to become a dictionary or the compressed copy of a file.
     Copies,
@@ -64,7 +64,7 @@ pub struct Limits {
     pub requests: u64,
 }
 
-/// The budgets of the process.
+/// One [`Budget`] for each [`Resource`].
 #[derive(Debug)]
 pub struct Budgets([Budget; Resource::ALL.len()]);
 
@@ -149,7 +149,7 @@ impl Budgets {
     }
 }
 
-/// Metrics of the budgets.
+/// Metrics of [`Budgets`].
 #[derive(Debug)]
 pub struct BudgetMetrics(pub Arc<Budgets>);
 

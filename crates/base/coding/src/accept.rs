@@ -28,8 +28,9 @@ impl AcceptedCodings {
     pub fn of(headers: &HeaderMap) -> Self {
         let mut accepted = Self::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();
-        let members = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-        for member in members.take(MEMBERS) {
+        let members = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let members = members.take(MEMBERS).filter_map(|member| std::str::from_utf8(member).ok());
+        for member in members {
             accepted.read(member);
         }
         accepted

@@ -56,8 +56,20 @@ impl FromStr for Network {
             )
         };
         let single = || text.parse::<IpAddr>().map(IpNet::from);
-        text.parse::<IpNet>().or_else(|_| single()).map(Self).map_err(|_| wrong())
+        let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| wrong())?;
+        // Addresses of clients in this form are compared as IPv4, so that the network would contain no client.
+        match ipv4_of(network) {
+            Some(ipv4) => Err(format!("{text:?} is an IPv4 network: write \"{ipv4}\"")),
+            None => Ok(Self(network)),
+        }
     }
+}
+
+/// The IPv4 network of a network of IPv4-mapped addresses.
+fn ipv4_of(network: IpNet) -> Option<IpNet> {
+    let IpNet::V6(mapped) = network else { return None };
+    let length = mapped.prefix_len().checked_sub(96)?;
+    IpNet::new(mapped.network().to_ipv4_mapped()?.into(), length).ok()
 }
 
 /// `fast_open`: the queue length, or off.

@@ -27,7 +27,7 @@ pub use listing::{Entry, Listing};
 /// First second of the year 10000 since 1970.
 const YEAR_10_000: u64 = 253_402_300_800;
 
-/// One folder.
+/// One folder, as a [`Backend`] of `ServeDir`.
 #[derive(Clone, Debug)]
 pub struct Beneath {
     root: Arc<Path>,
@@ -201,7 +201,7 @@ impl Metadata for Facts {
     }
 }
 
-/// A file that is being sent.
+/// A file that is being sent, opened by [`Beneath`].
 #[derive(Debug)]
 pub struct OpenFile {
     file: Arc<std::fs::File>,

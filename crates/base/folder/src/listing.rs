@@ -20,7 +20,7 @@ const MOST_EXAMINED: usize = 20_000;
 pub struct Listing {
     /// The entries.
     pub entries: Vec<Entry>,
-    /// Whether further entries were left out: above 5,000, or after 20,000 examined ones.
+    /// Whether further entries were left out: above 5,000, after 20,000 examined ones, or with names that are not UTF-8.
     pub is_cut: bool,
 }
 
@@ -74,7 +74,13 @@ fn read(folder: &OwnedFd, root: &Path, path: &Path, is_hidden: fn(&[u8]) -> bool
             listing.is_cut = true;
             break;
         }
-        let Some(name) = name.to_str().ok().filter(|name| is_nameable(name)) else { continue };
+        let Ok(name) = name.to_str() else {
+            listing.is_cut = true;
+            continue;
+        };
+        if !is_nameable(name) {
+            continue;
+        }
         let Ok(mut stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             let target = open_beneath(root, &path.join(name), OFlags::PATH, ResolveFlags::empty());
@@ -105,7 +111,9 @@ fn is_nameable(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
@@ -146,6 +154,17 @@ mod tests {
                 matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
                 "{path}: {error}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_without_a_name_that_is_not_utf8_is_cut() {
+        let folder = TempDir::new().expect("a folder");
+        for name in [&b"a"[..], b"\xfc", b".\xff"] {
+            fs::write(folder.path().join(OsStr::from_bytes(name)), "").expect("a file");
+            let beneath = Beneath::new(folder.path());
+            let listing = beneath.list(PathBuf::new(), is_hidden, Listing::clone).await.expect("a list");
+            assert_eq!((listing.entries.len(), listing.is_cut), (1, name != b"a"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Immediate acknowledgement of received data.
+//! [`acknowledge`], the immediate acknowledgement of received data (`TCP_QUICKACK`).
 
 use tokio::net::TcpStream;
 

@@ -33,7 +33,7 @@ impl Congestion {
         Ok(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Makes it control the data sent on `socket` from now on.
+    /// Controls the data sent on `socket` from now on (`TCP_CONGESTION`).
     pub fn control<'s>(&self, socket: impl Into<SockRef<'s>>) -> io::Result<()> {
         socket.into().set_tcp_congestion(self.0.as_bytes())
     }

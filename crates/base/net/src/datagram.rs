@@ -21,11 +21,11 @@ use self::steering::Steering;
 /// `net.core.wmem_max`. The usual default of 208 KiB loses packets at 1 Gbit/s.
 pub const BUFFER: usize = 4 << 20;
 
-/// Maximum number of sockets of a group: one byte distinguishes them.
+/// Maximum number of sockets of [`bind_group`]: one byte distinguishes them.
 pub const LARGEST_GROUP: usize = 256;
 
 /// Binds the `count` sockets of a group, in order, and steers datagrams among them; returns their address, with the port
-/// that the system chose for port 0. An IPv6 address receives IPv6 only. Fails if another socket has the address.
+/// that the system chose for port 0. An IPv6 address receives IPv6 only. `AddrInUse` if another socket has the address.
 pub fn bind_group(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<UdpSocket>)> {
     // The first bind is without `SO_REUSEPORT`, for a moment, so that the address of another program is an error.
     let address = bind(address, false)?.local_addr()?;
@@ -81,8 +81,8 @@ impl Halves {
     }
 }
 
-/// The half of the last process. The memory is an option of the socket that has no effect on QUIC, which has no multicast: every
-/// copy of a descriptor shares it, so that it survives the process.
+/// The half of the last process, as [`store_half`] wrote it. The memory is an option of the socket that has no effect on QUIC,
+/// which has no multicast: every copy of a descriptor shares it, so that it survives the process.
 fn stored_half(socket: &UdpSocket) -> io::Result<bool> {
     let is_usual = match socket.local_addr()? {
         SocketAddr::V4(_) => socket.multicast_loop_v4()?,
@@ -118,7 +118,7 @@ fn enlarge_buffers(socket: &Socket) -> io::Result<()> {
 /// A limit of the kernel that is below [`BUFFER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LowLimit {
-    /// Name of the setting.
+    /// Name of the setting, such as `net.core.rmem_max`.
     pub sysctl: &'static str,
     /// Value in bytes.
     pub value: usize,

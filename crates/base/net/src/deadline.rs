@@ -25,13 +25,13 @@ const NEVER: u64 = u64::MAX;
 /// Value of a deadline that was evicted. No deadline is set to it, since the first tick is 1.
 const EVICTED: u64 = 0;
 
-/// Divisor of the number of idle connections that gives the number evicted at a time, so that with many connections the
-/// search for them is rare.
+/// Divisor of the number of idle connections that gives the number evicted by [`DeadlineWheel::evict_idle`], so that with many
+/// connections the search for them is rare.
 const EVICTED_SHARE: usize = 64;
-/// Maximum number of connections evicted at a time.
+/// Maximum number of connections evicted by one [`DeadlineWheel::evict_idle`].
 const MOST_EVICTED: usize = 64;
 
-/// All deadlines of one worker. Clones share them. Its [`run`](Self::run) must be running for deadlines to expire.
+/// Each [`Deadline`] of one worker. Clones share them. Its [`run`](Self::run) must be running for deadlines to expire.
 #[derive(Clone, Debug)]
 pub struct DeadlineWheel {
     shared: Rc<Shared>,
@@ -42,7 +42,7 @@ struct Shared {
     started: Instant,
     now: Cell<u64>,
     registered: Cell<usize>,
-    /// Counts transitions to idle, whose order ticks are too coarse to record.
+    /// Counts calls of [`Deadline::set_idle`], whose order ticks are too coarse to record.
     idled: Cell<u64>,
     slots: RefCell<Slots>,
     first: Notify,
@@ -58,7 +58,7 @@ struct Slots {
     free: Vec<usize>,
 }
 
-/// One deadline, initially not set. Dropping it returns its slot.
+/// One deadline, initially not set. Dropping it returns its slot to the [`DeadlineWheel`].
 #[derive(Debug)]
 pub struct Deadline {
     shared: Rc<Shared>,
@@ -79,7 +79,7 @@ impl DeadlineWheel {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Registers a deadline, which is not set.
+    /// Registers a [`Deadline`], which is not set.
     pub fn register(&self) -> Deadline {
         let shared = &self.shared;
         if shared.registered.replace(shared.registered.get() + 1) == 0 {
@@ -168,17 +168,17 @@ impl Deadline {
         self.store(NEVER, NEVER);
     }
 
-    /// Whether the deadline expired early, because the idle connection was evicted.
+    /// Whether the deadline expired early, because of [`DeadlineWheel::evict_idle`].
     pub fn is_evicted(&self) -> bool {
         self.shared.slots.borrow().expires[self.slot] == EVICTED
     }
 
-    /// Whether the deadline has expired.
+    /// Whether the deadline has expired or [is evicted](Self::is_evicted).
     pub fn expired(&self) -> bool {
         self.shared.slots.borrow().expires[self.slot] <= self.shared.now.get()
     }
 
-    /// Ready when the deadline has expired; otherwise registers the task to be woken. One task per deadline.
+    /// [`Poll::Ready`] when the deadline has expired; otherwise registers the task to be woken. One task per deadline.
     pub fn poll_expired(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut slots = self.shared.slots.borrow_mut();
         if slots.expires[self.slot] <= self.shared.now.get() {
@@ -192,12 +192,12 @@ impl Deadline {
         Poll::Pending
     }
 
-    /// Time of the last tick, from an unspecified origin. Costs a read.
+    /// Time of the last [`TICK`], from an unspecified origin. Costs a read.
     pub fn now(&self) -> Duration {
         TICK.saturating_mul(u32::try_from(self.shared.now.get()).unwrap_or(u32::MAX))
     }
 
-    /// The wheel that this deadline belongs to.
+    /// The [`DeadlineWheel`] that this deadline belongs to.
     pub fn wheel(&self) -> DeadlineWheel {
         DeadlineWheel { shared: Rc::clone(&self.shared) }
     }

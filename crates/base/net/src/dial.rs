@@ -1,4 +1,4 @@
-//! Connecting to an upstream by name or address.
+//! Connecting to a [`Target`] by name or address.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// The pause between two probes of an idle connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time limits of a connection.
+/// Time limits of [`connect`] and of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialLimits {
     /// Timeout for connecting, resolution included.
@@ -46,7 +46,7 @@ enum Host {
 )]
 pub struct TargetError(String);
 
-/// A failed connection attempt. Source of the `io::Error` returned by [`connect`].
+/// A failed connection attempt. Source of the [`io::Error`] returned by [`connect`].
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {attempt} {target}{}: {source}", Via(*address))]
 struct DialError {
@@ -157,7 +157,7 @@ pub async fn connect_resolved(
     Err(last)
 }
 
-/// The addresses of `target`, in the resolver's order.
+/// The addresses of `target`, in the resolver's order. `TimedOut` after `deadline`.
 pub async fn resolve(target: &Target, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     let name = match &target.host {
         Host::Address(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),

@@ -1,4 +1,4 @@
-//! Graceful drain: signals all connections to finish, then waits for the last one.
+//! Graceful [`Drain`]: signals all connections to finish, then waits for the last one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ pub struct DrainTrigger {
     shared: Arc<Shared>,
 }
 
-/// The receiving side of a drain. Clones share the state.
+/// The receiving side of a [`DrainTrigger`]. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Drain {
     shared: Arc<Shared>,
 }
 
-/// Keeps the drain open until it is dropped; usually held by a connection.
+/// Keeps [`DrainTrigger::finished`] waiting until it is dropped; usually held by a connection.
 #[derive(Debug)]
 pub struct DrainGuard {
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ impl DrainTrigger {
         self.shared.start.notify_waiters();
     }
 
-    /// Waits until all guards are dropped, for at most `limit`. Returns the number of remaining guards.
+    /// Waits until each [`DrainGuard`] is dropped, for at most `limit`. Returns the number of remaining guards.
     pub async fn finished(&self, limit: Duration) -> usize {
         let all_gone = async {
             loop {
@@ -70,7 +70,7 @@ impl DrainTrigger {
         self.shared.cut.store(true, Ordering::Release);
     }
 
-    /// Number of guards that are held now.
+    /// Number of [`DrainGuard`]s that are held now.
     pub fn open(&self) -> usize {
         self.shared.guards.load(Ordering::Acquire)
     }
@@ -82,7 +82,7 @@ impl Drain {
         self.shared.started.load(Ordering::Acquire)
     }
 
-    /// Whether the remaining work was cut because the drain took too long.
+    /// Whether [`DrainTrigger::cut`] was called, because the drain took too long.
     pub fn is_cut(&self) -> bool {
         self.shared.cut.load(Ordering::Acquire)
     }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of locks for client addresses, so that workers rarely contend.
+/// Number of locks for client addresses in [`AddressLimit`], so that workers rarely contend.
 const SHARDS: usize = 32;
 
 /// Maximum number of open connections. Clones share one count.
@@ -36,7 +36,7 @@ impl ConnectionLimit {
         Self { shared: Arc::new(Count { open: AtomicUsize::new(0), limit }) }
     }
 
-    /// Counts one more connection; `None` if the limit is reached. Never waits.
+    /// Counts one more connection until the [`ConnectionPermit`] is dropped; `None` if the limit is reached. Never waits.
     pub fn try_acquire(&self) -> Option<ConnectionPermit> {
         let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
         // Created before the check, so that its drop reverts the count on refusal.
@@ -90,7 +90,7 @@ impl AddressLimit {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Counts one more connection of `address`; `None` if its limit is reached.
+    /// Counts one more connection of `address` until the [`AddressPermit`] is dropped; `None` if its limit is reached.
     pub fn try_acquire(&self, address: IpAddr) -> Option<AddressPermit> {
         self.try_acquire_below(address, self.shared.limit)
     }

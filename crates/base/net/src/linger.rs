@@ -1,4 +1,4 @@
-//! Lingering close, which lets the client receive the last response.
+//! [`linger`], a lingering close that lets the client receive the last response.
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Lingering {
 }
 
 impl Lingering {
-    /// Limits after an error.
+    /// Limits after an error, such as a TLS alert.
     pub const BRIEF: Self =
         Self { pause: Duration::from_secs(2), time: Duration::from_secs(2), bytes: 256 << 10 };
 
@@ -28,7 +28,7 @@ impl Lingering {
         Self { pause: Duration::from_secs(2), time: Duration::from_secs(10), bytes: 32 << 20 };
 }
 
-/// Bytes discarded at a time.
+/// Bytes discarded by one [`drop_piece`].
 const PIECE: usize = 16 << 10;
 
 /// Reads and discards data until the client closes, within `limits`.

@@ -18,12 +18,12 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 /// Minimum interval between two log lines about failed accepts.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The settings of a listening socket.
+/// The settings of a listening socket, for [`bind`] and [`adopt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerSettings {
     /// Address to listen on. An IPv6 address accepts IPv6 only: `[::]` does not include `0.0.0.0`.
     pub address: SocketAddr,
-    /// Maximum number of connections waiting to be accepted; the kernel caps it at `net.core.somaxconn`.
+    /// Maximum number of connections waiting for [`Listener::accept`]; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
     /// Maximum number of TCP Fast Open connections (RFC 7413) whose handshake is not complete. `None` disables Fast
     /// Open.
@@ -96,7 +96,7 @@ pub enum FastOpenState {
     Unknown,
 }
 
-/// Reads the kernel's current setting.
+/// Reads the kernel's current setting from `/proc/sys`.
 pub fn fast_open_state() -> FastOpenState {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen")
         .map_or(FastOpenState::Unknown, |text| parse_fast_open(&text))
@@ -116,7 +116,7 @@ fn parse_fast_open(text: &str) -> FastOpenState {
 pub struct Listener {
     socket: TcpListener,
     last_log: Option<Instant>,
-    /// Descriptors reserved for a shortage.
+    /// Descriptors reserved for a shortage (`EMFILE`), of `/dev/null`.
     spare: Vec<File>,
     spares: usize,
 }
@@ -163,7 +163,7 @@ impl Listener {
         }
     }
 
-    /// Fills up the reserved descriptors. Errors are ignored; the next call tries again.
+    /// Fills up `spare`. Errors are ignored; the next call tries again.
     fn keep_spare(&mut self) {
         while self.spare.len() < self.spares {
             let Ok(spare) = File::open("/dev/null") else { return };
@@ -199,7 +199,7 @@ impl Listener {
     }
 }
 
-/// Scope of an error of `accept`.
+/// Scope of an error of `accept(2)`.
 #[derive(Debug, PartialEq, Eq)]
 enum AcceptError {
     Connection,

@@ -9,7 +9,7 @@ use crate::options;
 const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 
-/// State of the peer's side.
+/// State of the peer's side, from `tcpi_state` of `TCP_INFO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// The peer may still send.

@@ -15,10 +15,10 @@ pub const MAX_BINARY: usize = 16 * 1024;
 const BINARY_HEAD: usize = 16;
 const TEXT_PREFIX: &[u8] = b"PROXY ";
 
-/// Result of parsing the first bytes of a connection.
+/// Result of [`parse`] for the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More bytes are needed.
+    /// More bytes are needed: at most [`MAX_TEXT`] or [`MAX_BINARY`] in all.
     Incomplete,
     /// `source` connected to `destination`.
     Header {
@@ -36,14 +36,14 @@ pub enum Progress {
     },
 }
 
-/// Reasons why the bytes are not a PROXY header.
+/// Reasons why the bytes of [`parse`] are not a PROXY header.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyProtocolError {
     /// The first bytes are the signature of neither version.
     #[error("the connection does not begin with a PROXY header, which this listener requires of every peer")]
     Missing,
-    /// The header is longer than permitted.
+    /// The header is longer than [`MAX_TEXT`] or [`MAX_BINARY`].
     #[error("the PROXY header is longer than {limit} bytes")]
     TooLarge {
         /// The limit that was exceeded.
@@ -55,7 +55,7 @@ pub enum ProxyProtocolError {
     /// Malformed header of version 2.
     #[error("malformed PROXY header of version 2: {0}")]
     Binary(#[from] v2::ParseError),
-    /// Header of version 2 for datagrams.
+    /// Header of version 2 for datagrams (`DGRAM`).
     #[error("the PROXY header announces datagrams on a stream connection")]
     Datagram,
 }

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use crate::limits::client_of;
 
-/// Number of clients that are remembered, 40 bytes each.
+/// Number of [`ClientBuckets`], 40 bytes each.
 const CLIENTS: usize = 1 << 16;
-/// Slots per set.
+/// Slots per set of the table.
 const WAYS: usize = 8;
 const EVENTS: usize = Event::ALL.len();
 
-/// Counted events.
+/// Events that [`Rates`] count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A new connection.
@@ -59,7 +59,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Whether nothing is limited.
+    /// Whether nothing is limited: each rate is `None`.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -74,7 +74,7 @@ impl RateLimits {
     }
 }
 
-/// Numbers of refusals by event. Outlives the tables that count into it.
+/// Numbers of refusals by [`Event`]. Outlives the tables that count into it.
 #[derive(Debug, Default)]
 pub struct Refusals([AtomicU64; EVENTS]);
 
@@ -110,7 +110,7 @@ impl Rates {
         Self { limits, refused, hasher: RandomState::new(), started: Instant::now(), sets }
     }
 
-    /// The limits of the table.
+    /// The [`RateLimits`] of the table.
     pub fn limits(&self) -> &RateLimits {
         &self.limits
     }
@@ -128,6 +128,7 @@ impl Rates {
         let (now, bucket) = (self.now(), self.bucket(client, event));
         let interval = nanoseconds(rate.interval);
         let full_at = bucket.load(Ordering::Relaxed).max(now).saturating_add(interval);
+        // Not beyond an empty bucket: events above the rate must not make the refusal longer and longer.
         let empty = now.saturating_add(interval.saturating_mul(rate.burst.into()));
         bucket.store(full_at.min(empty), Ordering::Relaxed);
     }
@@ -167,6 +168,7 @@ impl Rates {
     }
 
     fn entry(&self, client: IpAddr) -> &ClientBuckets {
+        // Never 0, which marks an unused slot.
         let hash = self.hasher.hash_one(client_of(client)) | 1;
         let set = &self.sets[(hash >> 32) as usize % self.sets.len()];
         if let Some(entry) = set.iter().find(|entry| entry.client.load(Ordering::Relaxed) == hash) {

@@ -1,4 +1,4 @@
-//! Fair division of a queue's slots between clients.
+//! [`FairShare`], the fair division of a queue's slots between clients.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub struct FairShare {
     clients: AddressLimit,
 }
 
-/// One slot, free again when dropped.
+/// One slot of a [`FairShare`], free again when dropped.
 #[derive(Debug)]
 pub struct SharePermit {
     _slot: ConnectionPermit,

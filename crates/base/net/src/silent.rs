@@ -27,7 +27,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// By number, so that the oldest is the first.
+    /// By number, so that the oldest [`Open`] is the first.
     open: BTreeMap<u64, Open>,
 }
 

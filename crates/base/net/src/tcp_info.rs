@@ -12,7 +12,7 @@ const SYN_DATA: u8 = 32;
 /// A snapshot of the kernel's view of one TCP connection. Costs one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time (`tcpi_rtt`).
     pub rtt: Duration,
     /// Minimum round-trip time of the connection; zero if the kernel does not report it.
     pub least_rtt: Duration,
@@ -20,7 +20,7 @@ pub struct TcpInfo {
     pub segment: u32,
     /// Bytes of data in the largest received segment, as estimated by the kernel.
     pub segment_received: u32,
-    /// Retransmitted segments.
+    /// Retransmitted segments since the connection was made (`tcpi_total_retrans`).
     pub retransmissions: u32,
     /// Congestion window of the sending side, in segments.
     pub window: u32,

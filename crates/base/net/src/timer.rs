@@ -1,4 +1,4 @@
-//! A timer with a precision of some microseconds, for waits that are short beside Tokio's ticks of a millisecond.
+//! A [`Timer`] with a precision of some microseconds, for waits that are short beside Tokio's ticks of a millisecond.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel. One wait at a time.
+/// A timer of the kernel (`timerfd`). One wait at a time.
 #[derive(Debug)]
 pub struct Timer {
     fd: AsyncFd<OwnedFd>,

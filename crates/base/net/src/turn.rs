@@ -26,12 +26,12 @@ impl TurnLimit {
         self.frames += 1;
     }
 
-    /// Whether the turn has reached its limit.
+    /// Whether the turn has reached [`BYTES`](Self::BYTES) or [`FRAMES`](Self::FRAMES).
     pub fn is_reached(&self) -> bool {
         self.bytes >= Self::BYTES || self.frames >= Self::FRAMES
     }
 
-    /// Ready while the turn may go on. Otherwise the task is woken for another turn, which begins with this call.
+    /// [`Poll::Ready`] while the turn may go on. Otherwise the task is woken for another turn, which begins with this call.
     pub fn poll_more(&mut self, context: &Context<'_>) -> Poll<()> {
         if !self.is_reached() {
             return Poll::Ready(());

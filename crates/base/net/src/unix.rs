@@ -1,4 +1,4 @@
-//! Connecting to an upstream over a Unix socket.
+//! Connecting to an upstream over a Unix socket, named by a [`UnixTarget`].
 
 use std::fmt;
 use std::io;
@@ -26,12 +26,12 @@ pub enum UnixTargetError {
     /// Neither an absolute path nor an abstract name.
     #[error("a Unix socket is an absolute path or, in the abstract namespace, @ and a name")]
     Form,
-    /// More bytes than the kernel accepts.
+    /// More bytes than the kernel accepts in `sun_path`.
     #[error("the path of a Unix socket may have 107 bytes")]
     Length,
 }
 
-/// A failed connection attempt. Source of the `io::Error` returned by [`connect`].
+/// A failed connection attempt. Source of the [`io::Error`] returned by [`connect`].
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {target}: {source}{}", advice(source))]
 struct UnixDialError {
@@ -87,8 +87,8 @@ impl fmt::Display for UnixTarget {
     }
 }
 
-/// Connects to `target` within `limit`. While the server's queue of connections is full, for which the kernel reports
-/// `EAGAIN` instead of waiting, the attempt is repeated.
+/// Connects to `target` within `limit`; `TimedOut` otherwise. While the server's queue of connections is full, for which the
+/// kernel reports `EAGAIN` instead of waiting, the attempt is repeated.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The limit of data that the kernel buffers before it can send it.
+//! [`UnsentLimit`], the limit of data that the kernel buffers before it can send it (`TCP_NOTSENT_LOWAT`).
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ const UNSENT: u32 = 128 << 10;
 /// The limit of a connection whose rate is not known yet.
 pub(crate) const FIRST: u32 = 32 << 10;
 
-/// Minimum of the limit: a full TLS record.
+/// Minimum of [`UnsentLimit`]: a full TLS record.
 const LEAST: u32 = 16 << 10;
 
 /// Time for which a slow connection can send without the worker. A worker returns to a connection sooner.
 const AHEAD: Duration = Duration::from_millis(25);
 
-/// Maxima of sent bytes between two looks at a slow and at a fast connection.
+/// Maximum of sent bytes between two looks ([`UnsentLimit::adapt`]) at a slow and at a fast connection.
 const SLOW_LOOK: u64 = 1 << 20;
 const FAST_LOOK: u64 = 64 << 20;
 
@@ -51,7 +51,7 @@ impl UnsentLimit {
         }
     }
 
-    /// Whether the rate of the connection is known to be low.
+    /// Whether the rate of the connection is known to be low: its limit is below 32 KiB.
     pub fn is_slow(&self) -> bool {
         self.bytes < FIRST
     }
@@ -70,7 +70,7 @@ impl UnsentLimit {
     }
 }
 
-/// The limit for a connection with this congestion window and rate.
+/// The limit in bytes for a connection with this [`TcpInfo`], from [`LEAST`] to [`UNSENT`].
 fn wanted(info: &TcpInfo) -> u32 {
     let rate = u128::from(info.delivery_rate) * AHEAD.as_millis() / 1000;
     let window = u128::from(info.window) * u128::from(info.segment);

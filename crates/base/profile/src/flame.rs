@@ -1,5 +1,5 @@
-//! Flame graphs as SVG: one box for each function on each stack, above its caller; the width is its share of the
-//! samples.
+//! Flame graphs of a [`Profile`] as SVG: one box for each function on each stack, above its caller; the width is its share of
+//! the samples.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -91,7 +91,7 @@ pub(crate) fn graph(profile: &Profile, notes: &[String]) -> String {
     svg
 }
 
-/// Lines of text above the graph.
+/// Lines of text above the graph: figures, [`Profile::gaps`] and `notes`.
 fn head(profile: &Profile, samples: u64, notes: &[String]) -> Vec<String> {
     let used = profile.period().as_secs_f64() * samples as f64;
     let mut lines = vec![format!(

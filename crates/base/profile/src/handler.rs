@@ -18,10 +18,10 @@ const STACK: usize = 64 * 1024;
 /// Granularity of the copy: the smallest page size, so that a part is completely mapped or not at all.
 const PAGE: usize = 4096;
 
-/// Number of slots for samples between two drains. 16 MiB, allocated only while a profile is taken.
+/// Number of slots for samples between two calls of [`SampleBuffer::drain`]. 16 MiB, allocated only while a profile is taken.
 pub(crate) const WAITING: usize = 256;
 
-/// Free bytes that the handler requires on the signal stack. It uses less, even without optimization.
+/// Free bytes that [`fill`] requires on the signal stack. It uses less, even without optimization.
 const SPARE: usize = 2048;
 
 /// The signal of the timers.
@@ -57,7 +57,7 @@ impl Registers {
 
 /// State of a thread at one moment.
 pub(crate) struct Sample<'r> {
-    /// Thread ID.
+    /// Thread ID, as of `gettid(2)`.
     pub(crate) thread: i32,
     /// Number of timer expiries that the [`Sample`] represents: expiries while a signal is pending are merged into one
     /// signal.
@@ -71,7 +71,7 @@ const FREE: u8 = 0;
 const FILLING: u8 = 1;
 const FULL: u8 = 2;
 
-/// Memory for one sample. All bytes zero is a valid, free slot.
+/// Memory for one [`Sample`]. All bytes zero is a valid, free slot.
 #[repr(C)]
 struct Slot {
     state: AtomicU8,
@@ -135,7 +135,7 @@ impl SampleBuffer {
         Ok(room)
     }
 
-    /// Passes all available samples to `take`, and frees their slots.
+    /// Passes each available [`Sample`] to `take`, and frees its [`Slot`].
     pub(crate) fn drain(&self, take: &mut impl FnMut(Sample<'_>)) {
         for number in 0..WAITING {
             // SAFETY: the memory exists until `self` is dropped. Until the state is `FULL`, only the state of a slot is

@@ -126,7 +126,7 @@ impl Drop for ProfileRight {
     }
 }
 
-/// Result of a profile.
+/// Result of [`ProfileRight::take`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     begun: SystemTime,

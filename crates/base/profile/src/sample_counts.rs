@@ -1,4 +1,4 @@
-//! Collection of samples, counted per stack.
+//! [`SampleCounts`], the collection of samples, counted per stack.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use crate::modules::{CodeLocation, Modules};
 /// Maximum number of distinct stacks. Typical profiles have a few thousand; the limit bounds memory.
 const STACKS: usize = 30_000;
 
-/// Name of the stack that counts samples beyond the limit.
+/// Name of the stack that counts samples beyond [`STACKS`].
 const OTHERS: &str = "[other stacks]";
 
 /// Stacks as indices of names, with their number of samples.

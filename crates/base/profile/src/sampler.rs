@@ -1,4 +1,4 @@
-//! Sampling loop of a profile.
+//! Sampling loop of a [`Profile`](crate::Profile).
 
 use std::thread;
 use std::time::{Duration, Instant};

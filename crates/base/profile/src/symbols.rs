@@ -33,7 +33,7 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads the tables. `None` if it is not a readable program or library.
+    /// Reads the tables. `None` if `file` is not a readable ELF program or library.
     pub(crate) fn of(file: File) -> Option<Self> {
         let cache = ReadCache::new(file.try_clone().ok()?);
         let elf = Elf::parse(&cache).ok()?;
@@ -78,7 +78,7 @@ impl Symbols {
         (length == 0 || address - start < u64::from(length)).then_some(number)
     }
 
-    /// Demangled name of a function.
+    /// Demangled name of a function, of at most [`LONGEST`] bytes.
     pub(crate) fn name(&self, function: usize) -> Option<String> {
         let place = self.names.start.checked_add(self.functions.get(function)?.2.into())?;
         let longest = usize::try_from(self.names.end.checked_sub(place)?).ok()?.min(LONGEST);

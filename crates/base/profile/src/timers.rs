@@ -1,4 +1,4 @@
-//! Timers that interrupt each thread by its processor time.
+//! [`Timers`] that interrupt each thread by its processor time.
 
 #![expect(unsafe_code, reason = "these timers are to be had from the C library only")]
 

@@ -1,4 +1,4 @@
-//! A datagram socket for quinn-proto, of servers and of clients, with segmentation and receive offload (GSO, GRO).
+//! A datagram [`Socket`] for [`quinn_proto`], of servers and of clients, with segmentation and receive offload (GSO, GRO).
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -12,7 +12,8 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Buffers of one system call. Each takes the datagrams that the kernel has coalesced, up to 64 KiB of one flow.
+/// Buffers of one system call. Each has [`BUFFER`] bytes and takes the datagrams that the kernel has coalesced, up to 64 KiB of
+/// one flow.
 const BATCH: usize = quinn_udp::BATCH_SIZE;
 const BUFFER: usize = 64 << 10;
 
@@ -20,16 +21,16 @@ const BUFFER: usize = 64 << 10;
 /// byte.
 const SEGMENTS: usize = 44;
 
-/// A received datagram.
+/// A received datagram, as [`Batch::datagrams`] divides the buffers of the kernel.
 #[derive(Debug)]
 pub struct Datagram {
-    /// Time of its arrival, which it keeps while it waits.
+    /// Time of the arrival, which the datagram keeps while it waits.
     pub at: Instant,
     /// Address of the sender.
     pub remote: SocketAddr,
-    /// Address to which it was sent.
+    /// Address to which the datagram was sent; `None` if the system does not report it.
     pub local: Option<IpAddr>,
-    /// Congestion marks of its IP header.
+    /// Congestion marks of the IP header; `None` if the packet is not ECN-capable.
     pub ecn: Option<EcnCodepoint>,
     /// Contents.
     pub data: BytesMut,
@@ -39,9 +40,9 @@ pub struct Datagram {
 pub struct Socket {
     udp: UdpSocket,
     state: UdpSocketState,
-    /// Datagrams that the kernel has not taken yet.
+    /// Datagrams that the kernel has not taken yet, while [`Socket::is_blocked`].
     unsent: Option<(Transmit, Vec<u8>)>,
-    /// The last error of sending.
+    /// The last error of sending, for [`Socket::take_error`].
     error: Option<io::Error>,
 }
 
@@ -61,13 +62,14 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// The received datagrams.
+    /// The datagrams of the last [`Socket::poll_receive`], with `at` as the time of arrival.
     ///
-    /// Each has an allocation of its own. Slices of a common buffer would save it, but a connection could then hold 64 KiB
-    /// by one retained byte, while its limits count the datagram only.
+    /// Each [`Datagram`] has an allocation of its own. Slices of a common buffer would save it, but a connection could then
+    /// hold 64 KiB by one retained byte, while its limits count the datagram only.
     pub fn datagrams(&self, at: Instant) -> impl Iterator<Item = Datagram> {
         let received = self.metas.iter().zip(self.storage.chunks_exact(BUFFER)).take(self.received);
         received.flat_map(move |(meta, buffer)| {
+            // `quinn_udp` and `quinn_proto` each have an ECN type; both use the two bits of the IP header.
             let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
             buffer[..meta.len].chunks(meta.stride.max(1)).map(move |data| Datagram {
                 at,
@@ -81,7 +83,8 @@ impl Batch {
 }
 
 impl Socket {
-    /// Takes a bound socket. Must be called inside a runtime.
+    /// Takes a bound socket. Must be called inside a tokio runtime. Returns `Err` if the system refuses an option of the
+    /// socket.
     pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let udp = UdpSocket::from_std(socket)?;
@@ -89,17 +92,18 @@ impl Socket {
         Ok(Self { udp, state, unsent: None, error: None })
     }
 
-    /// Whether datagrams are sent whole or not at all, so that larger ones can be tried.
+    /// Whether datagrams are sent whole or not at all, so that larger ones can be tried (RFC 8899).
     pub fn forbids_fragments(&self) -> bool {
         !self.state.may_fragment()
     }
 
-    /// Maximum number of segments of one [`Transmit`].
+    /// Maximum number of segments of one [`Transmit`]: 1 if the system has no segmentation offload.
     pub fn segments(&self) -> usize {
         SEGMENTS.min(self.state.max_gso_segments())
     }
 
-    /// Receives a batch.
+    /// Fills `batch` with one system call. An `Err` is an error of the socket, such as a lack of memory; a later call may
+    /// succeed.
     pub fn poll_receive(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
         loop {
             ready!(self.udp.poll_recv_ready(cx))?;
@@ -113,6 +117,7 @@ impl Socket {
                     batch.received = received;
                     return Poll::Ready(Ok(()));
                 }
+                // `try_io` has cleared the readiness, so the next turn of the loop registers the waker.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -120,14 +125,14 @@ impl Socket {
     }
 
     /// Sends datagrams, or keeps them if the kernel's buffer is full. To be called only while
-    /// [`is_blocked`](Self::is_blocked) is false.
+    /// [`is_blocked`](Self::is_blocked) is false: the socket keeps one [`Transmit`], which a second call would replace.
     pub fn send(&mut self, transmit: Transmit, contents: &[u8]) {
         if self.try_send(&transmit, contents).is_pending() {
             self.unsent = Some((transmit, contents[..].to_vec()));
         }
     }
 
-    /// Whether datagrams wait for room in the kernel's buffer.
+    /// Whether datagrams of [`send`](Self::send) wait for room in the kernel's buffer.
     pub fn is_blocked(&self) -> bool {
         self.unsent.is_some()
     }
@@ -138,7 +143,7 @@ impl Socket {
         self.error.take()
     }
 
-    /// Sends the datagrams that wait.
+    /// Sends the datagrams that wait. An `Err` is one of the runtime; errors of sending are in [`Self::take_error`].
     pub fn poll_unblock(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some((transmit, contents)) = self.unsent.take() {
             let writable = self.udp.poll_send_ready(cx)?;

@@ -3,7 +3,8 @@
 use base64ct::{Base64, Base64Unpadded, Base64UrlUnpadded, Encoding};
 use zeroize::Zeroizing;
 
-/// Decodes base64; white space is ignored, padding optional. `None` for other text and for an empty one.
+/// Decodes base64; white space is ignored, padding optional. `None` for other text and for an empty one. The bytes are wiped on
+/// drop ([`Zeroizing`]).
 pub fn decode(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     decode_as::<Base64Unpadded>(text)
 }

@@ -1,4 +1,4 @@
-//! Contents of files with secrets.
+//! Contents of files with secrets, each in one buffer that is [`Zeroizing`].
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -42,12 +42,13 @@ pub fn read_open(file: &mut File, most: usize) -> io::Result<Zeroizing<Vec<u8>>>
 ///
 /// # Errors
 ///
-/// Those of the system, and a file that is not UTF-8.
+/// Those of the system, and [`InvalidData`](io::ErrorKind::InvalidData) for a file that is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut contents = read(path)?;
     match String::from_utf8(std::mem::take(&mut *contents)) {
         Ok(text) => Ok(Zeroizing::new(text)),
         Err(error) => {
+            // The error owns the contents of the file, which would otherwise be freed without being wiped.
             drop(Zeroizing::new(error.into_bytes()));
             Err(io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
         }

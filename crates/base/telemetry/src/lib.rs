@@ -2,8 +2,8 @@
 //!
 //! The code that drives a connection marks its [`Timeline`] and fills its [`ConnectionRecord`], which is reported to
 //! the [`Sink`] once. Calls per request or per connection take no contended lock and look up no label. Most crates depend on
-//! this one, so features define their metrics themselves ([`Metrics::collector`]), and the crate `logs` formats lines and
-//! writes them.
+//! this one, so features define their metrics themselves ([`Metrics::collector`]), and the crate `logs`, behind [`RequestLog`],
+//! formats lines and writes them.
 
 mod display;
 pub mod metrics;

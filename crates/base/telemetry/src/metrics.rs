@@ -1,4 +1,4 @@
-//! Metrics of the process, counted with plain atomics and exported in the OpenMetrics text format. `docs/metrics.md`
+//! [`Metrics`] of the process, counted with plain atomics and exported in the OpenMetrics text format. `docs/metrics.md`
 //! lists them.
 //!
 //! Calls per request or per connection take no lock and look up no label: counters have fixed indices.
@@ -59,7 +59,7 @@ named! {
     }
 }
 
-/// Expiry of a certificate.
+/// Expiry of a certificate, for [`Metrics::set_certificates`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateExpiry {
     /// The host's first name.
@@ -84,7 +84,7 @@ pub struct Metrics {
     certificates: ArcSwap<Vec<CertificateExpiry>>,
     /// The collectors of the page, in its order. Locked during a scrape.
     collectors: Mutex<Vec<Box<dyn Collector>>>,
-    /// Those of [`collector`](Self::collector). Never locked during a scrape.
+    /// Collectors of [`Self::collector`]. Never locked during a scrape.
     by_type: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     problems: Arc<Problems>,
 }
@@ -154,18 +154,18 @@ impl Metrics {
         self.shed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a handshake that succeeded, and why it resumed no session if the client wished to.
+    /// Counts a handshake that succeeded, and [`TlsFacts::resumption_failure`] if it is not `None`.
     pub fn handshake(&self, tls: &TlsFacts) {
         self.handshakes.complete(tls);
     }
 
-    /// Counts the outcome of a client's early data. Once per connection, as soon as it is known: data that was accepted
+    /// Counts the [`EarlyData`] of a client. Once per connection, as soon as it is known: data that was accepted
     /// is read before its handshake has succeeded.
     pub fn early_data(&self, outcome: EarlyData) {
         self.handshakes.early_data(outcome);
     }
 
-    /// Counts a request that came before the end of its handshake.
+    /// Counts a request that came before the end of its handshake, by its [`EarlyRequest`].
     pub fn early_request(&self, treatment: EarlyRequest) {
         self.shards.mine().early_requests[treatment as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -199,17 +199,17 @@ impl Metrics {
         }
     }
 
-    /// Counts a key operation that is over.
+    /// Counts a key operation that is over, by engine, algorithm and [`KeyOutcome`].
     pub fn key_operation(&self, facts: &KeyOperationFacts) {
         self.key_operations.observe(facts);
     }
 
-    /// Counts a reload.
+    /// Counts a reload of the configuration, by its [`Reload`].
     pub fn reloaded(&self, reload: Reload) {
         self.reloads[reload as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Replaces the certificates in the metrics.
+    /// Replaces each [`CertificateExpiry`] in the metrics.
     pub fn set_certificates(&self, certificates: Vec<CertificateExpiry>) {
         self.certificates.store(Arc::new(certificates));
     }
@@ -232,7 +232,7 @@ impl Metrics {
         })
     }
 
-    /// Problems of the last minutes.
+    /// [`Problems`] of the last minutes.
     pub fn problems(&self) -> &Arc<Problems> {
         &self.problems
     }

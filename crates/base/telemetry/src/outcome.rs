@@ -49,7 +49,7 @@ named! {
         SessionId = "session-id",
         /// TLS 1.2, by session ticket.
         Ticket = "ticket",
-        /// TLS 1.3, by pre-shared key.
+        /// TLS 1.3, by pre-shared key (`pre_shared_key`).
         Psk = "psk",
         /// TLS 1.3, by pre-shared key, and the client's early data was accepted.
         EarlyData = "0-rtt",
@@ -59,7 +59,7 @@ named! {
 named! {
     /// Reason for which a session that the client offered was not resumed.
     ResumptionFailure {
-        /// No such session, or no longer.
+        /// The session is unknown, or no longer stored.
         NoSession = "no-session",
         /// The ticket was sealed with a key that is not on the keyring.
         UnknownKey = "unknown-key",
@@ -98,7 +98,7 @@ named! {
     EarlyRequest {
         /// Answered at once; an upstream received `Early-Data: 1`.
         Forwarded = "forwarded",
-        /// Delayed until the end of the handshake.
+        /// Delayed until the end of the handshake, as RFC 8470 section 3 permits.
         Held = "held",
     }
 }
@@ -140,7 +140,7 @@ named! {
         ClientClosed = "client-closed",
         /// The handshake exceeded its timeout.
         TimedOut = "timed-out",
-        /// The slot was needed for another connection.
+        /// The slot was needed for another connection, at the limit `max_connections`.
         Evicted = "evicted",
         /// The first bytes were no TLS.
         NotTls = "not-tls",
@@ -159,13 +159,13 @@ named! {
         NoCertificate = "no-certificate",
         /// The client requested a server name that is not served.
         UnknownName = "unknown-name",
-        /// Client and server have no version, suite, group or application protocol in common.
+        /// Client and server have no version, suite, group or application protocol (ALPN) in common.
         NothingInCommon = "nothing-in-common",
         /// The client offers TLS 1.2 with RSA key exchange only.
         RsaKeyExchange = "rsa-key-exchange",
         /// The client's certificate is missing or not trusted.
         ClientCertificate = "client-certificate",
-        /// The client refused with an alert.
+        /// The client refused with an alert (RFC 8446 section 6).
         Alert = "alert",
         /// The client broke the protocol.
         ProtocolError = "protocol-error",
@@ -199,7 +199,7 @@ named! {
         Length = "content-length",
         /// The transfer coding leaves the end of the body unknown.
         TransferCoding = "transfer-coding",
-        /// HTTP/2 on a connection over HTTP/1.1.
+        /// The preface of HTTP/2 (`PRI * HTTP/2.0`) on a connection over HTTP/1.1.
         Http2 = "http2-preface",
         /// The fields of HTTP/2 or HTTP/3 are no request (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2).
         Fields = "malformed-fields",

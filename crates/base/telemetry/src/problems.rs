@@ -1,4 +1,4 @@
-//! Problems of the last minutes by cause, each with counts and the latest example.
+//! [`Problems`] of the last [`MINUTES`] by cause, each with counts and the latest example.
 //!
 //! Clients cannot raise the memory above a bound: a number of causes per worker, texts of bounded length, and one
 //! example a second.
@@ -13,7 +13,7 @@ use crate::named;
 /// Number of minutes with separate counts; older counts are dropped.
 pub const MINUTES: usize = 15;
 
-/// Maximum number of causes per worker; the one not seen for the longest time is dropped first.
+/// Maximum number of each [`Cause`] per worker; the one not seen for the longest time is dropped first.
 const CAUSES: usize = 64;
 
 /// The longest cause and the longest example, in bytes.
@@ -24,7 +24,7 @@ const LONGEST_EXAMPLE: usize = 400;
 const EXAMPLES: Duration = Duration::from_secs(1);
 
 named! {
-    /// Origin of a problem.
+    /// Origin of a [`Problem`].
     Source {
         /// A handshake.
         Handshake = "handshake",
@@ -36,7 +36,7 @@ named! {
         Internal = "internal",
         /// A warning in the program's own log.
         Warning = "warning",
-        /// An error in the program's log.
+        /// An error in the program's own log.
         Error = "error",
     }
 }
@@ -61,10 +61,10 @@ struct Cause {
     example: Box<str>,
 }
 
-/// One cause and how often it was met.
+/// One cause, with the number of its occurrences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Origin.
+    /// Origin, which is a part of the cause: one `reason` of two origins makes two problems.
     pub source: Source,
     /// Cause in a few words. A cause from the log may contain text sent by clients.
     pub reason: Box<str>,
@@ -83,7 +83,7 @@ impl Default for Problems {
 }
 
 impl Problem {
-    /// Number of occurrences in all these minutes.
+    /// Number of occurrences in all [`MINUTES`].
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -162,7 +162,7 @@ impl Cause {
         self.counts[(self.minute % MINUTES as u64) as usize] += 1;
     }
 
-    /// Drops counts that are too old at `minute`.
+    /// Drops `counts` that are older than [`MINUTES`] at `minute`.
     fn advance(&mut self, minute: u64) {
         let passed = minute.saturating_sub(self.minute).min(MINUTES as u64);
         for later in 1..=passed {

@@ -1,4 +1,4 @@
-//! Connections that ended recently: a fixed number per worker, merged on reading.
+//! Each [`RecentConnection`]: a fixed number per worker, merged on reading.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -11,13 +11,13 @@ use crate::outcome::ResumptionFailure;
 use crate::record::{ConnectionEnd, ConnectionRecord, QuicPath, TlsFacts};
 use crate::timeline::{Milestone, Timeline};
 
-/// Number of connections kept per worker, and shown in total. Each takes about 400 bytes.
+/// Number of connections kept per worker, and shown in total. Each [`RecentConnection`] takes about 400 bytes.
 const KEPT: usize = 256;
 
 /// Number of slow connections kept per worker, and shown in total.
 const SLOW: usize = 32;
 
-/// Time for which a slow connection is kept.
+/// Time for which a connection of [`Shelf::keep_slow`] is kept.
 const SLOW_FOR: Duration = Duration::from_mins(10);
 
 /// The longest subject of a client certificate that is kept, in bytes; clients choose its length.
@@ -36,7 +36,7 @@ pub struct RecentConnection {
     pub timeline: Timeline,
     /// Duration from start to end.
     pub duration: Duration,
-    /// Parameters negotiated in the handshake, without the client's certificates.
+    /// Parameters negotiated in the handshake, without [`TlsFacts::client_chain`].
     pub tls: Option<TlsFacts>,
     /// Reason for which no offered session was resumed, if the handshake failed afterwards.
     pub resumption_failure: Option<ResumptionFailure>,
@@ -52,7 +52,7 @@ pub struct RecentConnection {
     pub path: Option<QuicPath>,
     /// Requests answered.
     pub requests: u32,
-    /// Outcome of the connection.
+    /// Outcome of the connection, such as [`ConnectionEnd::Dropped`].
     pub end: ConnectionEnd,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct RecentConnections(PerWorker<Mutex<Shelf>>);
 struct Shelf {
     latest: VecDeque<Arc<RecentConnection>>,
     slow: Vec<Slow>,
-    /// Minimum wait of a slow connection; zero while there is room for more.
+    /// Minimum [`RecentConnection::waited`] of a slow connection; zero while there are fewer than [`SLOW`].
     threshold: Duration,
     /// Time at which the first slow connection expires, if there is no room.
     fades: Option<Instant>,
@@ -141,7 +141,7 @@ impl Shelf {
         self.set_threshold();
     }
 
-    /// Removes expired connections, which lowers the threshold.
+    /// Removes connections older than [`SLOW_FOR`], which lowers `threshold`.
     fn forget_slow(&mut self, now: Instant) {
         self.slow.retain(|slow| slow.until > now);
         self.set_threshold();
@@ -173,7 +173,7 @@ impl RecentConnections {
         drop(oldest);
     }
 
-    /// The last ones of all workers, the latest first.
+    /// The last [`KEPT`] connections of all workers, the latest first.
     pub(crate) fn latest(&self) -> Vec<Arc<RecentConnection>> {
         let mut all: Vec<_> =
             self.0.all().flat_map(|shelf| lock(shelf).latest.iter().cloned().collect::<Vec<_>>()).collect();
@@ -182,7 +182,7 @@ impl RecentConnections {
         all
     }
 
-    /// The slowest ones of the last minutes of all workers, the slowest first.
+    /// The [`SLOW`] slowest connections of all workers within [`SLOW_FOR`], the slowest first.
     pub(crate) fn slowest(&self) -> Vec<Arc<RecentConnection>> {
         let now = Instant::now();
         let of_shelf = |shelf: &Mutex<Shelf>| {

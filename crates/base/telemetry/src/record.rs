@@ -15,7 +15,7 @@ use crate::outcome::{
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
 
-/// Parameters negotiated in a completed handshake.
+/// Parameters negotiated in a completed handshake, or in one with accepted early data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFacts {
     /// Protocol version.
@@ -35,14 +35,14 @@ pub struct TlsFacts {
     pub early_data: Option<EarlyData>,
     /// Server name requested by the client, in lower case.
     pub server_name: Option<Box<str>>,
-    /// The version of HTTP that ALPN chose.
+    /// The version of HTTP that ALPN (RFC 7301) chose.
     pub alpn: Option<HttpVersion>,
     /// Subject of the client's verified certificate.
     pub client_subject: Option<Box<str>>,
     /// The client's verified certificate, followed by the other certificates that it sent, which need not be part of
     /// the path; DER. Empty unless the host keeps them.
     pub client_chain: Box<[Box<[u8]>]>,
-    /// Fingerprints of the client; `None` unless the configuration has a use for them.
+    /// [`ClientFingerprints`]; `None` unless the configuration has a use for them.
     pub fingerprints: Option<Box<ClientFingerprints>>,
     /// Whether the server requested another key share, which cost a round trip.
     pub hello_retry: bool,
@@ -51,7 +51,7 @@ pub struct TlsFacts {
     pub handshake_time: Duration,
 }
 
-/// Fingerprints of a client.
+/// Fingerprints of a client, for rules, log fields and headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFingerprints {
     /// JA4 of the `ClientHello`.
@@ -60,7 +60,7 @@ pub struct ClientFingerprints {
     pub certificate: Option<Box<str>>,
 }
 
-/// Facts of one connection. [Reported to a sink](Self::report_to) exactly once, however the connection ends.
+/// Facts of one connection. [Reported to a `RecordSink`](Self::report_to) exactly once, however the connection ends.
 #[derive(Debug)]
 pub struct ConnectionRecord {
     /// Number of the connection, unique while the process lives.
@@ -78,7 +78,7 @@ pub struct ConnectionRecord {
     /// Reason for which no offered session was resumed, if known before the end of the handshake; afterwards it is in
     /// `tls`.
     pub resumption_failure: Option<ResumptionFailure>,
-    /// Smoothed round-trip time that the kernel or QUIC measured.
+    /// Smoothed round-trip time that the kernel (`TCP_INFO`) or QUIC measured.
     pub rtt: Option<Duration>,
     /// Congestion window after the handshake, in segments: the initial window unless packets were lost. 0 if unknown.
     pub window: u16,
@@ -108,7 +108,7 @@ pub struct QuicPath {
     pub migrations: u32,
 }
 
-/// Receiver of the records of connections.
+/// Receiver of each [`ConnectionRecord`] at its end.
 pub trait RecordSink: fmt::Debug + Send + Sync + 'static {
     /// Counts the acceptance of a connection by a listener of this kind.
     fn opened(&self, listener: Listening);
@@ -117,10 +117,10 @@ pub trait RecordSink: fmt::Debug + Send + Sync + 'static {
     fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd);
 }
 
-/// Outcome of a connection.
+/// Outcome of a connection, the argument of [`ConnectionRecord::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionEnd {
-    /// Before it could be served.
+    /// The handshake failed, so that no request was served.
     HandshakeFailed(HandshakeOutcome),
     /// After it was served; why, in a few fixed words: `idle`.
     Served(&'static str),
@@ -174,7 +174,7 @@ impl ConnectionRecord {
         self.listener
     }
 
-    /// Hands the record over, although requests may still hold it. Only the first call counts.
+    /// Hands the record to its [`RecordSink`], although requests may still hold it. Only the first call counts.
     pub fn finish(&mut self, end: ConnectionEnd) {
         // `take` makes the report unique, although `Drop` calls this again.
         if let Some(sink) = self.sink.take() {
@@ -192,7 +192,7 @@ impl Drop for ConnectionRecord {
 /// Facts of one request whose response has ended. Borrows all fields, so it costs nothing to create.
 #[derive(Debug, Clone)]
 pub struct RequestRecord<'a> {
-    /// The connection that it came on.
+    /// The connection that the request came on.
     pub connection: &'a ConnectionRecord,
     /// Address of the client: that of the connection, or one that a trusted proxy states. The port is 0 if it is unknown.
     pub client: SocketAddr,
@@ -204,7 +204,7 @@ pub struct RequestRecord<'a> {
     pub host: &'a str,
     /// Path and query as the client sent them.
     pub path: &'a str,
-    /// The version of HTTP that it came by.
+    /// The version of HTTP that the request came by.
     pub version: HttpVersion,
     /// Status code of the response; 0 if none was sent.
     pub status: u16,
@@ -222,7 +222,7 @@ pub struct RequestRecord<'a> {
     pub user: Option<&'a str>,
     /// Time from the request's head to the start of forwarding, if it was forwarded and belongs to a trace.
     pub upstream_start: Option<Duration>,
-    /// Its place in a trace.
+    /// Position of the request in a trace; `None` without tracing.
     pub trace: Option<RequestSpan>,
     /// `Referer` header.
     pub referer: Option<&'a [u8]>,
@@ -234,9 +234,9 @@ pub struct RequestRecord<'a> {
     pub early: Option<EarlyRequest>,
     /// The error as a fixed term, for example `upstream-timeout`.
     pub error: Option<&'static str>,
-    /// Side responsible for the error.
+    /// Side responsible for `error`.
     pub error_side: Option<Side>,
-    /// Cause of the end after a switch of protocols.
+    /// [`UpgradedEnd`] after a switch of protocols; `None` without one.
     pub upgraded_end: Option<UpgradedEnd>,
     /// Labels, each with its name and text.
     pub labels: &'a [(Arc<str>, Arc<str>)],
@@ -244,7 +244,7 @@ pub struct RequestRecord<'a> {
     pub label_field: &'static str,
 }
 
-/// The place of a request in a trace (W3C Trace Context). IDs are not zero.
+/// The position of a request in a trace (W3C Trace Context, header `traceparent`). IDs are not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSpan {
     /// ID of the trace.
@@ -262,9 +262,9 @@ pub struct RequestSpan {
 /// Facts of bytes that were refused before they became a request.
 #[derive(Debug, Clone, Copy)]
 pub struct MalformedRecord<'a> {
-    /// The connection that they came on.
+    /// The connection that the bytes came on.
     pub connection: &'a ConnectionRecord,
-    /// Fault.
+    /// The fault, which is also the label `reason` of the metric.
     pub reason: MalformedReason,
     /// Status code of the response; 0 if none was sent.
     pub status: u16,

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 pub struct RequestId(pub u64);
 
 impl RequestId {
-    /// The 16 hexadecimal digits that `Display` shows, without a formatter's cost.
+    /// The 16 hexadecimal digits that [`fmt::Display`] shows, without a formatter's cost.
     pub fn digits(self) -> [u8; 16] {
         let mut digits = [0; 16];
         for (index, digit) in digits.iter_mut().enumerate() {
@@ -25,7 +25,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Generator of the request ids of one worker: the splitmix64 sequence, which repeats a value only after 2^64 others.
+/// Generator of each [`RequestId`] of one worker: the splitmix64 sequence, which repeats a value only after 2^64 others.
 /// Ids are hard to confuse with each other, but not hard to guess.
 #[derive(Debug)]
 pub struct RequestIds {
@@ -38,7 +38,7 @@ impl RequestIds {
         Self { state: Cell::new(seed) }
     }
 
-    /// Starts at a random place.
+    /// Starts at a random place, from [`RandomState`].
     pub fn from_random_seed() -> Self {
         Self::new(RandomState::new().hash_one(std::process::id()))
     }

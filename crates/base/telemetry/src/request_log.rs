@@ -5,8 +5,8 @@ use std::fmt;
 use crate::outcome::HandshakeOutcome;
 use crate::record::{ConnectionEnd, ConnectionRecord, MalformedRecord, RequestRecord};
 
-/// Receiver of the records of requests, and of connections that failed or ended. Shared by all workers, which call it, so no
-/// method waits for a target but [`close`](Self::close).
+/// Receiver of each [`RequestRecord`], and of each [`ConnectionRecord`] that failed or ended. Shared by all workers, which call
+/// it, so no method waits for a target but [`close`](Self::close).
 pub trait RequestLog: fmt::Debug + Send + Sync + 'static {
     /// Logs a request whose response has ended. Well below 1 us for each output.
     fn log(&self, request: &RequestRecord<'_>);
@@ -14,7 +14,7 @@ pub trait RequestLog: fmt::Debug + Send + Sync + 'static {
     /// Names of the request headers that [`RequestRecord::headers`] must contain, in lower case.
     fn headers(&self) -> &[Box<str>];
 
-    /// Logs a connection whose handshake failed.
+    /// Logs a connection whose handshake failed with `outcome`.
     fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome);
 
     /// Logs a malformed request, or counts it for later lines if there are too many.

@@ -1,4 +1,4 @@
-//! [`Sink`], which passes the record of each connection to the metrics, the access log and the recent connections.
+//! [`Sink`], which passes each [`ConnectionRecord`] to the [`Metrics`], the [`RequestLog`] and the [`RecentConnections`].
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::recent::{RecentConnection, RecentConnections};
 use crate::record::{ConnectionEnd, ConnectionRecord, RecordSink};
 use crate::request_log::RequestLog;
 
-/// Receiver of connection records. Shared by all workers.
+/// Receiver of each [`ConnectionRecord`]. Shared by all workers.
 #[derive(Debug)]
 pub struct Sink {
     pub(crate) metrics: Arc<Metrics>,
-    /// Twice an `Arc`, because `ArcSwap` holds no trait object.
+    /// Twice an [`Arc`], because [`ArcSwapOption`] holds no trait object.
     access_log: ArcSwapOption<Arc<dyn RequestLog>>,
     recent: RecentConnections,
 }

@@ -1,4 +1,4 @@
-//! Rate limit for log messages that clients can cause.
+//! [`Throttle`], the rate limit for log messages that clients can cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Throttle {
     interval: Duration,
-    /// Time by which events may be ahead of `interval`: that of the burst.
+    /// Time by which events may be ahead of `interval`: `burst - 1` intervals.
     ahead: Duration,
     started: Instant,
     /// Nanoseconds after `started` at which the next event is due.
@@ -16,7 +16,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Passes the first event, then one per `interval`.
+    /// Passes the first event, then one per `interval`: a burst of 1.
     pub fn new(interval: Duration) -> Self {
         Self::with_burst(interval, 1)
     }
@@ -35,6 +35,7 @@ impl Throttle {
     /// Whether this event passes: `Some` with the number of events suppressed since the last one that passed.
     pub fn pass(&self) -> Option<u64> {
         let now = nanoseconds(self.started.elapsed());
+        // Relaxed order suffices: no other data depends on the time.
         let next = self.next.load(Ordering::Relaxed);
         let later = next.max(now).saturating_add(nanoseconds(self.interval));
         // Among concurrent events one wins the exchange; the others are counted as suppressed.

@@ -1,6 +1,6 @@
-//! Values assigned to one connection.
+//! [`AssignedValues`] of one connection.
 
-/// Maximum number of varied settings per connection.
+/// Maximum number of [`Assigned`] values per connection.
 pub const MOST_ASSIGNED: usize = 4;
 
 /// Identifier of a varied setting, valid during the life of the process.
@@ -43,7 +43,7 @@ impl AssignedValues {
         self.iter().next().is_none()
     }
 
-    /// The values.
+    /// The values, in the order of [`push`](Self::push).
     pub fn iter(&self) -> impl Iterator<Item = Assigned> + '_ {
         self.0.iter().filter_map(|one| *one)
     }

@@ -1,4 +1,4 @@
-//! Varied settings of hosts, prepared for their requests.
+//! [`HostVariants`], the varied settings of hosts, prepared for their requests.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ impl Variants {
     }
 }
 
-/// Varied settings of one host.
+/// Varied settings of one host: each is a [`VariedSetting`].
 #[derive(Debug, Default)]
 pub struct HostVariants {
     ids: Vec<VariedId>,
@@ -104,6 +104,7 @@ impl HostVariants {
         read: impl Fn(&RequestValues, usize) -> Option<T>,
     ) -> Option<T> {
         self.settings.iter().find_map(|one| {
+            // Index 0 is the configured value, which `values` omits: `None` leaves the choice to the configuration.
             let place = usize::from(assigned.get(one.id)?).checked_sub(1)?;
             read(&one.values, place)
         })

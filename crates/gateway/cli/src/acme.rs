@@ -26,7 +26,7 @@ pub(crate) struct Obtained {
     keeper: OnceLock<AcmeThread>,
 }
 
-/// ACME part of a configuration that is prepared but not yet in force.
+/// ACME part of a configuration that is prepared but not yet in force ([`Part::Prepared`]).
 pub(crate) struct PreparedAcme {
     wanted: ResolvedAcme,
     /// `None` while no configuration has used ACME.
@@ -40,8 +40,8 @@ impl Obtained {
     }
 
     /// Publishes the stored certificates of the first configuration and obtains the others. Returns after the
-    /// publication, so that the first handshakes find the certificates, and at the latest after [`FIRST`]. Fails if a
-    /// thread cannot be started.
+    /// publication, so that the first handshakes find the certificates, and at the latest after [`FIRST`]. The only
+    /// [`io::Error`] is a thread that cannot be started.
     pub(crate) fn start(&self, first: &ResolvedAcme) -> io::Result<()> {
         if let Some(publication) = self.follow_configuration(self.prepare_threads(first)?) {
             publication.wait(FIRST);

@@ -18,7 +18,7 @@ use crate::log;
 /// Width of tables, in columns of the terminal.
 const WIDTH: usize = 140;
 
-/// Runs the subcommand.
+/// Runs the subcommand of `brisk cert`.
 pub(crate) fn run(arguments: Cert) -> anyhow::Result<()> {
     match arguments.command {
         CertCommand::List(chosen) => list(&chosen),
@@ -163,7 +163,7 @@ fn describe(site: &Site, wanted: &CertificateSpec, key: &KeyStatus, out: &mut St
     Ok(())
 }
 
-/// Prints the DNS records of dns-persist-01 in the format of a zone file, each group after a comment with its authority.
+/// Prints the DNS records of `dns-persist-01` in the format of a zone file, each group after a comment with its authority.
 fn records(chosen: &Chosen) -> anyhow::Result<()> {
     let _log = log::start(&chosen.log)?;
     let site = Site::open(&chosen.config)?;
@@ -194,7 +194,7 @@ fn renew(chosen: &Chosen) -> anyhow::Result<()> {
     })
 }
 
-/// Applies `act` to each chosen certificate and reports each result. The error contains the number of failures.
+/// Applies `act` to each chosen certificate and reports each result. The `Err` contains the number of failures.
 fn each(
     chosen: &Chosen,
     act: impl Fn(&Site, &CertificateSpec, KeyKind) -> anyhow::Result<&'static str>,

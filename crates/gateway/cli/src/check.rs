@@ -20,7 +20,7 @@ use crate::http3;
 use crate::key_servers::connect;
 use crate::{summary, tools};
 
-/// Timeout of a question to the holders of a key.
+/// Timeout of one question to all holders of a key.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Keys that are asked at the same time.
@@ -105,8 +105,8 @@ fn check_folders(settings: &GatewaySettings) -> anyhow::Result<()> {
     }
 }
 
-/// Has each holder of a key outside this process make a signature, and prints the results. Fails if no holder of a key
-/// does.
+/// Has each holder of a key outside this process make a signature, and prints each [`ProbeAnswer`]. Fails if no holder of
+/// a key does.
 fn ask_for_keys(resolved: &Resolved) -> anyhow::Result<()> {
     for engine in &resolved.remote {
         connect(engine).map_err(|error| anyhow!("{error}"))?;
@@ -148,7 +148,7 @@ fn print_answers(certificate: &Certificate, answers: &[ProbeAnswer]) {
     }
 }
 
-/// The answers of `keys`, in their order.
+/// The [`ProbeAnswer`]s of `keys`, in their order, [`CONCURRENT`] at a time.
 async fn answers(keys: Vec<(KeyElsewhere, KeyAlgorithm)>) -> Vec<Vec<ProbeAnswer>> {
     let mut all = vec![Vec::new(); keys.len()];
     let mut left = keys.into_iter().enumerate();

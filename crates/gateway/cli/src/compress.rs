@@ -63,7 +63,7 @@ const LEAST: u64 = 512;
 /// Maximum size of a compressed file, in bytes: files are read into memory as a whole.
 const MOST: u64 = 256 << 20;
 
-/// Counts for the summary.
+/// Counts of each [`Outcome`] for the summary.
 #[derive(Debug, Default)]
 struct Totals {
     made: usize,
@@ -88,7 +88,7 @@ enum Outcome {
 /// Maximum depth of folders. Each level has an open descriptor.
 const DEEPEST: usize = 100;
 
-/// Maximum number of copies that wait for a thread, which limits the open descriptors.
+/// Maximum number of [`Job`]s that wait for a thread, which limits the open descriptors.
 const WAITING: usize = 64;
 
 /// A copy to write.
@@ -98,7 +98,7 @@ struct Job {
     coding: Coding,
 }
 
-/// Totals and failures of all threads.
+/// [`Totals`] and failures of all threads.
 #[derive(Default)]
 struct Results(Mutex<(Totals, Vec<String>)>);
 
@@ -158,8 +158,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Sends the files of `folder` and its subfolders to the threads and removes orphaned copies. Skips symbolic links, and
-    /// hidden files, which are not served.
+    /// Sends the files of `folder` and its subfolders as [`Job`]s to the threads and removes orphaned copies. Skips symbolic
+    /// links, and hidden files, which are not served. Ends at [`DEEPEST`].
     fn folder(&self, folder: &Arc<Folder>, depth: usize) {
         let entries = match folder.entries() {
             Ok(entries) => entries,

@@ -26,7 +26,7 @@ use brisk_tls::gather::{self, GatherFigures};
 use crate::gpu::{self, Gpu};
 use crate::tokens::{self, TokenMetrics};
 
-/// Starts the engines of `settings`. Measures batches with the keys of `keystore` and counts operations in `metrics`.
+/// Starts the [`Engines`] of `settings`. Measures batches with the keys of `keystore` and counts operations in `metrics`.
 ///
 /// A GPU that cannot be used is logged, and the processor performs its operations. Fails only if the system refuses a thread
 /// or a core.
@@ -147,12 +147,12 @@ impl Engines for ThisMachine {
     }
 }
 
-/// Chosen ways of performing operations, one for each key size.
+/// Chosen ways of performing operations by `processor`, one for each key size.
 fn described(processor: &BatchEngine) -> impl Iterator<Item = String> + use<> {
     processor.choices().into_iter().map(|choice| choice.to_string())
 }
 
-/// Counts the operations of all engines in the metrics.
+/// [`OperationObserver`] that counts the operations of all engines in [`Metrics`].
 #[derive(Debug)]
 struct KeyOperations(Arc<Metrics>);
 

@@ -13,7 +13,7 @@ pub(crate) struct FixedKeys {
 }
 
 impl FixedKeys {
-    /// Creates the part for engines that were started with `started`.
+    /// Creates the [`Part`] for engines that were started with `started`.
     pub(crate) fn new(started: &KeySettings) -> Self {
         Self { started: started.clone(), last: RefCell::new(started.clone()) }
     }

@@ -1,4 +1,5 @@
-//! Summary of HTTP/3 for `brisk check`: DNS records with which clients find it, and listeners that cannot serve it to all.
+//! Summary of HTTP/3 for `brisk check`: `HTTPS` records with which clients find it, and listeners that cannot serve it to
+//! all.
 
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use brisk_wire::HttpVersion;
 /// Port of `https` without another in the URL, for which the record has the name of the host itself.
 const HTTPS: u16 = 443;
 
-/// Lines about HTTP/3; none if it is off.
+/// Lines about HTTP/3; none if `server.http3` is off.
 pub(crate) fn summary(settings: &GatewaySettings) -> Vec<String> {
     if !settings.http3 {
         return Vec::new();
@@ -56,7 +57,7 @@ impl Ports {
     }
 }
 
-/// The HTTPS records of a name (RFC 9460 section 9), in the form of zone files. None for addresses and `localhost`.
+/// The `HTTPS` records of `name` (RFC 9460 section 9), in the form of zone files. None for addresses and `localhost`.
 fn records(name: &str, Ports { tcp, udp }: Ports, protocols: &[HttpVersion]) -> Vec<String> {
     let is_local = name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok();
     // With another port than 443 the name has two labels in front, where a wildcard is not possible.

@@ -20,7 +20,7 @@ use crate::engines;
 use crate::key_servers::connect;
 use crate::log::{self, Log};
 
-/// Connection to the key process; `None` if keys are not isolated.
+/// The [`Isolation`] of the gateway; `None` if keys are not isolated.
 pub(crate) struct IsolatedKeys(Option<Arc<Isolation>>);
 
 impl IsolatedKeys {

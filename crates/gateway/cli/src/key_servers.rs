@@ -35,7 +35,7 @@ impl Part for KeyServers {
     }
 }
 
-/// Starts the connections of `engine`; does nothing if they are started.
+/// Starts the connections of `engine` ([`RemoteEngine::start`]); does nothing if they are started.
 pub(crate) fn connect(engine: &RemoteEngine) -> Result<(), PartError> {
     engine.start().map_err(|error| PartError::new(format!("keyserver.{}: {error}", engine.settings().name)))
 }

@@ -22,7 +22,7 @@ use crate::{engines, limits, log, memory};
 /// Names in the server's certificate if `init` has no `--name`.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Runs the subcommand, or without one the server.
+/// Runs the subcommand of `brisk keyserver`, or without one the server.
 pub(crate) fn run(arguments: args::KeyServer) -> anyhow::Result<()> {
     match arguments.command {
         None => serve(&arguments.serve),
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: args::KeyServer) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the server until a stop signal, and then until it has drained.
+/// Runs the [`KeyServer`] until a stop signal, and then until it has drained.
 fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let Some(file) = &arguments.config else {
         bail!("no configuration: write --config FILE; `brisk keyserver init DIR` makes one");

@@ -24,7 +24,7 @@ static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
 static PROBLEMS: OnceLock<Arc<Problems>> = OnceLock::new();
 
-/// Open log. Dropping it writes the queued lines, for about a second at most.
+/// Open log. Dropping a `Log` writes the queued lines, for about a second at most.
 #[must_use = "the log ends when this is dropped"]
 pub(crate) struct Log {
     _writer: WorkerGuard,
@@ -91,7 +91,7 @@ impl Visit for Line {
     }
 }
 
-/// Number of lines dropped so far because the queue was full.
+/// Number of lines dropped so far because the queue of [`WAITING_LINES`] was full.
 pub(crate) fn dropped_lines() -> u64 {
     DROPPED.get().map_or(0, |counter| counter.dropped_lines() as u64)
 }

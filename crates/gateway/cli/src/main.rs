@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Exit code of an error: 2 for an error of the configuration, as for wrong arguments, otherwise 1.
+/// Exit code of an error: `2` for an error of the configuration, as for wrong arguments, otherwise `1`.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<brisk_config::ConfigError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }

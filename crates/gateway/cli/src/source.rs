@@ -21,7 +21,7 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// Creates a reader; reads nothing yet.
+    /// Creates a [`Source`]; reads nothing yet.
     pub(crate) fn new(line: CommandLine, running: &Rc<Running>) -> Self {
         Self { line, running: Rc::clone(running), files: Rc::default() }
     }

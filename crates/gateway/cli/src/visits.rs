@@ -12,7 +12,7 @@ use brisk_visits::Visits;
 /// Timeout for writing the last visits when the process ends.
 const LAST_VISITS: Duration = Duration::from_secs(5);
 
-/// The visit store, if the configuration enables it.
+/// The [`Visits`] of the process, if the configuration enables them.
 #[derive(Debug)]
 pub(crate) struct KeptVisits {
     visits: Visits,

@@ -10,11 +10,11 @@ use http::{Method, Request};
 use crate::settings::DashboardSettings;
 use crate::token::TokenVerifier;
 
-/// Name of the cookie.
+/// Name of the cookie that [`log_in`](crate::login::log_in) sets.
 pub(crate) const NAME: &str = "brisk-dashboard";
 
 /// Returns whether each host in the request is a host of the dashboard. Rejecting other names prevents DNS rebinding. A
-/// request without a host is rejected too; browsers always send one.
+/// request without `Host` is rejected too; browsers always send one.
 pub(crate) fn is_for_own_host<B>(settings: &DashboardSettings, request: &Request<B>) -> bool {
     let in_uri = request.uri().authority().is_none_or(|authority| is_own(settings, authority.as_str()));
     let mut hosts = request.headers().get_all(HOST).iter();
@@ -34,7 +34,7 @@ fn is_own(settings: &DashboardSettings, authority: &str) -> bool {
         || settings.names.iter().any(|name| host.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a page of another origin caused the request (Fetch Metadata). Such a page may link to the dashboard,
+/// Returns whether a page of another origin caused the request (`Sec-Fetch-Site`). Such a page may link to the dashboard,
 /// but nothing more.
 pub(crate) fn is_from_other_origin<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
@@ -78,8 +78,9 @@ pub(crate) fn authorize(
     if let Some(presented) = bearer {
         return without_end.filter(|_| verifier.is_token(token, presented.trim_ascii()));
     }
-    let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let texts = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    // The cookie of another service on this host may be no text.
+    let pairs = texts.filter_map(|pair| std::str::from_utf8(pair).ok()?.trim().split_once('='));
     // Several cookies of one name are accepted, because another service on this host may have set one. The limit bounds
     // the number of MAC computations.
     let mut own = pairs.filter(|(name, _)| *name == NAME).take(4);

@@ -34,7 +34,7 @@ impl Asset {
         self.gzip.get_or_init(compress).clone()
     }
 
-    /// Entity tag: a hash of the content.
+    /// `ETag`: a hash of the content.
     pub(crate) fn tag(&self) -> &str {
         let name = || {
             let mut hasher = DefaultHasher::new();
@@ -67,7 +67,7 @@ static PUBLIC: [Asset; 8] = [
     Asset::new("/icon.svg", "image/svg+xml", include_bytes!("assets/icon.svg")),
 ];
 
-/// Files that the page loads when visits are stored, and that of the documentation. They need no authorization either.
+/// Files that [`PAGE`] loads when visits are stored, and the style of the documentation. They need no authorization either.
 static LATER: [Asset; 4] = [
     Asset::new("/visitors.js", SCRIPT, include_bytes!("assets/visitors.js")),
     Asset::new("/lines.js", SCRIPT, include_bytes!("assets/lines.js")),

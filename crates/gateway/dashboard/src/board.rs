@@ -60,8 +60,8 @@ impl Board {
         }
     }
 
-    /// Takes a sample and sends it to all event streams. To be called once per second; without streams it takes a few
-    /// microseconds.
+    /// Takes a sample and sends it to all [`EventStreams`]. To be called once per second; without streams the call takes a
+    /// few microseconds.
     pub(crate) fn tick(&self) {
         let passed = self.last.replace(Instant::now()).elapsed();
         let reading = self.sources.metrics.reading();
@@ -86,7 +86,7 @@ impl Board {
         }
     }
 
-    /// Opens an event stream that ends at `until`. `None` if there are too many.
+    /// Opens an event stream that ends at `until`. `None` if there are [`MOST`](crate::events::MOST).
     pub(crate) fn join(&self, until: Option<Instant>) -> Option<Events> {
         let present = self.present(&self.sources.metrics.reading());
         self.streams.borrow_mut().join(event(&present.to_string()), until)

@@ -50,7 +50,7 @@ const UNREAD_LIMIT: Duration = Duration::from_secs(20);
 /// Interval of samples.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A running dashboard, which ends when this is dropped.
+/// A running dashboard, which ends when the `Dashboard` is dropped.
 pub struct Dashboard {
     address: SocketAddr,
     settings: DashboardSettings,
@@ -167,7 +167,7 @@ impl Dashboard {
         self.address
     }
 
-    /// URL for a browser on this machine. `None` while another process uses the address.
+    /// URL for a browser on this machine, `http` or `https`. `None` while another process uses the address.
     pub fn url(&self) -> Option<String> {
         self.socket.get()?;
         let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
@@ -188,7 +188,7 @@ impl Dashboard {
         ActiveSettings::new(settings).map(Prepared)
     }
 
-    /// Applies prepared settings. Connections that were accepted under different settings end.
+    /// Applies [`Prepared`] settings. Connections that were accepted under different settings end.
     pub fn take_over(&mut self, prepared: Prepared) {
         if self.live.borrow().is_like(&prepared.0) {
             return;

@@ -18,7 +18,7 @@ macro_rules! documents {
     };
 }
 
-/// A document of the folder `docs`, and its page.
+/// A document of the folder `docs`, and its page once it was requested.
 #[derive(Debug)]
 struct Document {
     name: &'static str,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use brisk_tls::TlsError;
 use thiserror::Error;
 
-/// Reasons for which a dashboard cannot start or apply settings.
+/// Reasons for which a [`Dashboard`](crate::Dashboard) cannot start or apply settings.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DashboardError {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// Maximum number of event streams.
+/// Maximum number of [`EventStream`]s.
 pub(crate) const MOST: usize = 32;
 
 /// Capacity of an [`EventStream`]. A client that has not read for as many seconds is disconnected.
@@ -38,7 +38,7 @@ impl EventStream {
 pub(crate) struct Events(Receiver<Bytes>);
 
 impl EventStreams {
-    /// Adds a stream that begins with `first` and ends at `until`. `None` if there are too many.
+    /// Adds an [`EventStream`] that begins with `first` and ends at `until`. `None` if there are [`MOST`].
     pub(crate) fn join(&mut self, first: Bytes, until: Option<Instant>) -> Option<Events> {
         self.0.retain(|one| !one.is_gone());
         if self.0.len() >= MOST {

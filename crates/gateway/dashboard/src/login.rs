@@ -1,4 +1,4 @@
-//! Login: exchanges the token for a cookie. The token is sent in the body of a POST request, so that it appears in no
+//! Login: exchanges the token for a cookie. The token is sent in the body of a `POST` request, so that it appears in no
 //! URL and no log.
 
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn last(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// Responds with the removal of the cookie.
+/// Responds with the removal of the cookie [`NAME`].
 pub(crate) fn log_out() -> Response<Body> {
     to_page(Some(&format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")))
 }

@@ -52,7 +52,7 @@ pub(crate) fn events(events: Events) -> Response<Body> {
     response
 }
 
-/// A response with an embedded file, compressed if the client accepts it, or 304 if the client has it already.
+/// A response with an embedded file, compressed if the client accepts `gzip`, or `304` if the client has it already.
 pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap) -> Response<Body> {
     let tag = asset.tag();
     let has_it = is_known(asked, tag.as_bytes());
@@ -80,7 +80,7 @@ pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap
     response
 }
 
-/// Adds the security headers.
+/// Adds the security headers, among them [`POLICY`].
 pub(crate) fn protected(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     let fixed = [

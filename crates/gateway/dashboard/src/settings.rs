@@ -11,7 +11,7 @@ use crate::token::Token;
 pub struct DashboardSettings {
     /// Address to listen on.
     pub listen: SocketAddr,
-    /// Use another port if the configured one is in use.
+    /// Whether another port is used if the port of `listen` is in use.
     pub or_any_port: bool,
     /// Accepted host names in lower case, in addition to IP addresses and `localhost`.
     pub names: Vec<String>,

@@ -32,11 +32,11 @@ pub struct Sources {
 /// Load of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerLoad {
-    /// Share of the last second in which it used the processor, from 0 to 1.
+    /// Share of the last second in which the worker's thread used the processor, from 0 to 1.
     pub busy: f64,
-    /// Largest delay of its event loop in the last minute.
+    /// Largest delay of the worker's event loop in the last minute.
     pub delay: Duration,
-    /// Whether its event loop is blocked now.
+    /// Whether the worker's event loop is blocked now.
     pub is_stuck: bool,
 }
 

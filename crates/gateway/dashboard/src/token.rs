@@ -45,7 +45,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// [`TokenError`] with the correction. Blocks on file I/O.
+    /// [`TokenError`] with the correction: [`TokenError::Open`] if the mode has any bit of `0077`. Blocks on file I/O.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let unreadable = |error| TokenError::Unreadable(path.to_owned(), error);
         // Checked before opening: opening a pipe would block until its other end is opened.
@@ -118,7 +118,7 @@ impl TokenVerifier {
         format!("{until:x}-{}", digits.collect::<String>())
     }
 
-    /// End of validity, if `value` is a valid cookie for this token.
+    /// End of validity, if `value` is a valid cookie for this [`Token`]; `None` otherwise.
     pub(crate) fn valid_until(&self, token: &Token, value: &str) -> Option<Instant> {
         let until = self.valid_until_second(token, value, self.now())?;
         Some(self.started + Duration::from_secs(until))

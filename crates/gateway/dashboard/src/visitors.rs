@@ -34,9 +34,9 @@ const SHOWN: [Metric; 7] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Selection {
     query: Query,
-    /// Dimension of lines.
+    /// [`Dimension`] of lines.
     by: Dimension,
-    /// Second dimension of the table.
+    /// Second [`Dimension`] of the table.
     and: Dimension,
     /// Moment of a comparison, in Unix seconds.
     at: Option<i64>,
@@ -52,7 +52,7 @@ const LONGEST_NAME: usize = 255;
 /// a page gets new data.
 const CACHED_FOR: Duration = Duration::from_secs(55);
 
-/// Maximum number of cached results.
+/// Maximum number of results in a [`QueryCache`].
 const KEPT: usize = 16;
 
 /// Runs one query at a time and shares its result for [`CACHED_FOR`] with all clients that request the same.
@@ -79,7 +79,7 @@ impl QueryCache {
         kept.push_front((query, Instant::now(), answer));
     }
 
-    /// Removes expired results.
+    /// Removes results older than [`CACHED_FOR`].
     pub(crate) fn forget(&self) {
         self.kept.borrow_mut().retain(|(_, made, _)| made.elapsed() < CACHED_FOR);
     }

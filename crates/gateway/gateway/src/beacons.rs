@@ -7,7 +7,7 @@ use brisk_beacon::{BeaconMetrics, Beacons};
 use brisk_telemetry::Metrics;
 use brisk_visits::Visits;
 
-/// The receiver, made once: page views that were answered before a reload send their beacons after it.
+/// The [`Beacons`], made once: page views that were answered before a reload send their beacons after it.
 #[derive(Debug)]
 pub(crate) struct BeaconReceiver {
     visits: Visits,
@@ -25,7 +25,7 @@ impl BeaconReceiver {
         &self.visits
     }
 
-    /// The receiver for the hosts of `service`, if one of them measures visits. A new one has no metrics yet.
+    /// The [`Beacons`] for the hosts of `service`; `None` if no host measures visits. New ones have no metrics yet.
     pub(crate) fn prepare(&self, service: &ServiceSettings) -> Option<Arc<Beacons>> {
         let is_wanted = service.hosts.iter().any(|host| host.visits.is_some());
         let new = || Beacons::new(self.visits.clone());

@@ -26,7 +26,7 @@ use crate::shared::{Environment, Shared};
 pub(crate) struct Certificates {
     /// The engines of the process.
     pub(crate) engines: Arc<dyn Engines>,
-    /// Responses to authorities that check a name.
+    /// Responses to authorities that check a name (RFC 8555 section 8).
     pub(crate) challenges: Arc<Challenges>,
     obtainer: Arc<dyn Obtainer>,
     /// Keeps staples, completes chains, notices revocation.
@@ -61,7 +61,7 @@ impl Certificates {
         Ok(Self { engines, challenges, obtainer, maintenance, catalogues, on_demand, checks, fetcher })
     }
 
-    /// Makes the catalogues of `settings` load certificates on demand, with engines for the keys of names on demand.
+    /// Makes the [`Catalogues`] of `settings` load certificates on demand, with engines for the keys of names on demand.
     /// Has no effect on a catalogue that is in use; a new one stops when `settings` is dropped.
     pub(crate) fn start_catalogues(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         for catalogue in settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref()) {
@@ -103,7 +103,7 @@ impl Certificates {
         report::warn_of_long_flights(&self.maintenance, certificates.iter());
     }
 
-    /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all. Hosts that are
+    /// Publishes other certificates of the files of `hosts`, after one wait for the first staples of all. Hosts that are
     /// not in `tls` are skipped.
     pub(crate) fn renew(&self, tls: &Termination, hosts: Vec<HostCertificates>) {
         let all: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
@@ -128,7 +128,7 @@ impl Certificates {
         }
     }
 
-    /// Reports the hosts of `tls` whose certificates are obtained to the obtainer.
+    /// Reports the hosts of `tls` whose certificates are obtained to [`Obtainer::follow`].
     pub(crate) fn show_obtainer(&self, tls: &Termination, shared: &Weak<Shared>) {
         let host = |host: &HostSettings| ObtainedHost {
             names: host.names.clone(),
@@ -142,7 +142,7 @@ impl Certificates {
     }
 }
 
-/// Publication of certificates from the files of `host`.
+/// [`Publication`] of certificates from the files of `host`.
 fn of_files(host: &HostSettings, certificates: Vec<Arc<Certificate>>, keys: Keystore) -> Publication {
     let name = host.names.first().cloned().unwrap_or_default();
     let slot = Arc::clone(&host.slot);
@@ -152,7 +152,7 @@ fn of_files(host: &HostSettings, certificates: Vec<Arc<Certificate>>, keys: Keys
 /// The certificates in the files of one host.
 #[derive(Debug)]
 pub struct HostCertificates {
-    /// The names of the host, as in its settings.
+    /// The names of the host, as in its [`HostSettings`].
     pub names: Vec<String>,
     /// The certificates.
     pub certificates: Vec<Arc<Certificate>>,
@@ -160,7 +160,7 @@ pub struct HostCertificates {
     pub keys: Keystore,
 }
 
-/// Publishes obtained certificates into the slot of one host.
+/// Publishes obtained certificates into the [`Slot`] of one host.
 struct Publisher {
     host: String,
     slot: Arc<Slot>,

@@ -56,7 +56,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The state for `settings`, which shows no certificate and whose variation has not begun. Parts of `before` whose
+    /// The state for `settings`, which shows no certificate and whose [`Variation`] has not begun. Parts of `before` whose
     /// settings are the same stay.
     pub(crate) fn new(
         settings: &GatewaySettings,
@@ -119,8 +119,8 @@ impl Live {
         self.variation.begin(&self.settings, visits);
     }
 
-    /// Creates the service of one worker. Upstream connections are per worker; groups in `groups` whose upstreams are
-    /// unchanged keep theirs.
+    /// Creates the [`Service`] of one worker. Upstream connections are per worker; groups in `groups` whose upstreams are
+    /// unchanged keep their connections.
     pub(crate) fn service(
         &self,
         telemetry: Telemetry,
@@ -136,12 +136,12 @@ impl Live {
     }
 }
 
-/// Removes the announcement of HTTP/3.
+/// Removes the announcement of HTTP/3 by `Alt-Svc`.
 fn announce_nothing(host: &mut HostSettings) {
     host.alt_svc = host.alt_svc.filter(|alt_svc| *alt_svc == AltSvc::Clear);
 }
 
-/// The configuration in force. Dereferences to it.
+/// The configuration in force. Dereferences to the [`ArcSwap`] of [`Live`].
 pub(crate) struct Current {
     live: ArcSwap<Live>,
     /// The number of `live`, which every replacement increments.
@@ -165,7 +165,7 @@ impl Current {
         self.number.send_modify(|number| *number += 1);
     }
 
-    /// The replacements from now on, for a worker, which follows the configuration of now.
+    /// The [`Replacements`] from now on, for a worker, which begins with the current configuration.
     pub(crate) fn follow(&self) -> Replacements {
         // Subscribes before the worker reads the configuration, so that no change is missed.
         let mut numbers = self.number.subscribe();
@@ -203,13 +203,13 @@ pub(crate) struct Replacements {
 }
 
 impl Replacements {
-    /// Waits for the next replacement. `None` when there will be none.
+    /// Waits for the next [`Replacement`]. `None` when there will be none, because [`Current`] is dropped.
     pub(crate) async fn next(&mut self) -> Option<Replacement> {
         self.numbers.changed().await.ok()?;
         Some(Replacement(*self.numbers.borrow_and_update()))
     }
 
-    /// Reports that the worker follows the configuration of `replacement`.
+    /// Reports that the worker follows the configuration of the [`Replacement`].
     pub(crate) fn followed(&self, Replacement(number): Replacement) {
         self.followed.send_modify(|followed| followed[self.worker] = number);
     }

@@ -90,7 +90,7 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io
     Connection::with_early_data(record, confirmation, until)
 }
 
-/// Applies the limits that count all connections of a client: the rate of requests, and shares of memory.
+/// Applies the limits that count all connections of a client: the rate of [`Event::Request`], and shares of memory.
 pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
     let live = worker.shared.live.load();
     if live.is_many_clients(connection.client.record.borrow().client.ip()) {
@@ -102,7 +102,7 @@ pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
     }
 }
 
-/// Counts an event of the client. If the rate of such events is limited, a client above it is refused for a while.
+/// Counts an [`Event`] of the client. If the rate of such events is limited, a client above it is refused for a while.
 pub(crate) fn charge(worker: &Worker, record: &ConnectionRecord, event: Event) {
     let live = worker.shared.live.load();
     if let (Some(rates), Some(client)) = (&live.rates, live.one_client(record.client.ip())) {
@@ -158,7 +158,7 @@ pub(crate) fn unconfirmed(record: &mut ConnectionRecord, end: End) {
     tracing::debug!(connection = record.id, client = %record.client, %outcome, "handshake failed after early data");
 }
 
-/// Records a handshake that was refused.
+/// Records a handshake that was refused, and charges a [protocol error](is_protocol_error) to its client.
 pub(crate) fn refused(worker: &Worker, record: &mut ConnectionRecord, refusal: &Refusal) {
     if is_protocol_error(refusal.outcome) {
         charge(worker, record, Event::Error);

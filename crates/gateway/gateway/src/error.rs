@@ -21,7 +21,7 @@ pub enum GatewayError {
     /// Hosts or certificates are not valid.
     #[error(transparent)]
     Certificates(#[from] CertError),
-    /// The store that a fleet shares cannot be set up.
+    /// The Redis that a fleet shares cannot be set up; an unreachable one is no error.
     #[error("sessions.redis: {0}")]
     Redis(#[from] RedisError),
     /// The access log cannot be opened.

@@ -17,7 +17,7 @@ use crate::settings::GatewaySettings;
 use crate::shared::{Environment, Shared};
 use crate::source::Source;
 
-/// Addresses on which a gateway listens, with the ports that the system chose for port 0.
+/// Addresses on which a gateway listens, with the ports that the system chose for port `0`.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// HTTPS.
@@ -71,7 +71,7 @@ impl Gateway {
         Ok(Self { shared, server, addresses, part })
     }
 
-    /// The addresses that it listens on.
+    /// The [`Addresses`] on which the gateway listens.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
@@ -81,7 +81,7 @@ impl Gateway {
         Rc::clone(&self.part)
     }
 
-    /// Serves until SIGTERM or SIGINT, and until the drain has ended. On SIGHUP and after a change of a file, reads
+    /// Serves until `SIGTERM` or `SIGINT`, and until the drain has ended. On `SIGHUP` and after a change of a file, reads
     /// `source` and applies the configuration to `parts`, which include [`part`](Self::part); if either fails, the
     /// previous configuration remains in use. If only certificate files have changed, only these certificates are
     /// loaded and published.

@@ -37,8 +37,8 @@ impl ClientLimits {
         }
     }
 
-    /// The limiter of key operations. It keeps the counters of `before` if the limits are unchanged, and limits
-    /// nothing if `settings` has no rates.
+    /// The [`KeyGate`] of key operations. Keeps the counters of `before` if the limits are unchanged, and limits no rate
+    /// if `settings` has none.
     pub(crate) fn key_gate(&self, settings: &GatewaySettings, before: Option<&Arc<Rates>>) -> KeyGate {
         let limits = settings.rates;
         let same = before.filter(|before| *before.limits() == limits).cloned();

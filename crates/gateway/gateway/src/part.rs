@@ -37,7 +37,7 @@ impl GatewayPart {
         }
     }
 
-    /// Checks the health of the upstreams in force. Has to be called inside the runtime of the main thread.
+    /// Starts [`HealthChecks`] of the upstreams in force. Must be called inside the runtime of the main thread.
     pub(crate) fn check_health(&self) {
         self.checks.borrow_mut().follow(self.shared.live.load().groups());
     }

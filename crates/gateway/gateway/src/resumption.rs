@@ -23,7 +23,7 @@ pub(crate) struct Resumption {
     keyring: Arc<TicketKeyring>,
     ids: SessionIds,
     memory: Arc<MemoryStore>,
-    /// The memory alone, or in front of the store that the fleet shares.
+    /// The [`MemoryStore`] alone, or in front of the store that the fleet shares ([`TieredStore`]).
     store: Arc<dyn SessionStore>,
     fleet: Option<Fleet>,
 }
@@ -50,7 +50,7 @@ impl Resumption {
         Ok(Self { keyring, ids: ids(settings), memory, store, fleet })
     }
 
-    /// The resources of handshakes. All but the gate are fixed at the start.
+    /// The [`Resources`] of handshakes. All except `key_gate` are fixed at the start.
     pub(crate) fn resources(&self, key_gate: KeyGate, challenges: Arc<Challenges>) -> Resources {
         Resources {
             challenges,
@@ -61,7 +61,7 @@ impl Resumption {
         }
     }
 
-    /// The Redis of the fleet, if there is one.
+    /// The [`RedisStore`] of the fleet; `None` without a fleet.
     pub(crate) fn redis(&self) -> Option<&RedisStore> {
         self.fleet.as_ref().map(|fleet| &fleet.redis)
     }

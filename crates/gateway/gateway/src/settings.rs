@@ -26,14 +26,14 @@ pub use crate::variation::VariationSettings;
 pub struct GatewaySettings {
     /// Threads, limits and files, which do not depend on the hosts.
     pub server: ServerSettings,
-    /// Listeners for HTTPS. Fixed at the start.
+    /// Listeners for HTTPS (`server.https`). Fixed at the start.
     pub https: Vec<ListenerSettings>,
     /// Whether the listeners for HTTPS serve HTTP/3 too, on datagram sockets with the same addresses. The sockets are fixed
     /// at the start.
     pub http3: bool,
     /// Listeners for plain HTTP, redirected to HTTPS. Fixed at the start.
     pub http: Vec<ListenerSettings>,
-    /// The port of the `Location` that plain HTTP answers with; 443 is not written out.
+    /// The port in the `Location` of redirects from plain HTTP; `443` is not written out.
     pub redirect_port: u16,
     /// The peers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
@@ -42,7 +42,7 @@ pub struct GatewaySettings {
     pub per_client: Option<ClientLimit>,
     /// Rate limits of each client.
     pub rates: RateLimits,
-    /// Maximum time from the accepted connection to the finished handshake.
+    /// Maximum time from the accepted connection to the client's `Finished`, including a PROXY header.
     pub handshake_timeout: Duration,
     /// Limits of HTTP connections.
     pub protocol: HttpSettings,
@@ -76,7 +76,7 @@ pub struct CertificateSettings {
     pub store: Option<Arc<Folder>>,
     /// Store shared by the gateways of a fleet, so that only one of them requests each staple; fixed at the start.
     pub fleet: Option<Arc<dyn Store>>,
-    /// Hosts outside of the public internet from which data may be fetched.
+    /// Hosts outside of the public internet from which staples, revocation lists and issuers may be fetched.
     pub allow_private: Arc<[PrivateHost]>,
 }
 
@@ -135,7 +135,7 @@ pub struct SessionSettings {
 pub struct FleetStore {
     /// Connection settings of Redis.
     pub redis: RedisSettings,
-    /// The secret that everything in it is sealed with.
+    /// The secret with which everything in `redis` is sealed.
     pub secret: FleetSecret,
 }
 

@@ -45,7 +45,7 @@ pub struct Environment {
     pub metrics: Arc<Metrics>,
     /// Responses to the validation requests of certificate authorities.
     pub challenges: Arc<Challenges>,
-    /// Obtains the certificates of hosts that have none of files.
+    /// Obtains the certificates of hosts without `cert`, as with ACME.
     pub obtainer: Arc<dyn Obtainer>,
     /// Store of page visits.
     pub visits: Visits,
@@ -62,7 +62,7 @@ pub struct Environment {
 /// The state that all workers share.
 pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
-    /// Receiver of connection records.
+    /// Receiver of each [`ConnectionRecord`](brisk_telemetry::ConnectionRecord).
     pub(crate) sink: Arc<Sink>,
     pub(crate) live: Current,
     pub(crate) limits: ClientLimits,
@@ -181,7 +181,7 @@ impl Shared {
         self.live.load().begin_variation(self.beacons.visits());
     }
 
-    /// The state for `settings`, which has no effect yet.
+    /// The state for `settings`, which has no effect before [`commit`](Self::commit).
     pub(crate) fn prepare(&self, settings: &GatewaySettings) -> Result<Prepared, GatewayError> {
         let before = self.live.load();
         let gate = self.limits.key_gate(settings, before.rates.as_ref());
@@ -201,7 +201,7 @@ impl Shared {
         })
     }
 
-    /// Applies the state to new connections and requests. Waits for the first staples of new certificates and for the
+    /// Applies `prepared` to new connections and requests. Waits for the first staples of new certificates and for the
     /// answers of their keys.
     pub(crate) fn commit(&self, prepared: Prepared) {
         let Prepared { live, access_log, keys, beacons, keystore, certificates, http3, token_keys } =
@@ -227,14 +227,14 @@ impl Shared {
         self.certificates.show_obtainer(&self.live.load().tls, &self.own);
     }
 
-    /// Publishes other certificates of the files of these hosts, after one wait for the first staples of all.
+    /// Publishes other certificates of the files of `hosts`, after one wait for the first staples of all.
     pub(crate) fn renew(&self, hosts: Vec<HostCertificates>) {
         let live = self.live.load();
         self.certificates.renew(&live.tls, hosts);
         self.metrics.set_certificates(live.tls.expiries());
     }
 
-    /// Makes new handshakes use the certificates that these slots show now.
+    /// Makes new handshakes use the certificates that `slots` show now.
     pub(crate) fn shown(&self, slots: &[Arc<Slot>]) {
         if !slots.is_empty() {
             let live = self.live.load();

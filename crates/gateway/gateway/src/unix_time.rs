@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Seconds since 1970; a time before is 1970.
+/// Seconds from the Unix epoch to `time`; a time before the epoch is 0.
 pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

@@ -35,7 +35,7 @@ impl Variation {
         }
     }
 
-    /// The assignment of the connection with this number. A connection that is not `of_visitor` has the configured
+    /// The [`Assignment`] of the connection with this number. A connection that is not `of_visitor` has the configured
     /// settings.
     pub(crate) fn assignment(&self, connection: u64, of_visitor: bool) -> Assignment<'_> {
         Assignment::new(self.draws.get().filter(|_| of_visitor), connection)

@@ -69,8 +69,8 @@ async fn drop_old_key_pairs() {
     }
 }
 
-/// Applies each new configuration and reports it. If a service cannot be created, the worker keeps its previous
-/// routes and limits and reports nothing.
+/// Applies each new configuration and reports it with [`Replacements::followed`]. If a service cannot be created, the
+/// worker keeps its previous routes and limits and reports nothing.
 async fn follow(worker: Rc<Worker>, mut replacements: Replacements) {
     while let Some(replacement) = replacements.next().await {
         let live: Arc<Live> = worker.shared.live.load_full();

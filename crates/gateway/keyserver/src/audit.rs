@@ -26,7 +26,7 @@ struct LoggedRefusal {
     held_back: u64,
 }
 
-/// Refusals of the last interval.
+/// Refusals of the last [`INTERVAL`].
 #[derive(Debug, Default)]
 pub(crate) struct AuditLimiter {
     kinds: HashMap<Refusal, LoggedRefusal>,

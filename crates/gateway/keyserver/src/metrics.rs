@@ -70,7 +70,7 @@ impl Figures {
     }
 }
 
-/// Exports [`Figures`] as metrics.
+/// [`Collector`] of [`Figures`].
 #[derive(Debug)]
 pub(crate) struct KeyServerMetrics(pub(crate) Arc<Figures>);
 

@@ -20,7 +20,7 @@ pub struct Policy {
 pub struct Client {
     keys: Keys,
     operations: Vec<Shape>,
-    /// Whether it may have premaster secrets decrypted.
+    /// Whether the client may have premaster secrets decrypted.
     decrypts: bool,
     /// Rate limit. A reload with an equal rate keeps the bucket and its level.
     bucket: Option<Arc<Bucket>>,
@@ -75,7 +75,7 @@ impl Policy {
         }
     }
 
-    /// The `Client` with this common name.
+    /// The `Client` with this common name; `None` for an unknown one.
     pub fn client(&self, name: &str) -> Option<&Client> {
         self.clients.get(name)
     }

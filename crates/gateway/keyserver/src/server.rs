@@ -48,12 +48,12 @@ impl KeyServer {
         Ok(Self { listen: settings.listen.clone(), shared, server })
     }
 
-    /// The bound addresses, with the ports that the system chose for port 0.
+    /// The bound addresses, with the ports that the system chose for port `0`.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.server.addresses().map(|((), address)| address)
     }
 
-    /// The address of the admin listener.
+    /// The address of the admin listener; `None` without `admin.listen`.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.server.admin_address()
     }

@@ -139,7 +139,7 @@ impl Shared {
         &self.engines
     }
 
-    /// Builds the state for new settings, without effect. Fails only if the TLS settings cannot be used.
+    /// Builds the state for new settings, without effect. The only error is [`KeyServerError::Tls`].
     pub(crate) fn prepare(&self, settings: &KeyServerSettings) -> Result<ActiveConfig, KeyServerError> {
         let acceptor = Some(MutualAcceptor::new(&settings.tls)?);
         let before = self.live.load();

@@ -14,7 +14,7 @@ use crate::policy::Policy;
 pub struct KeyServerSettings {
     /// Threads, limits and files of the process.
     pub server: ServerSettings,
-    /// Listeners. Fixed at the start.
+    /// Listeners, with TLS only. Fixed at the start.
     pub listen: Vec<ListenerSettings>,
     /// The server's certificate, and the trust anchors for clients.
     pub tls: MutualSettings,

@@ -1,6 +1,6 @@
-//! Acceptance of connections: each gets a permit or is closed.
+//! Acceptance of connections: each gets a [`Place`] or is closed.
 //!
-//! Limits refuse connections before any work is done. If all permits are taken, the connections that have been idle
+//! Limits refuse connections before any work is done. If all places are taken, the connections that have been idle
 //! longest are closed.
 
 use std::net::SocketAddr;
@@ -15,13 +15,14 @@ use tokio::time::sleep;
 use crate::context::WorkerContext;
 use crate::service::{Accepted, Place, Service};
 
-/// Connections of one worker that may wait for a place; another one is refused at once.
+/// Connections of one worker that may wait for a [`Place`]; another one is refused at once. Each waiting one holds a
+/// descriptor that `server.max_connections` does not count.
 const WAITING: usize = 64;
-/// Number of attempts to get a permit; with [`PAUSE`] between two, 100 ms in total.
+/// Number of attempts to get a [`Place`]; with [`PAUSE`] before each, 100 ms in total.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Accepts until it is dropped, or until the socket breaks.
+/// Accepts connections until the future is dropped, or until `listener` breaks, which is logged.
 pub(crate) async fn accept<S: Service>(
     context: WorkerContext,
     worker: Rc<S::Worker>,
@@ -52,7 +53,7 @@ fn broken(error: &std::io::Error) {
     tracing::error!(%error, "a listener broke: its worker accepts nothing more on it");
 }
 
-/// A connection before it has a place.
+/// A connection before it has a [`Place`].
 struct Guest<L> {
     tcp: TcpStream,
     peer: SocketAddr,
@@ -83,7 +84,7 @@ impl<L> Guest<L> {
             }
         }
         context.waiting.set(context.waiting.get() - 1);
-        // Looked at with the place in hand: a drain that starts later waits for it.
+        // Checked after the place was taken: a drain that starts later waits for this place.
         match place.filter(|_| !context.drain.started()) {
             Some(place) => S::serve(&worker, self.placed(place)),
             None => S::refused(&worker),

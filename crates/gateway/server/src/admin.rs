@@ -34,7 +34,7 @@ pub(crate) const SPARE_DESCRIPTORS: usize = 8;
 /// Time for a client to send a request head, from the start of the connection or the end of the last response.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
-/// The pages of a service on the admin listener. Every server has `/healthz` and `/readyz` beside them.
+/// The pages of a service on the admin listener. Every server has `/healthz`, `/readyz` and `/profile` beside them.
 #[derive(Default)]
 pub struct Pages {
     shown: Vec<Shown>,
@@ -59,10 +59,10 @@ struct Action {
 }
 
 impl Pages {
-    /// Adds a page: responds to GET and HEAD of `path` with the result of `text`, which runs on the main thread and
+    /// Adds a page: responds to `GET` and `HEAD` of `path` with the result of `text`, which runs on the main thread and
     /// must not block.
     ///
-    /// Requests whose host is neither an IP address nor `localhost` get 421, as a protection from DNS rebinding: a
+    /// Requests whose `Host` is neither an IP address nor `localhost` get `421`, as a protection from DNS rebinding: a
     /// foreign page whose name resolves to this machine cannot read anything through a browser here.
     #[must_use]
     pub fn show(
@@ -88,8 +88,8 @@ impl Pages {
         pages
     }
 
-    /// Makes `/readyz` respond with 503 while `trouble` returns a reason, in one line. It runs on the main thread and
-    /// must not block.
+    /// Makes `/readyz` respond with `503` while `trouble` returns a reason, in one line. `trouble` runs on the main thread
+    /// and must not block.
     #[must_use]
     pub fn ready_unless(mut self, trouble: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.troubles.push(Box::new(trouble));
@@ -97,15 +97,15 @@ impl Pages {
     }
 
     /// Adds the lines that `note` returns to the response of `/readyz`, whose status does not depend on them: troubles
-    /// that affect no client yet. It runs on the main thread and must not block.
+    /// that affect no client yet. `note` runs on the main thread and must not block.
     #[must_use]
     pub fn note(mut self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.notes.push(Box::new(note));
         self
     }
 
-    /// Adds an action: responds to POST of `path` with the result of `act`: 200, or 409 with the error. It runs on
-    /// the main thread and must not block. Requests from browser pages are refused.
+    /// Adds an action: responds to `POST` of `path` with the result of `act`: `200`, or `409` with the error. `act` runs on
+    /// the main thread and must not block. Requests from browser pages (with `Origin`) get `403`.
     #[must_use]
     pub fn act(
         mut self,
@@ -138,7 +138,7 @@ pub(crate) struct Admin {
     pulse: Arc<Pulse>,
 }
 
-/// Serves `socket` until it is dropped, or until the socket fails, which is logged.
+/// Serves `socket` until the future is dropped, or until the socket fails, which is logged.
 pub(crate) async fn serve(admin: Admin, socket: TcpListener) {
     let Err(error) = accept(admin, socket).await;
     tracing::error!(%error, "the admin listener broke: it accepts nothing more");

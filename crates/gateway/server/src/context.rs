@@ -18,18 +18,18 @@ use crate::watchdog::Pulse;
 pub struct WorkerContext {
     /// The number of the worker, from 0.
     pub number: usize,
-    /// Deadlines of this thread. Connections that are registered there as idle give their places up in a shortage.
+    /// Deadlines of this thread. Connections that are registered as idle in `wheel` give up their [`Place`] in a shortage.
     pub wheel: DeadlineWheel,
     /// The drain of the server.
     pub drain: Drain,
     pub(crate) shared: Arc<Shared>,
-    /// Connections that wait for a place.
+    /// Number of connections that wait for a [`Place`].
     pub(crate) waiting: Rc<Cell<usize>>,
 }
 
 impl WorkerContext {
-    /// A place for a connection that has no socket of its own. If none is free, connections that are idle longest are
-    /// closed, so that a later attempt succeeds.
+    /// A [`Place`] for a connection that has no socket of its own, as with QUIC. `None` if none is free: connections that
+    /// are idle longest are then closed, so that a later attempt succeeds.
     pub fn place(&self) -> Option<Place> {
         let place = Place::take(self);
         if place.is_none() {
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) program: Program,
-    /// Notifies the workers that one of them has no place for a connection, and no idle connection to close.
+    /// Notifies the workers that one of them has no [`Place`] for a connection, and no idle connection to close.
     pub(crate) shortages: watch::Sender<()>,
 }
 

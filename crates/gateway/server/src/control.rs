@@ -34,10 +34,10 @@ pub trait Control {
     /// A configuration: the settings of all parts and of the server.
     type Settings: AsRef<ServerSettings>;
 
-    /// Called once, when the workers run.
+    /// Called once, when the workers run, before the first signal is obeyed.
     fn start(&mut self);
 
-    /// Reads the settings again. Fails with a message that names the fault.
+    /// Reads the settings again. An `Err` is a message that names the fault, and the old settings stay in force.
     fn read(&mut self) -> Result<Self::Settings, String>;
 
     /// The parts of the process, which a reload prepares and then commits.
@@ -48,17 +48,17 @@ pub trait Control {
         std::future::ready(())
     }
 
-    /// Publishes the certificates in the `changed` files without other changes of the configuration. On an error
+    /// Publishes the certificates in the `changed` files without other changes of the configuration. On `Some(Err)`
     /// nothing changes. `None` if a reload is necessary because other files have changed.
     fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<(), String>> {
         let _ = changed;
         None
     }
 
-    /// Counts a reload.
+    /// Counts a reload, also one by [`renew`](Self::renew).
     fn reloaded(&self, outcome: Reload);
 
-    /// Opens log files again, after they were moved away.
+    /// Opens log files again, after they were moved away: the effect of `SIGUSR1`.
     fn reopen_logs(&mut self);
 
     /// Called at the start and then once a minute, for state that expires without connections too.
@@ -90,7 +90,7 @@ pub(crate) struct Refused {
 }
 
 impl<C: Control> MainThread<C> {
-    /// Runs until a signal to stop and the end of the drain, or until a worker fails.
+    /// Runs until [`SignalAction::Stop`] and the end of the drain, or until a worker fails.
     pub(crate) async fn run(mut self, trigger: &DrainTrigger) -> Result<(), ServerError> {
         self.control.start();
         let mut minute = tokio::time::interval(MINUTE);
@@ -120,7 +120,7 @@ impl<C: Control> MainThread<C> {
         Ok(())
     }
 
-    /// Follows a change of these files; of none, of a file that another process watches.
+    /// Follows a change of the files `changed`. An empty set is a change of a file that another process watches.
     async fn follow(&mut self, changed: BTreeSet<PathBuf>) {
         // A previous refusal remains until all of its files are valid, so they are read again.
         self.refused.files.extend(changed);
@@ -177,7 +177,8 @@ impl<C: Control> MainThread<C> {
         }
     }
 
-    /// Warns if more lines of the program's log were dropped than `before`. Returns the number dropped so far.
+    /// Warns if [`Program::dropped_log_lines`](crate::Program::dropped_log_lines) is more than `before`. Returns the number
+    /// dropped so far.
     fn report_dropped_lines(&self, before: u64) -> u64 {
         let dropped = (self.dropped_log_lines)();
         if dropped > before {

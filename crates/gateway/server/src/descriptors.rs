@@ -1,4 +1,4 @@
-//! Number of connections permitted by the limit of open files.
+//! Number of connections permitted by the limit of open files, `RLIMIT_NOFILE`.
 //!
 //! Clients must not be able to use up all descriptors: files and the admin listener need some too.
 
@@ -13,11 +13,11 @@ use crate::settings::ServerSettings;
 const PER_WORKER: usize = 4;
 /// Descriptors for the main thread, logs being reopened, files being read, and connections being closed.
 const OTHERS: usize = 16;
-/// Open files of a process where the system does not show them.
+/// Open files of a process where `/proc/self/fd` cannot be read.
 const USUALLY_OPEN: usize = 32;
 
-/// The maximum number of connections: the configured one, or fewer if the limit of open files is too low, with a
-/// warning.
+/// The maximum number of connections: [`ServerSettings::max_connections`], or fewer if the limit of open files is too
+/// low, with a warning. At least one.
 pub(crate) fn connections(settings: &ServerSettings, listeners: usize) -> usize {
     let wanted = settings.max_connections;
     let Some(limit) = getrlimit(Resource::Nofile).current else { return wanted };

@@ -23,7 +23,8 @@ pub enum ServerError {
     /// The program's signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(#[source] io::Error),
-    /// A worker cannot go on: it or one of its tasks panicked, or has no runtime.
+    /// A worker cannot go on: the thread or one of its tasks panicked, or
+    /// [`Service::start_worker`](crate::Service::start_worker) or the runtime failed.
     #[error("worker {number} failed: {reason}. The process ends, so that its supervisor restarts it")]
     Worker {
         /// The number of the worker.

@@ -1,4 +1,4 @@
-//! Files of the settings: a change of one starts a reload.
+//! [`WatchedFiles`], the files of the settings: a change of one starts a reload.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// Time without further changes after which changed files are reloaded: a certificate and its key change together.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Watched files. Without a watch, for example because the limit of inotify instances is reached, SIGHUP still
+/// Watched files. Without a watch, for example because the limit of inotify instances is reached, `SIGHUP` still
 /// reloads.
 #[derive(Debug)]
 pub struct WatchedFiles {
@@ -38,19 +38,20 @@ impl WatchedFiles {
         Arc::clone(&self.elsewhere)
     }
 
-    /// Replaces the watch if `other` has one. Reports from other processes are kept in any case.
+    /// Replaces the watch if `other` has one. Reports through [`elsewhere`](Self::elsewhere) are kept in any case.
     pub(crate) fn replace_with(&mut self, other: Self) {
         if other.watch.is_some() {
             self.watch = other.watch;
         }
     }
 
-    /// Replaces the watch by that of `other` and keeps the reports from other processes.
+    /// Replaces the watch by that of `other`, also by `None`, and keeps the reports through
+    /// [`elsewhere`](Self::elsewhere).
     pub(crate) fn go_on_with(&mut self, other: Self) {
         self.watch = other.watch;
     }
 
-    /// Waits for a change and returns the files that have changed: none of these, by the report of another process. Without a
+    /// Waits for a change and returns the files that have changed: an empty set by the report of another process. Without a
     /// watch, or when it has ended, only another process reports changes.
     pub(crate) async fn changed(&mut self) -> BTreeSet<PathBuf> {
         let own = async {

@@ -9,22 +9,22 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process;
 
-/// The number of the first descriptor.
+/// The number of the first descriptor, `SD_LISTEN_FDS_START`.
 const FIRST: RawFd = 3;
 
 /// A descriptor that was passed to this process.
 #[derive(Debug)]
 pub(crate) struct Passed {
     pub(crate) number: RawFd,
-    /// Name given by the supervisor; empty without one.
+    /// Name from `LISTEN_FDNAMES`; empty without one.
     pub(crate) name: String,
     pub(crate) descriptor: OwnedFd,
 }
 
-/// Takes the descriptors that the environment announces for this process. A second call returns none.
+/// Takes the descriptors that `LISTEN_FDS` announces for this process. A second call returns none.
 ///
-/// They are marked to be closed on `exec`. The variables are kept: they contain this process's id, so child processes
-/// ignore them.
+/// The descriptors are marked to be closed on `exec`. The variables are kept: `LISTEN_PID` is this process's id, so child
+/// processes ignore them.
 pub(crate) fn take() -> Vec<Passed> {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let (id, count, names) = (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
@@ -51,7 +51,7 @@ pub(crate) fn take() -> Vec<Passed> {
     passed
 }
 
-/// Takes ownership of an inherited descriptor and marks it to be closed on `exec`.
+/// Takes ownership of an inherited descriptor and marks it with `FD_CLOEXEC`.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: without a pointer among its arguments the call touches no memory, whatever the number.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 /// Load of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerLoad {
-    /// The share of the last second in which it used a processor, 0 to 1.
+    /// The share of the last second in which the worker's thread used a processor, 0 to 1.
     pub busy: f64,
-    /// Time for which it has used a processor since its start.
+    /// Time for which the worker's thread has used a processor since its start (`CLOCK_THREAD_CPUTIME_ID`).
     pub busy_time: Duration,
     /// Maximum delay of the event loop within the last minute.
     pub delay: Duration,
-    /// Whether its event loop is blocked.
+    /// Whether the worker's event loop is blocked.
     pub is_stuck: bool,
 }
 
@@ -42,14 +42,14 @@ impl Measured {
 /// Number of beats whose maximum delay is reported: a reader that polls once a minute must see every stall.
 const BEATS: usize = 60;
 
-/// Measures the thread that it is used on.
+/// Measures the thread that calls [`Meter::note`].
 #[derive(Debug)]
 pub(crate) struct Meter {
     at: Instant,
     busy: Duration,
-    /// Delays of the last beats in nanoseconds.
+    /// Delays of the last [`BEATS`] in nanoseconds.
     late: [u64; BEATS],
-    /// The place of the next one.
+    /// The index of the next delay in `late`.
     next: usize,
 }
 
@@ -58,7 +58,7 @@ impl Meter {
         Self { at: Instant::now(), busy: used(), late: [0; BEATS], next: 0 }
     }
 
-    /// Records the load since the last call. This call was due at `due`.
+    /// Records the load since the last call in `measured`. This call was due at `due`.
     pub(crate) fn note(&mut self, due: Instant, measured: &Measured) {
         let (now, busy) = (Instant::now(), used());
         // At least a millisecond: two calls in quick succession must not divide by zero.

@@ -7,7 +7,8 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 
 use crate::watchdog::Pulse;
 
-/// Metrics of a server, independent of its service.
+/// [`Collector`] of the metrics of a server, independent of its service: `brisk_workers_stuck`, `brisk_worker_*` and
+/// `brisk_log_dropped_lines`.
 #[derive(Debug)]
 pub struct ServerMetrics {
     pub(crate) pulse: Arc<Pulse>,

@@ -13,10 +13,10 @@ use std::time::Instant;
 /// A part starts in its constructor. The main thread calls the methods: [`prepare`](Self::prepare) and
 /// [`commit`](Self::commit) for each reload, in its runtime, [`stop`](Self::stop) once, after the drain.
 pub trait Part {
-    /// The settings of the part.
+    /// The settings of the part, borrowed from the `S` of [`Parts`].
     type Settings: ?Sized;
 
-    /// The state for new settings, complete and without effect. Dropping it gives up everything that it holds.
+    /// The state for new settings, complete and without effect. Dropping a `Prepared` releases everything that it holds.
     type Prepared: 'static;
 
     /// Validates `settings` and builds the state for them. Everything that can fail happens here: files are read,
@@ -29,7 +29,7 @@ pub trait Part {
     /// such as a request to another machine.
     fn commit(&self, prepared: Self::Prepared);
 
-    /// Ends the work of the part before `deadline`. The default does nothing.
+    /// Ends the work of the part before `deadline`, which [`Parts::stop`] does not enforce. The default does nothing.
     fn stop(&self, deadline: Instant) {
         let _ = deadline;
     }
@@ -108,7 +108,7 @@ impl<S> Parts<S> {
         self.0.iter().map(|part| part.prepare(settings)).collect::<Result<_, _>>().map(PreparedParts)
     }
 
-    /// Stops the parts in reverse order, so that the parts that a part uses still run. All share `deadline`.
+    /// Calls [`Part::stop`] in reverse order, so that the parts that a part uses still run. All share `deadline`.
     pub fn stop(&self, deadline: Instant) {
         self.0.iter().rev().for_each(|part| part.stop(deadline));
     }

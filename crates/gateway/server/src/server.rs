@@ -23,14 +23,14 @@ use crate::sockets::{AllBound, Bound, Sockets};
 use crate::watchdog::{Watchdog, WorkerLoads};
 use crate::worker::{self, Start, WorkerSockets};
 
-/// Resources that a server takes over from its program.
+/// Resources that a [`Server`] takes over from its program.
 #[derive(Debug)]
 pub struct Process {
     /// Functions of the program.
     pub program: Program,
-    /// The sockets that were passed to it.
+    /// The sockets that were passed to the process ([`Sockets::inherited`]).
     pub sockets: Sockets,
-    /// The files of the settings, watched since they were read.
+    /// The files of [`ServerSettings::files`], watched since they were read.
     pub files: WatchedFiles,
 }
 
@@ -49,7 +49,8 @@ pub struct Server<L> {
 }
 
 impl<L: Copy + Send + 'static> Server<L> {
-    /// Binds all addresses, or takes the sockets that were passed for them.
+    /// Binds all addresses, or takes the [`Sockets`] that were passed for them. Returns [`ServerError::Listen`] if any
+    /// address cannot be bound: no server starts with a part of its listeners.
     ///
     /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
     /// not kill the process.
@@ -74,12 +75,12 @@ impl<L: Copy + Send + 'static> Server<L> {
         self.bound.iter().map(|bound| (bound.kind, bound.address))
     }
 
-    /// The address of the admin listener.
+    /// The address of the admin listener; `None` without `admin.listen`.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|bound| bound.address)
     }
 
-    /// Metrics of this server.
+    /// [`ServerMetrics`] of this server.
     pub fn metrics(&self) -> ServerMetrics {
         let pulse = Arc::clone(&self.shared.pulse);
         ServerMetrics { pulse, dropped_log_lines: self.program.dropped_log_lines }
@@ -90,8 +91,9 @@ impl<L: Copy + Send + 'static> Server<L> {
         WorkerLoads(Arc::clone(&self.shared.pulse))
     }
 
-    /// Serves until SIGTERM or SIGINT and the end of the drain. Reloads on SIGHUP and when a file of the settings has
-    /// changed; if that fails, the old ones stay in force.
+    /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. Reloads on `SIGHUP` and when a file of
+    /// [`ServerSettings::files`] has changed; if that fails, the old settings stay in force. Returns
+    /// [`ServerError::Worker`] without a drain if a worker fails.
     pub fn run<S>(self, service: &Arc<S>, control: impl Control, pages: Pages) -> Result<(), ServerError>
     where
         S: Service<Listener = L>,

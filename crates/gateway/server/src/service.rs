@@ -40,11 +40,11 @@ pub trait Service: Send + Sync + 'static {
         std::future::ready(())
     }
 
-    /// Counts a connection that was closed since all places were taken, or were until the drain started.
+    /// Counts a connection that was closed because no [`Place`] was free, or none until the drain started.
     fn refused(worker: &Self::Worker);
 }
 
-/// A connection that has a place.
+/// A connection that has a [`Place`].
 #[derive(Debug)]
 pub struct Accepted<L> {
     /// The connection, with `TCP_NODELAY`.
@@ -55,7 +55,7 @@ pub struct Accepted<L> {
     pub local: SocketAddr,
     /// The listener.
     pub listener: L,
-    /// To be kept as long as the connection.
+    /// To be kept until the connection is closed.
     pub place: Place,
 }
 
@@ -89,7 +89,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place, if one is free.
+    /// A [`Place`]; `None` if all are taken.
     pub(crate) fn take(context: &WorkerContext) -> Option<Self> {
         let total = context.shared.connections.try_acquire()?;
         Some(Self { _total: total, _drain: context.drain.guard() })

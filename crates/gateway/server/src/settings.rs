@@ -13,21 +13,21 @@ use brisk_net::ListenerSettings;
 pub struct ServerSettings {
     /// Threads, each with its own listeners and connections.
     pub workers: NonZeroUsize,
-    /// Maximum number of connections. Further connections replace idle ones, or are closed before any work is done
-    /// for them.
+    /// Maximum number of connections of all workers (`server.max_connections`). Further connections replace idle ones, or
+    /// are closed before any work is done for them.
     pub max_connections: usize,
     /// File descriptors of a connection: its own, and that of the connection which the service opens for it, if any.
     pub descriptors_per_connection: usize,
-    /// Metrics and health of the server itself, over plain HTTP.
+    /// Address for metrics and health of the server itself, over plain HTTP (`admin.listen`); `None` for no listener.
     pub admin: Option<SocketAddr>,
-    /// Maximum time for running requests after the signal to stop.
+    /// Maximum time for running requests after `SIGTERM` or `SIGINT`; a second signal cuts it short.
     pub drain_timeout: Duration,
     /// The files that the settings were read from; a change of one starts a reload.
     pub files: Vec<PathBuf>,
 }
 
 impl ServerSettings {
-    /// Warns of settings that are others in `new` and that only a restart applies.
+    /// Warns of settings that differ in `new` and that only a restart applies.
     pub(crate) fn warn_unchangeable(&self, new: &Self) {
         let changed = [
             ("server.workers", self.workers != new.workers),
@@ -43,9 +43,9 @@ impl ServerSettings {
 /// A listener of a service.
 #[derive(Clone, Debug)]
 pub struct Listen<L> {
-    /// Identification of the listener for the service.
+    /// Identification of the listener for the service, its [`Service::Listener`](crate::Service::Listener).
     pub kind: L,
-    /// The name of sockets that are passed to the process for it.
+    /// The name of sockets that are passed to the process for this listener (`FileDescriptorName=` of systemd).
     pub name: &'static str,
     /// The settings of its sockets.
     pub settings: ListenerSettings,

@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::ServerError;
 
-/// The signals that a server obeys. They are caught from its making on: none of them ends the process any more.
+/// The signals that a server obeys. After [`Signals::catch`], none of them ends the process any more.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -15,16 +15,16 @@ pub(crate) struct Signals {
 
 /// The action that a signal requests.
 pub(crate) enum SignalAction {
-    /// SIGTERM, SIGINT.
+    /// `SIGTERM`, `SIGINT`.
     Stop,
-    /// SIGHUP.
+    /// `SIGHUP`.
     Reload,
-    /// SIGUSR1.
+    /// `SIGUSR1`, sent by programs that rotate logs.
     ReopenLogs,
 }
 
 impl Signals {
-    /// Must be called inside a runtime.
+    /// Must be called inside a runtime. A refusal of the system is [`ServerError::Signals`].
     pub(crate) fn catch() -> Result<Self, ServerError> {
         let listen = |kind| signal(kind).map_err(ServerError::Signals);
         Ok(Self {
@@ -45,7 +45,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal to stop, and ignores others.
+    /// Waits for [`SignalAction::Stop`], and ignores others.
     pub(crate) async fn stopped(&mut self) {
         while !matches!(self.next().await, SignalAction::Stop) {}
     }

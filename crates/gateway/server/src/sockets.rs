@@ -60,7 +60,7 @@ pub(crate) struct AllBound<L> {
 #[derive(Debug)]
 pub(crate) struct Bound<L> {
     pub(crate) kind: L,
-    /// Address, with the port that the system chose for port 0.
+    /// Address, with the port that the system chose for port `0`.
     pub(crate) address: SocketAddr,
     pub(crate) backlog: i32,
     /// Whether workers accept from the same sockets, which others may hold too.
@@ -69,7 +69,7 @@ pub(crate) struct Bound<L> {
     pub(crate) sockets: Vec<Vec<TcpListener>>,
     /// Datagram sockets in the order of their group; none without QUIC.
     pub(crate) datagrams: Vec<UdpSocket>,
-    /// The halves of inherited datagram sockets, of which `datagrams` is one.
+    /// The [`Halves`] of inherited datagram sockets, of which `datagrams` is one.
     pub(crate) halves: Option<Halves>,
 }
 
@@ -245,7 +245,7 @@ fn bind<L>(
     Ok(Bound { kind, address, backlog, is_inherited: true, sockets, datagrams: Vec::new(), halves: None })
 }
 
-/// Copies of all of these sockets for each worker.
+/// Copies of all `inherited` sockets for each worker.
 fn share(
     inherited: Vec<Inherited>,
     settings: &ListenerSettings,

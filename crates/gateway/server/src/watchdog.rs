@@ -14,7 +14,7 @@ use crate::sockets::Bound;
 
 /// Interval at which workers show that they turn, and at which the watchdog looks.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
-/// Consecutive looks without a turn after which a worker counts as stuck. Counted in looks, not in time: a pause of the
+/// Consecutive looks without a beat after which a worker counts as stuck. Counted in looks, not in time: a pause of the
 /// whole process holds up the watchdog as well.
 const PATIENT_LOOKS: u32 = 5;
 
@@ -39,12 +39,12 @@ impl Pulse {
         self.0[worker].beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The last measurement of `worker`.
+    /// The last [`Measured`] of `worker`.
     pub(crate) fn measured(&self, worker: usize) -> &Measured {
         &self.0[worker].measured
     }
 
-    /// Load of each worker.
+    /// [`WorkerLoad`] of each worker, by number.
     pub(crate) fn loads(&self) -> Vec<WorkerLoad> {
         self.0.iter().map(|worker| worker.measured.load(worker.stuck.load(Ordering::Relaxed))).collect()
     }
@@ -56,12 +56,12 @@ impl Pulse {
     }
 }
 
-/// Load of a server's workers. Cheap to clone.
+/// Load of a server's workers. A clone costs one reference count.
 #[derive(Clone, Debug)]
 pub struct WorkerLoads(pub(crate) Arc<Pulse>);
 
 impl WorkerLoads {
-    /// Load of all workers, by number.
+    /// [`WorkerLoad`] of all workers, by number, as measured within the last second unless `is_stuck`.
     pub fn now(&self) -> Vec<WorkerLoad> {
         self.0.loads()
     }
@@ -82,8 +82,8 @@ struct Watched {
 }
 
 impl Watchdog {
-    /// Keeps copies of the sockets that the workers will serve, but for inherited ones: these stay in service, since the
-    /// other workers accept from them too.
+    /// Keeps copies of the sockets that the workers will serve, except for [`Bound::is_inherited`]: these stay in service,
+    /// since the other workers accept from them too.
     pub(crate) fn new<L>(pulse: Arc<Pulse>, workers: usize, bound: &[Bound<L>]) -> io::Result<Self> {
         let watched = |number: usize| {
             // Inherited sockets are shared by all workers, so one stuck worker does not block them.
@@ -120,7 +120,7 @@ impl Watchdog {
         }
     }
 
-    /// Closes its copies of the listeners, so that the ports are closed once the workers have closed theirs.
+    /// Closes the watchdog's copies of the listeners, so that the ports are closed once the workers have closed theirs.
     pub(crate) fn end(&mut self) {
         self.workers.clear();
     }

@@ -21,7 +21,7 @@ use crate::load::Meter;
 use crate::service::{DatagramSocket, Service};
 use crate::watchdog::BEAT;
 
-/// Turns of connections between two looks at the sockets. A turn with a long answer takes 0.3 ms, so tokio's 61 would leave
+/// Turns of connections between two polls of the sockets. A turn with a long response takes 0.3 ms, so tokio's 61 would leave
 /// a new request unseen for 20 ms while many such answers are under way; looking costs a system call.
 const TURNS: u32 = 8;
 
@@ -36,7 +36,7 @@ const PANICKED: &str = "it panicked, as the log says";
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) drain: Drain,
-    /// The worker ends when the sender is dropped.
+    /// The worker ends when the sender of `stop` is dropped.
     pub(crate) stop: watch::Receiver<()>,
     pub(crate) failures: UnboundedSender<ServerError>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct WorkerSockets<L> {
     pub(crate) datagrams: Vec<DatagramSocket<L>>,
 }
 
-/// Starts a worker.
+/// Starts a worker on a thread `worker-<number>`. A later failure, also a panic, is sent to [`Start::failures`].
 pub(crate) fn start<S: Service>(
     number: usize,
     service: Arc<S>,
@@ -114,7 +114,7 @@ async fn run<S: Service>(
     }
 }
 
-/// Waits until one of these tasks panics: without it the worker would seem to live and not serve. The log has the panic.
+/// Waits until one of `tasks` panics: without this the worker would seem to live and not serve. The log has the panic.
 async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
     while let Some(ended) = tasks.join_next().await {
         if ended.is_err_and(|error| error.is_panic()) {
@@ -124,7 +124,8 @@ async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
     std::future::pending().await
 }
 
-/// Reports a beat each second. Also returns memory after a burst, since later allocations may never trigger it.
+/// Reports a beat each second ([`BEAT`]). Also calls [`Program::give_back_memory`](crate::Program::give_back_memory), since
+/// after a burst no later allocation may trigger the release.
 async fn each_second(context: WorkerContext) {
     let mut seconds = beats();
     let mut meter = Meter::start();
@@ -136,7 +137,7 @@ async fn each_second(context: WorkerContext) {
     }
 }
 
-/// Creates a timer with one beat per second. After a stall, the next beat follows a second after the late one:
+/// Creates a timer with one beat per [`BEAT`]. After a stall, the next beat follows a second after the late one:
 /// catching up on missed beats would report the worker as punctual and idle.
 fn beats() -> Interval {
     let mut beats = tokio::time::interval(BEAT);
@@ -144,7 +145,7 @@ fn beats() -> Interval {
     beats
 }
 
-/// Closes idle connections when another worker needs places and has none to close.
+/// Closes idle connections on a message of [`Shared::shortages`]: another worker needs a place and has none to close.
 async fn help_others(wheel: DeadlineWheel, mut shortages: watch::Receiver<()>) {
     while shortages.changed().await.is_ok() {
         wheel.evict_idle();

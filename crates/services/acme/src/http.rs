@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use brisk_fetch::{Client, FetchResponse};
 use brisk_telemetry::changes_display;
@@ -16,23 +16,39 @@ use tokio::task;
 /// Longest accepted `Retry-After`. A longer one would leave names without certificates.
 const LONGEST: Duration = Duration::from_hours(24);
 
+/// Time for which a `Retry-After` is kept: a task reads it as soon as it has the response.
+const KEPT: Duration = Duration::from_mins(5);
+
+/// Maximum number of tasks whose `Retry-After` is kept; a further one replaces the oldest.
+const MOST_TASKS: usize = 1024;
+
 /// `Retry-After` of the last response, by task: `instant-acme` does not return headers, and the tasks of several hosts
-/// share one account.
+/// share one account. Those of tasks that have ended are dropped after five minutes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastRetryAfter(Arc<Mutex<HashMap<Option<task::Id>, Duration>>>);
+pub(crate) struct LastRetryAfter(Arc<Mutex<RetryAfters>>);
+
+/// Values, each with the time of its response.
+type RetryAfters = HashMap<Option<task::Id>, (Duration, Instant)>;
 
 impl LastRetryAfter {
     /// The `Retry-After` of the last response to this task.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&task::try_id()).copied()
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.get(&task::try_id()).map(|(retry_after, _)| *retry_after)
     }
 
-    fn note(&self, retry_after: Option<Duration>) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match retry_after {
-            Some(retry_after) => noted.insert(task::try_id(), retry_after),
-            None => noted.remove(&task::try_id()),
-        };
+    fn note(&self, retry_after: Option<Duration>, now: Instant) {
+        let (task, mut noted) = (task::try_id(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        noted.remove(&task);
+        let Some(retry_after) = retry_after else { return };
+        noted.retain(|_, (_, at)| now.saturating_duration_since(*at) < KEPT);
+        if noted.len() >= MOST_TASKS {
+            let oldest = noted.iter().min_by_key(|(_, (_, at))| *at).map(|(task, _)| *task);
+            if let Some(oldest) = oldest {
+                noted.remove(&oldest);
+            }
+        }
+        noted.insert(task, (retry_after, now));
     }
 }
 
@@ -59,10 +75,10 @@ impl HttpClient for Http {
             };
             let place = format!("{} {}", head.method, head.uri);
             // A failed request must not inherit the value of the response before it.
-            noted.note(None);
+            noted.note(None, Instant::now());
             let fetched = client.send(Request::from_parts(head, body)).await;
             let mut fetched = fetched.map_err(|error| Error::Other(Box::new(error)))?;
-            noted.note(bound_retry_after(&mut fetched.headers));
+            noted.note(bound_retry_after(&mut fetched.headers), Instant::now());
             understood(&place, &fetched)?;
             let mut response = Response::new(Full::new(fetched.body));
             *response.status_mut() = fetched.status;
@@ -128,6 +144,26 @@ mod tests {
             "<h1>down</h1> until [2J 5 pm\u{fffd}"
         );
         assert_eq!(excerpt("é ".repeat(9000).as_bytes()).chars().count(), EXCERPT);
+    }
+
+    /// Each task left an entry, also after its end.
+    #[tokio::test]
+    async fn values_of_ended_tasks_are_dropped() {
+        let (noted, now) = (LastRetryAfter::default(), Instant::now());
+        let note = |seconds: u64, at: Instant| {
+            let noted = noted.clone();
+            tokio::spawn(async move {
+                noted.note(Some(Duration::from_secs(seconds)), at);
+                assert_eq!(noted.retry_after(), Some(Duration::from_secs(seconds)));
+            })
+        };
+        let number = || noted.0.lock().expect("a lock").len();
+        for seconds in 0..=MOST_TASKS as u64 {
+            note(seconds, now).await.expect("a task");
+        }
+        assert_eq!(number(), MOST_TASKS);
+        note(7, now + KEPT).await.expect("a task");
+        assert_eq!(number(), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brisk_net::dial::{DialLimits, connect_resolved, resolve};
 use brisk_tls::TlsError;
-use brisk_tls::connector::{Connector, ConnectorSettings};
+use brisk_tls::connector::{ClientStream, Connector, ConnectorSettings};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
@@ -17,7 +17,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::destination::{Destinations, Refused};
 use crate::error::{FetchError, Reason};
@@ -141,13 +141,19 @@ impl Client {
     /// [`FetchError`] with the [`Reason`]: invalid URL, failed connection, or an exceeded limit.
     pub async fn send(&self, request: Request<Bytes>) -> Result<FetchResponse, FetchError> {
         let (mut url, method) = (request.uri().clone(), request.method().clone());
-        let answered = timeout(self.limits.time, self.follow(request, &mut url)).await;
+        let deadline = Instant::now() + self.limits.time;
+        let answered = timeout_at(deadline, self.follow(request, &mut url, deadline)).await;
         let result = answered.unwrap_or(Err(Reason::TimedOut(self.limits.time)));
         result.map_err(|reason| FetchError { method, url: url.to_string(), reason })
     }
 
     /// Sends the request and follows redirects; `url` becomes the last URL.
-    async fn follow(&self, request: Request<Bytes>, url: &mut Uri) -> Result<FetchResponse, Reason> {
+    async fn follow(
+        &self,
+        request: Request<Bytes>,
+        url: &mut Uri,
+        deadline: Instant,
+    ) -> Result<FetchResponse, Reason> {
         let (head, body) = request.into_parts();
         // RFC 9110 section 15.4: other methods must not be repeated at another URL without consent.
         let follows = matches!(head.method, Method::GET | Method::HEAD);
@@ -157,41 +163,77 @@ impl Client {
             *request.method_mut() = head.method.clone();
             *request.uri_mut() = target.path.clone();
             *request.headers_mut() = headers(&head.headers, &target);
-            let response = self.exchange(&target, request).await?;
+            let response = match self.open(&target, deadline).await? {
+                Stream::Plain(stream) => response(stream, request, self.limits.body).await?,
+                Stream::Tls(stream) => response(stream, request, self.limits.body).await?,
+            };
             let Some(location) = location(&response).filter(|_| follows) else { return Ok(response) };
             *url = redirected(url, location).ok_or_else(|| Reason::Redirect(location.to_owned()))?;
         }
         Err(Reason::TooManyRedirects(self.limits.redirects))
     }
 
-    async fn exchange(
-        &self,
-        target: &RequestTarget,
-        request: Request<Full<Bytes>>,
-    ) -> Result<FetchResponse, Reason> {
-        let tcp = self.connect(target).await?;
-        if !target.tls {
-            return response(tcp, request, self.limits.body).await;
-        }
-        let stream = self.connector.connect(tcp, &target.host).await.map_err(Reason::Tls)?;
-        response(stream, request, self.limits.body).await
-    }
-
     /// Connects to a permitted address. The address that was compared is the one that is used, so that a name cannot have
     /// another address for a second look-up.
-    async fn connect(&self, target: &RequestTarget) -> Result<TcpStream, Reason> {
-        let limits = DialLimits { connect: self.limits.time, unacknowledged: self.limits.time };
-        let deadline = Instant::now() + limits.connect;
-        let mut addresses = resolve(&target.dial, deadline).await.map_err(Reason::Connect)?;
+    async fn open(&self, target: &RequestTarget, deadline: Instant) -> Result<Stream, Reason> {
+        let resolved = resolve(&target.dial, Instant::now() + self.limits.time).await;
+        let mut addresses = resolved.map_err(Reason::Connect)?;
         let first = addresses.first().map(SocketAddr::ip);
         addresses.retain(|address| self.destinations.permit(target, address.ip()));
         match first {
             Some(address) if addresses.is_empty() => {
                 Err(Reason::Private(Refused { host: target.host.clone(), address }))
             }
-            _ => connect_resolved(&target.dial, &addresses, deadline, limits).await.map_err(Reason::Connect),
+            _ => self.open_first(target, &addresses, deadline).await,
         }
     }
+
+    /// Opens a connection to the first of `addresses` that accepts it and completes the TLS handshake. Each may use an even
+    /// share of the time until `deadline`; the caller limits the last one. The error is that of the last attempt, or of the
+    /// last handshake if there was one: it says more than an address that cannot be reached.
+    async fn open_first(
+        &self,
+        target: &RequestTarget,
+        addresses: &[SocketAddr],
+        deadline: Instant,
+    ) -> Result<Stream, Reason> {
+        let Some((last, others)) = addresses.split_last() else {
+            let error = format!("cannot resolve {}: no address has that name", target.dial);
+            return Err(Reason::Connect(std::io::Error::new(std::io::ErrorKind::NotFound, error)));
+        };
+        let mut handshake = None;
+        for (index, address) in others.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = left / (addresses.len() - index) as u32;
+            match timeout(share, self.open_at(target, *address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error @ Reason::Tls(_))) => handshake = Some(error),
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        self.open_at(target, *last).await.map_err(|error| match error {
+            Reason::Connect(_) => handshake.unwrap_or(error),
+            _ => error,
+        })
+    }
+
+    async fn open_at(&self, target: &RequestTarget, address: SocketAddr) -> Result<Stream, Reason> {
+        let limits = DialLimits { connect: self.limits.time, unacknowledged: self.limits.time };
+        let deadline = Instant::now() + limits.connect;
+        let tcp = connect_resolved(&target.dial, &[address], deadline, limits).await;
+        let tcp = tcp.map_err(Reason::Connect)?;
+        if !target.tls {
+            return Ok(Stream::Plain(tcp));
+        }
+        let stream = self.connector.connect(tcp, &target.host).await.map_err(Reason::Tls)?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+}
+
+/// A connection to a server.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<ClientStream>),
 }
 
 fn ok(response: FetchResponse, url: &str) -> Result<Bytes, FetchError> {
@@ -379,6 +421,33 @@ mod tests {
         let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
         let error = client(limits).get(&url).await.expect_err("given up");
         assert!(matches!(error.reason, Reason::TimedOut(_)), "{error}");
+    }
+
+    /// An address that accepts connections, but completes no handshake, used to be the only one that was tried.
+    #[tokio::test]
+    async fn an_address_that_fails_in_the_handshake_is_followed_by_the_next() {
+        let client = client(Limits::default());
+        let target = RequestTarget::of(&"https://a.test/".parse().expect("a URL")).expect("a target");
+        // The first address closes its connection, or is silent for its share of the time.
+        for (closes, time) in [(true, 10_000), (false, 100)] {
+            let first = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+            let next = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+            let addresses = [&first, &next].map(|listener| listener.local_addr().expect("address"));
+            let deadline = Instant::now() + Duration::from_millis(time);
+            let served = async {
+                if closes {
+                    drop(first.accept().await.expect("accept"));
+                }
+                let (mut tcp, _) = next.accept().await.expect("accept");
+                tcp.read_u8().await.expect("a byte")
+            };
+            let byte = tokio::select! {
+                stream = client.open_first(&target, &addresses, deadline) => panic!("{:?}", stream.err()),
+                byte = served => byte,
+            };
+            // The type of a handshake record (RFC 8446 section 5.1).
+            assert_eq!(byte, 22);
+        }
     }
 
     #[tokio::test]

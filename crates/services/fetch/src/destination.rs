@@ -71,6 +71,17 @@ fn inner(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The IPv4 network of a network of IPv4-mapped addresses (RFC 4291 section 2.5.5.2), which are compared as IPv4; otherwise
+/// `network`.
+fn inner_network(network: IpNet) -> IpNet {
+    let mapped = || {
+        let IpNet::V6(network) = network else { return None };
+        let length = network.prefix_len().checked_sub(96)?;
+        IpNet::new(network.network().to_ipv4_mapped()?.into(), length).ok()
+    };
+    mapped().unwrap_or(network)
+}
+
 /// A host outside of the public internet that requests may reach: a network, an address, or a host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHost(Form);
@@ -88,7 +99,7 @@ impl FromStr for PrivateHost {
     fn from_str(text: &str) -> Result<Self, String> {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         if let Ok(network) = text.parse::<IpNet>().or_else(|_| address()) {
-            return Ok(Self(Form::Network(network)));
+            return Ok(Self(Form::Network(inner_network(network))));
         }
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         // A name that ends with a number would be an address in an unusual form.
@@ -207,6 +218,15 @@ mod tests {
             ("https://192.168.0.9/", "192.168.0.9"),
         ] {
             assert!(!permits(url, at), "{url} {at}");
+        }
+    }
+
+    #[test]
+    fn networks_of_mapped_addresses_permit_ipv4() {
+        for text in ["::ffff:10.0.0.0/104", "::ffff:10.2.3.4"] {
+            let host = text.parse::<PrivateHost>().expect(text);
+            assert!(host.permits("a.test", address("10.2.3.4")), "{text}");
+            assert!(!host.permits("a.test", address("11.2.3.4")), "{text}");
         }
     }
 

@@ -33,7 +33,7 @@ pub enum Reason {
     /// No address of the host is public or permitted by [`Destinations`](crate::Destinations).
     #[error("{0}")]
     Private(Refused),
-    /// The server's certificate is invalid, or the server does not use TLS.
+    /// The handshake failed: the server's certificate is invalid, or the server does not use TLS.
     #[error("TLS: {0}")]
     Tls(#[source] io::Error),
     /// The server does not use HTTP, or closed the connection early.

@@ -2,6 +2,7 @@
 
 use http::uri::Scheme;
 use http::{HeaderValue, Uri};
+use url::Url;
 
 use brisk_net::dial::Target;
 
@@ -41,7 +42,8 @@ impl RequestTarget {
         let port = authority.port_u16().unwrap_or(usual);
         let host = authority.host().to_owned();
         let shown = if port == usual { host.clone() } else { format!("{host}:{port}") };
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        // RFC 9110 section 4.2.3: an empty path is equivalent to "/", also before a query. `to_string` adds the slash.
+        let path = uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
         Ok(Self {
             tls,
             dial: Target::new(&host, port),
@@ -52,18 +54,17 @@ impl RequestTarget {
     }
 }
 
-/// Resolves a `Location` against `from` (RFC 9110 section 10.2.2). `None` if it is not followed: neither an absolute
-/// URL nor an absolute path, or a change from `https` to `http`.
+/// Resolves a `Location`, which may be relative, against `from` (RFC 9110 section 10.2.2, RFC 3986 section 5.2). `None` if it is
+/// not followed: malformed, neither `https` nor `http`, or a change from `https` to `http`.
 pub(crate) fn redirected(from: &Uri, location: &str) -> Option<Uri> {
-    let mut parts = from.clone().into_parts();
-    let next = if location.starts_with('/') && !location.starts_with("//") {
-        parts.path_and_query = Some(location.parse().ok()?);
-        Uri::from_parts(parts).ok()?
-    } else {
-        location.parse::<Uri>().ok()?
+    let next = Url::parse(&from.to_string()).ok()?.join(location).ok()?;
+    let is_followed = match next.scheme() {
+        "https" => true,
+        "http" => from.scheme() == Some(&Scheme::HTTP),
+        _ => false,
     };
-    let downgrade = from.scheme() == Some(&Scheme::HTTPS) && next.scheme() != Some(&Scheme::HTTPS);
-    (!downgrade && next.scheme().is_some()).then_some(next)
+    // The parser drops the fragment.
+    if is_followed { next.as_str().parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -81,6 +82,7 @@ mod tests {
             ("http://ca.test:80", "ca.test", "ca.test:80", "/"),
             ("https://ca.test:14000/dir", "ca.test:14000", "ca.test:14000", "/dir"),
             ("http://[::1]:8080/", "[::1]:8080", "[::1]:8080", "/"),
+            ("https://id.test?format=jwks", "id.test", "id.test:443", "/?format=jwks"),
         ] {
             let target = RequestTarget::of(&uri(text)).expect(text);
             assert_eq!(
@@ -100,20 +102,29 @@ mod tests {
     }
 
     #[test]
-    fn redirects_lead_to_paths_and_to_absolute_addresses_but_never_out_of_https() {
-        let from = uri("https://a.test/x?y");
+    fn redirects_may_be_relative_but_never_lead_out_of_https() {
+        let from = uri("https://a.test:8443/d/x?y");
         for (location, to) in [
-            ("/z?q", Some("https://a.test/z?q")),
+            ("/z?q", Some("https://a.test:8443/z?q")),
             ("https://b.test/", Some("https://b.test/")),
+            ("HTTPS://b.test?q", Some("https://b.test/?q")),
+            ("//b.test/c", Some("https://b.test/c")),
+            ("new.crl", Some("https://a.test:8443/d/new.crl")),
+            ("../z", Some("https://a.test:8443/z")),
+            ("../../../z", Some("https://a.test:8443/z")),
+            ("?q", Some("https://a.test:8443/d/x?q")),
+            ("", Some("https://a.test:8443/d/x?y")),
+            ("z#part", Some("https://a.test:8443/d/z")),
             ("http://a.test/", None),
-            ("//b.test/", None),
-            ("z", None),
-            ("", None),
+            ("https://", None),
             ("mailto:a", None),
+            ("ftp://a.test/", None),
         ] {
             assert_eq!(redirected(&from, location).map(|uri| uri.to_string()).as_deref(), to, "{location}");
         }
-        let plain = uri("http://a.test/");
-        assert_eq!(redirected(&plain, "http://b.test/c").expect("followed").to_string(), "http://b.test/c");
+        let plain = uri("http://a.test?y");
+        for (location, to) in [("http://b.test/c", "http://b.test/c"), ("c", "http://a.test/c")] {
+            assert_eq!(redirected(&plain, location).expect("followed").to_string(), to);
+        }
     }
 }

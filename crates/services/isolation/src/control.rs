@@ -19,13 +19,13 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a packet in bytes.
+/// Maximum length of a packet in bytes, and the size of each receive buffer: a longer packet would be truncated.
 const PACKET: usize = 128 * 1024;
 
-/// Approximate length of the file names per packet in bytes.
+/// Approximate length of the file names per [`Order::Load`] in bytes; JSON escaping and one long name add to it.
 const NAMES: usize = 8 * 1024;
 
-/// Timeout for sending a packet while the peer's buffer is full.
+/// Timeout of [`Control::send`] while the peer's buffer is full.
 const ROOM: Duration = Duration::from_secs(10);
 
 /// Message from the gateway to the key process.
@@ -34,7 +34,7 @@ pub(crate) enum Order {
     /// Read these files. Together with the files of earlier packets with the same number, they are the keys of a
     /// configuration.
     Load { number: u64, files: Vec<String>, is_last: bool },
-    /// Use the keys of this configuration only, or discard them.
+    /// Use the keys of this configuration only, or discard them if `is_in_force` is `false`.
     Settle { number: u64, is_in_force: bool },
     /// Perform operations with these settings once there are keys.
     Start(Settings),
@@ -106,7 +106,7 @@ pub(crate) struct Figures {
 #[derive(Debug)]
 pub(crate) enum Received<M> {
     Packet(M, Option<UnixStream>),
-    /// The timeout has passed.
+    /// The timeout of [`Control::wake_every`] has passed.
     Nothing,
     /// The peer has closed its end.
     End,
@@ -119,6 +119,7 @@ pub(crate) struct Control(OwnedFd);
 impl Control {
     /// Creates a pair: this end, and the other for a child process.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
+        // `SEQPACKET` keeps the boundaries of packets, so that JSON needs no framing, and reports the peer's end.
         let (own, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self::new(own)?, other))
@@ -130,7 +131,8 @@ impl Control {
         Ok(Self(socket))
     }
 
-    /// Sends a packet. Blocks for up to ten seconds while the peer's buffer is full.
+    /// Sends a packet. Blocks for up to [`ROOM`] while the peer's buffer is full. More than [`PACKET`] bytes are an
+    /// `InvalidInput` error.
     pub(crate) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let mut nothing = SendAncillaryBuffer::default();
@@ -165,7 +167,8 @@ impl Control {
         Ok(set_socket_timeout(&self.0, Timeout::Recv, Some(time))?)
     }
 
-    /// Receives the next packet, with a socket if one was sent. Blocks.
+    /// Receives the next packet, with a socket if one was sent. Blocks until then, or for the time of
+    /// [`wake_every`](Self::wake_every).
     pub(crate) fn receive<M: DeserializeOwned>(&self) -> io::Result<Received<M>> {
         let mut bytes = vec![0; PACKET];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -211,7 +214,7 @@ impl Control {
     }
 }
 
-/// The orders to load these files.
+/// The [`Order::Load`]s for these files; at least one, also without files, since `is_last` ends the configuration.
 pub(crate) fn loads(number: u64, files: &[String]) -> Vec<Order> {
     let mut packets: Vec<Vec<String>> = vec![Vec::new()];
     let mut length = 0;

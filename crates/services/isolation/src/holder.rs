@@ -25,7 +25,7 @@ use crate::error::IsolationError;
 use crate::rights::{self, REFUSED};
 use crate::role::{Operations, Program, Role};
 
-/// Time without further changes after which changed files are reported; the same as in the gateway.
+/// Time without further changes after which [`Report::Changed`] is sent; the same as in the gateway.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Interval at which files, counters and replaced keys are checked.
@@ -34,13 +34,14 @@ const BEAT: Duration = Duration::from_millis(250);
 /// Time for which replaced keys are kept, longer than any handshake needs them.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum number of files per report.
+/// Maximum number of files per [`Report::Loaded`], so that the gateway sees progress while files are read.
 const AT_ONCE: usize = 16;
 
-/// Maximum length of the result for a file in bytes; JSON escaping can multiply it by six.
+/// Maximum length of the result for a file in bytes. JSON escaping can multiply it by six, and [`AT_ONCE`] results
+/// still fit into one packet of [`Control`].
 const LONGEST: usize = 1024;
 
-/// Maximum size of a key file in bytes.
+/// Maximum size of a key file in bytes, because all of it is read into locked memory.
 const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Runs the key process until the gateway has closed its connection.
@@ -52,6 +53,7 @@ pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Resu
         rights::say(format_args!("{error}"));
         exit(REFUSED);
     }
+    // After `drop_to`: a change of the user also clears the signal that `end_with` requests (prctl(2)).
     rights::end_with(role.parent)?;
     // Repeated, since changing the user resets it.
     rights::keep_memory_private();
@@ -89,16 +91,16 @@ struct Holder<'p, P> {
     control: Control,
     runtime: Runtime,
     in_force: Set,
-    /// Keys of a configuration that may be applied.
+    /// Keys of a configuration that [`Order::Settle`] may apply.
     next: Option<Set>,
     is_loaded: bool,
     settings: Option<Settings>,
-    /// The engines, once there are settings and keys.
+    /// The engines, once there are `settings` and keys.
     operations: Option<Box<dyn Operations>>,
-    /// Connections that wait for the engines.
+    /// Connections of [`Order::Connect`] that wait for `operations`.
     waiting: Vec<UnixStream>,
     held: usize,
-    /// Time at which replaced keys are dropped.
+    /// Time at which replaced keys are dropped, [`GRACE`] after [`Order::Settle`].
     given_up: Option<Instant>,
     watch: Option<FileWatch>,
     reported: Figures,
@@ -181,7 +183,7 @@ impl<'p, P: Program> Holder<'p, P> {
         self.given_up = Some(Instant::now() + GRACE);
     }
 
-    /// Keys of the current configuration and of the one being loaded, so that handshakes of both find theirs.
+    /// Keys of `in_force` and of `next`, so that handshakes with either configuration find theirs.
     fn both(&self) -> Arc<Keystore> {
         let mut keys = Keystore::new();
         keys.add_all(&self.in_force.keys);
@@ -206,7 +208,7 @@ impl<'p, P: Program> Holder<'p, P> {
             .ok();
     }
 
-    /// Starts the engines if there are settings and keys.
+    /// Starts `operations` if there are `settings` and keys, and serves the `waiting` connections.
     fn start(&mut self) -> io::Result<()> {
         let (None, Some(settings), true) = (&self.operations, &self.settings, self.is_loaded) else {
             return Ok(());
@@ -223,12 +225,13 @@ impl<'p, P: Program> Holder<'p, P> {
         Ok(())
     }
 
-    /// Drops replaced keys when due, and reports changes.
+    /// Drops replaced keys when due, and reports changed files and changed [`Figures`].
     fn look_after(&mut self, now: Instant) -> io::Result<()> {
         if self.given_up.take_if(|at| *at <= now).is_some() && self.next.is_none() {
             self.hold();
         }
         if let Some(watch) = &mut self.watch {
+            // Polls once: the only thread must return to `Control::receive`, where orders of the gateway wait.
             let changed = self.runtime.block_on(async { timeout(Duration::ZERO, watch.changed()).await });
             if matches!(changed, Ok(Some(_))) {
                 self.control.send(&Report::Changed)?;
@@ -255,7 +258,7 @@ impl<'p, P: Program> Holder<'p, P> {
     }
 }
 
-/// Reads the key in a file. Returns its id, or an error that does not quote the file.
+/// Reads the key in a file. Returns its id, or an `Err` that does not quote the content: the gateway logs it.
 fn read(file: &Path, keys: &mut Keystore) -> Result<String, String> {
     let shown = file.display();
     let pem =
@@ -264,7 +267,7 @@ fn read(file: &Path, keys: &mut Keystore) -> Result<String, String> {
     Ok(key.to_string())
 }
 
-/// Content of a key file. Its size is limited, since memory is locked.
+/// Content of a key file, at most [`MOST_BYTES`].
 fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     // `NONBLOCK`, so that opening a pipe does not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -279,13 +282,13 @@ fn contents(file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     read_open(&mut file, MOST_BYTES as usize)
 }
 
-/// Truncates a message to the limit of a packet, however long file names are.
+/// Truncates a message to [`LONGEST`] bytes, however long file names are.
 fn shortened(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(LONGEST));
     message
 }
 
-/// Adds the user that needs read permission to a message.
+/// Suffix of a message with the user that needs read permission; empty unless `error` is `PermissionDenied`.
 fn who(error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();

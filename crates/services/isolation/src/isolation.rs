@@ -21,20 +21,20 @@ use crate::rights::{self, Left};
 use crate::role::Role;
 use crate::state::{Found, Keys, State};
 
-/// Maximum length of a file name in bytes, the limit of Linux.
+/// Maximum length of a file name in bytes: `PATH_MAX` of Linux.
 const LONGEST_NAME: usize = 4096;
 
-/// Maximum time for which the end of the gateway waits for the key process to end.
+/// Maximum time for which [`Isolation::end`] waits for the key process to end.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Pause before the keeper is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Timeout of an operation. A key process that was killed is replaced within a fraction of it.
+/// Timeout of an operation. A key process that was killed is replaced within a fraction of [`DEADLINE`].
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// The key process of a gateway, as seen from the gateway. It is restarted whenever it ends, until
-/// [`end`](Self::end).
+/// The key process of a gateway, as seen from the gateway. The process is restarted whenever it ends, until
+/// [`end`](Self::end), except after an exit status that a restart cannot change.
 #[derive(Debug)]
 pub struct Isolation {
     role: Role,
@@ -44,18 +44,18 @@ pub struct Isolation {
     state: Mutex<State>,
     /// Signals a report or the end of the process.
     pub(crate) changed: Condvar,
-    /// Queue of orders, which one thread sends in sequence.
+    /// Queue of [`Order`]s, which the thread `key-orders` sends in sequence.
     orders: Sender<Order>,
-    /// Receiver of notifications about changed files.
+    /// Receiver of notifications after [`Report::Changed`].
     reader: OnceLock<Arc<Notify>>,
     /// Engine with the keys of the process.
     engine: OnceLock<Arc<RemoteEngine>>,
-    /// Reference for the sockets of the engine.
+    /// Reference for [`Sockets`], which opens the connections of `engine`.
     own: Weak<Self>,
 }
 
-/// Keys of one configuration, loaded by the key process beside the current ones. Dropping this makes the process
-/// discard them unless they were [applied](Isolation::put_in_force).
+/// Keys of one configuration, loaded by the key process beside the current ones. Dropping a `LoadedKeys` makes the
+/// process discard them unless they were [applied](Isolation::put_in_force).
 #[derive(Debug)]
 pub struct LoadedKeys {
     isolation: Arc<Isolation>,
@@ -64,12 +64,12 @@ pub struct LoadedKeys {
 }
 
 impl LoadedKeys {
-    /// For each file the id of its key, or the error.
+    /// For each file given to [`Isolation::load`], in that sequence: the id of its key, or an `Err` with one line.
     pub fn found(&self) -> &[Result<String, String>] {
         &self.found
     }
 
-    /// Identifier of these keys.
+    /// Identifier of these keys for [`Isolation::put_in_force`].
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -90,12 +90,12 @@ fn start_keeper(role: &Role) -> io::Result<(Control, Child)> {
     Ok((control, keeper))
 }
 
-/// Reason for which a key process cannot run as this user; `None` if it can.
+/// Reason for which a key process cannot run as the user `name` (`keys.isolate_user`); `None` if the user exists.
 pub fn trouble_with_user(name: &str) -> Option<String> {
     rights::look_up(name).err().map(|error| error.to_string())
 }
 
-/// Opens sockets to the key process.
+/// Opens sockets to the key process for [`RemoteEngine`]: one end stays here, [`Order::Connect`] carries the other.
 #[derive(Debug)]
 struct Sockets(Weak<Isolation>);
 
@@ -110,11 +110,13 @@ impl KeyProcessConnector for Sockets {
 
 impl Isolation {
     /// Starts the key process and drops the gateway's own privileges to read key files. Must be called while the
-    /// gateway has one thread. The process runs as `user`, if given; `log` is the filter of its log.
+    /// gateway has one thread, since Linux keeps capabilities per thread. The process runs as `user`, if given; `log`
+    /// is the filter of its log. Returns [`IsolationError::System`] if the system refuses a process or a thread.
     pub fn start(user: Option<String>, log: &str) -> Result<Arc<Self>, IsolationError> {
         let role = Role { holds_keys: false, parent: std::process::id(), user, log: log.to_owned() };
         let (control, keeper) = start_keeper(&role)?;
         let (orders, given) = channel();
+        // After `start_keeper`: the keeper inherits the capability to read key files, which a later key process needs.
         let left = rights::give_up()?;
         let isolation = Arc::new_cyclic(|own| Self {
             role,
@@ -134,7 +136,8 @@ impl Isolation {
         Ok(isolation)
     }
 
-    /// Logs the remaining privileges of the gateway to read key files.
+    /// Logs the remaining privileges of the gateway to read key files: a warning for root, otherwise a notice. Apart
+    /// from [`start`](Self::start), because the log opens later.
     pub fn log_rights(&self) {
         if self.left == Left::Root && self.role.user.is_none() {
             tracing::warn!(
@@ -152,8 +155,8 @@ impl Isolation {
         }
     }
 
-    /// The engine whose keys are in the process. The first call sets the number of connections and of concurrent
-    /// operations.
+    /// The engine whose keys are in the process. The first call sets the number of `connections` and of concurrent
+    /// operations (`queue`); later calls return the same [`RemoteEngine`] and ignore both arguments.
     pub fn engine(&self, connections: NonZeroUsize, queue: NonZeroUsize) -> Arc<RemoteEngine> {
         let make = || {
             let mut settings = RemoteSettings::local("isolate", Arc::new(Sockets(Weak::clone(&self.own))));
@@ -166,12 +169,14 @@ impl Isolation {
         Arc::clone(self.engine.get_or_init(make))
     }
 
-    /// Reason for which the key process performs no operations now, if any.
+    /// Reason for which the key process performs no operations now, or lacks keys in force; `None` while all is well
+    /// and before the first call of [`engine`](Self::engine).
     pub fn trouble(&self) -> Option<String> {
         self.engine.get()?.trouble().or_else(|| self.state().trouble())
     }
 
-    /// Sets the receiver of notifications about changed key files; earlier changes are reported at once.
+    /// Sets the receiver of notifications about changed key files; earlier changes are reported at once. Only the first
+    /// `reader` is used.
     pub fn report_changes(&self, reader: Arc<Notify>) {
         let state = self.state();
         if self.reader.set(reader).is_ok() && state.has_changed {
@@ -179,7 +184,8 @@ impl Isolation {
         }
     }
 
-    /// Makes the process read these files in addition to the current ones. Fails if the process does not answer.
+    /// Makes the process read these files in addition to the current ones. Blocks, and returns an `Err` if the process
+    /// reports nothing for ten seconds (20 s if none runs): it is then killed, and the keeper starts another.
     pub fn load(self: &Arc<Self>, files: &[PathBuf]) -> Result<LoadedKeys, String> {
         // Lossless: the names come from TOML, which is UTF-8.
         let files: Vec<_> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
@@ -192,7 +198,7 @@ impl Isolation {
         self.settle(&mut self.state(), Some(id), true);
     }
 
-    /// Makes the process perform operations with these settings.
+    /// Makes the process perform operations with these [`Settings`], also after a restart.
     pub fn begin(&self, settings: Settings) {
         let mut state = self.state();
         state.settings = Some(settings.clone());
@@ -201,7 +207,8 @@ impl Isolation {
         }
     }
 
-    /// Ends the key process before `deadline`, after the gateway has drained.
+    /// Ends the key process after the gateway has drained. Blocks until the keeper has ended, at most two seconds and at
+    /// most until `deadline`.
     pub fn end(&self, deadline: Instant) {
         self.state().is_over = true;
         self.control().close();
@@ -220,14 +227,14 @@ impl Isolation {
         Arc::clone(&self.control.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Queues orders. Must be called with the state that they are derived from locked, to keep their sequence.
+    /// Queues [`Order`]s. Must be called with the [`State`] that they are derived from locked, to keep their sequence.
     fn give(&self, orders: impl IntoIterator<Item = Order>) {
         // The send cannot fail: the receiving thread runs until the end.
         orders.into_iter().for_each(|order| drop(self.orders.send(order)));
     }
 
-    /// Sends queued orders on a thread of its own, since sending blocks while the peer's buffer is full. An order
-    /// that is lost is repeated when the next process starts.
+    /// Sends queued orders on a thread of its own, since [`Control::send`] blocks while the peer's buffer is full. An
+    /// order that is lost is repeated by [`begun`](Self::begun) when the next process starts.
     fn send_all(&self, given: &Receiver<Order>) {
         for order in given {
             if let Err(error) = self.control().send(&order)
@@ -263,7 +270,7 @@ impl Isolation {
         Err("the key process does not answer; it is started again".to_owned())
     }
 
-    /// Applies or discards the keys that were loaded last if they have this `id`; `None` matches any.
+    /// Applies or discards [`State::next`] if it has this `id`; `None` matches any.
     fn settle(&self, state: &mut State, id: Option<u64>, is_in_force: bool) {
         let is_meant = |next: &mut Keys| id.is_none_or(|id| id == next.id);
         let Some(next) = state.next.take_if(is_meant) else { return };
@@ -273,7 +280,7 @@ impl Isolation {
         }
     }
 
-    /// Processes reports until the gateway ends. Restarts the keeper if it has ended.
+    /// Processes [`Report`]s until the gateway ends. Restarts the keeper after [`Received::End`] or an error.
     fn follow(&self) {
         loop {
             match self.control().receive::<Report>() {
@@ -316,7 +323,7 @@ impl Isolation {
         }
     }
 
-    /// Handles the start of a key process, which holds no keys yet.
+    /// Handles [`Report::Started`]: a new key process holds no keys and has no [`Settings`] yet.
     fn begun(&self, state: &mut State, process: u32) {
         state.starts += 1;
         state.process = Some(process);
@@ -335,7 +342,8 @@ impl Isolation {
         }
     }
 
-    /// Restarts the keeper after its end. Returns whether there is a new one.
+    /// Restarts the keeper after its end. Returns `false` if the gateway ends or the exit status was
+    /// [`rights::REFUSED`].
     fn start_again(&self) -> bool {
         let mut state = self.state();
         state.process = None;

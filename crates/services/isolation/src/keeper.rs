@@ -18,10 +18,10 @@ pub(crate) const PROGRAM: &str = "/proc/self/exe";
 /// Pause before a restart of the key process: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
-/// Run time after which the pause is reset to the first.
+/// Run time after which the pause is reset to the first of [`PAUSES`].
 const GOOD: Duration = Duration::from_secs(10);
 
-/// Runs the keeper until the gateway has closed its connection.
+/// Runs the keeper until the gateway has closed its connection, or the key process exits with [`rights::REFUSED`].
 pub(crate) fn run(role: &Role, control: &Control) -> Result<(), IsolationError> {
     rights::keep_memory_private();
     rights::end_with(role.parent)?;

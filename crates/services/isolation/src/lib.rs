@@ -2,8 +2,9 @@
 //! key.
 //!
 //! The gateway starts a `keeper`, which starts the key process (`holder`) and restarts it when it ends. Orders use
-//! one pair of sockets (`control`); operations use others, with the protocol of key servers. [`Isolation`] is the
-//! gateway's side. [`run`] is the other side; the program calls it with its engines.
+//! one pair of sockets (`control`); operations use others, with the protocol of key servers ([`brisk_keyless`]).
+//! [`Isolation`] is the gateway's side. [`run`] is the side of the `keeper` and the `holder`; the program calls it with
+//! its engines as a [`Program`].
 
 mod control;
 mod error;

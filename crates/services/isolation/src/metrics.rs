@@ -8,7 +8,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 use crate::control::Figures;
 use crate::isolation::Isolation;
 
-/// Metrics of the key process.
+/// [`Collector`] of `brisk_key_process_*`, the metrics of the key process of an [`Isolation`].
 #[derive(Debug)]
 pub struct IsolationMetrics(pub Arc<Isolation>);
 

@@ -18,17 +18,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::IsolationError;
 
-/// Exit status of a key process whose setup failed in a way that a restart cannot change.
+/// Exit status of a key process whose setup failed in a way that a restart cannot change, such as an unknown user.
 pub(crate) const REFUSED: i32 = 3;
 
 /// User of a key process started by root if the configuration names none: the overflow user of Linux, which owns no
 /// files.
 const OWNS_NOTHING: u32 = 65534;
 
-/// Capability that a key process keeps, if it has it: reading key files.
+/// Capability that a key process keeps, if it has it: `CAP_DAC_READ_SEARCH`, to read key files.
 const TO_READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
-/// Capability that a gateway without root keeps: listening on ports below 1024.
+/// Capability that a gateway without root keeps: `CAP_NET_BIND_SERVICE`, to listen on ports below 1024 after a reload.
 const TO_LISTEN: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 /// Remaining privileges of the gateway to read key files.
@@ -42,8 +42,8 @@ pub(crate) enum Left {
     SameUser,
 }
 
-/// Drops the gateway's capabilities to read files of other users, and prevents programs from regaining them. Must be
-/// called while the process has one thread, after the keeper was started.
+/// Drops the gateway's capabilities except [`TO_LISTEN`], and prevents programs from regaining them. Must be called
+/// while the process has one thread, after the keeper was started. Changes nothing for root ([`Left::Root`]).
 pub(crate) fn give_up() -> io::Result<Left> {
     if rustix::process::geteuid().is_root() {
         return Ok(Left::Root);
@@ -82,7 +82,8 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     }
 }
 
-/// Fails if a debugger is attached, which would see every key.
+/// Returns [`IsolationError::Traced`] if a debugger is attached: it would see every key, and it keeps its access after
+/// [`keep_memory_private`].
 pub(crate) fn refuse_tracer() -> Result<(), IsolationError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     match status.lines().find_map(|line| line.strip_prefix("TracerPid:")).map(str::trim) {
@@ -91,8 +92,8 @@ pub(crate) fn refuse_tracer() -> Result<(), IsolationError> {
     }
 }
 
-/// Excludes the memory of the process from core dumps and from access by other processes of its user. A refusal of
-/// the system is logged as a warning.
+/// Excludes the memory of the process from core dumps (`RLIMIT_CORE`) and from access by other processes of its user
+/// (`PR_SET_DUMPABLE`). A refusal of the system is logged as a warning.
 pub fn keep_memory_private() {
     let no_cores = Rlimit { current: Some(0), maximum: Some(0) };
     if let Err(error) = setrlimit(Resource::Core, no_cores) {
@@ -103,9 +104,11 @@ pub fn keep_memory_private() {
     }
 }
 
-/// Ends this process when its parent, which has this process id, ends.
+/// Ends this process by `SIGKILL` when its parent, which has this process id, ends. Returns
+/// [`IsolationError::Orphan`] if the parent has ended already.
 pub(crate) fn end_with(parent: u32) -> Result<(), IsolationError> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that ended before the call above causes no signal.
     if getppid().map(Pid::as_raw_pid) != i32::try_from(parent).ok() {
         return Err(IsolationError::Orphan);
     }
@@ -113,7 +116,7 @@ pub(crate) fn end_with(parent: u32) -> Result<(), IsolationError> {
 }
 
 /// Ignores signals that stop a gateway and may be sent to all its processes: the gateway needs the keys until the
-/// drain has ended. The process ends when the gateway closes its end of the sockets.
+/// drain has ended. The process ends when the gateway closes its end of the sockets. The [`Runtime`] must be kept.
 pub(crate) fn outlive_signals() -> io::Result<Runtime> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -158,6 +161,7 @@ pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
         None => is_root.then_some((Uid::from_raw(OWNS_NOTHING), Gid::from_raw(OWNS_NOTHING))),
     };
     if let Some((user, group)) = wanted {
+        // Otherwise the change from root to another user clears the permitted capabilities (capabilities(7)).
         set_keep_capabilities(true)?;
         become_user(user, group).map_err(|source| IsolationError::User { user: user.as_raw(), source })?;
     }
@@ -169,7 +173,7 @@ pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     Ok(())
 }
 
-/// Ids of the user with this name and of its group.
+/// Ids of the user with this name and of its group. An unknown name is [`IsolationError::NoUser`].
 pub(crate) fn look_up(name: &str) -> Result<(Uid, Gid), IsolationError> {
     let found =
         User::from_name(name).map_err(|source| IsolationError::LookUp { name: name.to_owned(), source })?;
@@ -181,6 +185,7 @@ fn become_user(user: Uid, group: Gid) -> nix::Result<()> {
     if Uid::current() == user && Uid::effective() == user {
         return Ok(());
     }
+    // Groups first: `setuid` clears the effective capability to change them.
     setgroups(&[group])?;
     setgid(group)?;
     setuid(user)

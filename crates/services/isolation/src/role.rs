@@ -14,16 +14,16 @@ use crate::{holder, keeper};
 /// The subcommand of the processes.
 pub const SUBCOMMAND: &str = "key-process";
 
-/// The duty of one process, as on its command line.
+/// The duty of one process, as on the command line that [`Role::words`] writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
     /// Whether the process holds keys; otherwise it starts the one that does.
     pub holds_keys: bool,
-    /// Process that started this one; they end together.
+    /// Id of the process that started this one; they end together.
     pub parent: u32,
-    /// The user that holds keys, if the configuration names one.
+    /// Name of the user that holds keys (`keys.isolate_user`); `None` if the configuration names none.
     pub user: Option<String>,
-    /// The filter of the log.
+    /// The filter for [`Program::open_log`].
     pub log: String,
 }
 
@@ -45,19 +45,19 @@ pub trait Program {
     /// Guard of the open log.
     type Log;
 
-    /// Opens the log with this filter.
+    /// Opens the log with this `filter`. An `Err` ends the process with [`IsolationError::Program`].
     fn open_log(&self, filter: &str) -> Result<Self::Log, String>;
 
-    /// Starts engines for the keys in `keys`.
+    /// Starts engines for the keys in `keys`. Called once per process, after the first keys were read.
     fn start(&self, settings: &Settings, keys: &Arc<Keystore>) -> io::Result<Box<dyn Operations>>;
 }
 
 /// The engines of a key process, and the threads that serve its gateway.
 pub trait Operations {
-    /// Replaces the keys. Operations in progress finish with the previous ones.
+    /// Replaces the [`Keystore`]. Operations in progress finish with the previous one.
     fn hold(&self, keys: &Arc<Keystore>);
 
-    /// Serves the gateway over this socket.
+    /// Serves the gateway over `socket` with the protocol of key servers.
     fn serve(&mut self, socket: UnixStream);
 
     /// Operations of the engine's threads, by size of their batch.
@@ -67,7 +67,7 @@ pub trait Operations {
     fn faults(&self) -> u64;
 }
 
-/// Runs a process of an isolated gateway. Its standard input is the gateway's socket.
+/// Runs a process of an isolated gateway until the gateway closes its end. Standard input is the gateway's socket.
 pub fn run(role: &Role, program: &impl Program) -> Result<(), IsolationError> {
     let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?)?;
     if role.holds_keys { holder::run(role, control, program) } else { keeper::run(role, &control) }

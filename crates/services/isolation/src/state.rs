@@ -4,7 +4,7 @@ use crate::control::{Figures, Settings};
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Number of the last configuration.
+    /// Last number given by [`another_number`](Self::another_number).
     pub(crate) number: u64,
     /// Files of the current keys.
     pub(crate) in_force: Keys,
@@ -14,7 +14,7 @@ pub(crate) struct State {
     pub(crate) starts: u64,
     /// Id of the running process.
     pub(crate) process: Option<u32>,
-    /// Total number of reports.
+    /// Total number of reports, by which a wait notices progress.
     pub(crate) reports: u64,
     pub(crate) figures: Figures,
     /// Whether a key file has changed.
@@ -31,12 +31,12 @@ pub(crate) type Found = Result<String, String>;
 pub(crate) struct Keys {
     /// Identifier in the gateway, independent of the processes that load the keys.
     pub(crate) id: u64,
-    /// Number in orders and reports.
+    /// Number in orders and reports; new for each process, so that reports of an ended one match nothing.
     pub(crate) number: u64,
     pub(crate) files: Vec<String>,
     /// Results that the running process has reported so far.
     pub(crate) found: Vec<Found>,
-    /// Results when the configuration was read.
+    /// Results when the configuration was read, to compare with `found` after a restart.
     pub(crate) expected: Vec<Found>,
 }
 
@@ -45,7 +45,7 @@ impl Keys {
         self.found.len() >= self.files.len()
     }
 
-    /// Stores and returns the results by which the configuration is judged.
+    /// Stores `found` as `expected` and returns it: the results by which the configuration is judged.
     pub(crate) fn expect(&mut self) -> Vec<Found> {
         self.expected = self.found[..self.files.len()].to_vec();
         self.expected.clone()
@@ -74,7 +74,8 @@ impl Keys {
 }
 
 impl State {
-    /// Stores results. Returns whether they complete the current keys for the first time in this process.
+    /// Stores results for the keys with this `number`; others are ignored. Returns whether they complete `in_force` for
+    /// the first time in this process.
     pub(crate) fn found(&mut self, number: u64, found: Vec<Found>) -> bool {
         if let Some(next) = self.next.as_mut().filter(|next| next.number == number) {
             next.found.extend(found);
@@ -87,7 +88,7 @@ impl State {
         self.in_force.is_complete()
     }
 
-    /// Reason for which handshakes fail although a process runs.
+    /// Reason for which handshakes fail although a process runs: the first of [`Keys::missing`].
     pub(crate) fn trouble(&self) -> Option<String> {
         let missing = self.in_force.missing();
         let first = missing.first()?;

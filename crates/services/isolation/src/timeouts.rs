@@ -12,11 +12,11 @@ use crate::state::{Keys, State};
 /// Timeout for the start of a key process.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Maximum silence of a process that reads files, which reports every few of them.
+/// Maximum silence of a process that reads files, which sends a [`Report`](crate::control::Report) every few of them.
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl Isolation {
-    /// Waits until a process has read the files of the next configuration, as long as there is progress.
+    /// Waits until a process has read the files of [`State::next`], as long as there is progress within [`SILENCE`].
     pub(crate) fn wait_for_keys<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         loop {
             let is_read = state.next.as_ref().is_none_or(Keys::is_complete);
@@ -35,7 +35,8 @@ impl Isolation {
         }
     }
 
-    /// Kills a process that does not answer; the keeper starts another. No effect without the privilege.
+    /// Kills a process that does not answer; the keeper starts another. No effect without the privilege to signal the
+    /// user of the process, or if [`State::process`] is no longer a child of the keeper.
     pub(crate) fn kill(&self, state: &State) {
         let Some(process) = state.process else { return };
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).id();

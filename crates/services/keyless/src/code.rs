@@ -83,7 +83,7 @@ impl ErrorCode {
         !matches!(self, Self::Protocol | Self::DeadlinePassed | Self::Shape | Self::Scheme | Self::Cancelled)
     }
 
-    /// Returns whether the server is temporarily unable to perform operations.
+    /// Returns whether the server is temporarily unable to perform operations, as with [`Overloaded`](Self::Overloaded).
     pub const fn is_trouble(self) -> bool {
         matches!(self, Self::Overloaded | Self::Failed | Self::Draining | Self::Rate | Self::Other(_))
     }

@@ -29,10 +29,10 @@ pub const LONGEST_MESSAGE: usize = LONGEST_BODY - SIGN;
 /// Maximum length of an error text, in bytes.
 pub const LONGEST_TEXT: usize = 255;
 
-/// Maximum length of the content of a ping, in bytes.
+/// Maximum length of the content of a `PING`, in bytes.
 pub const LONGEST_PING: usize = 64;
 
-/// Length of the fields before the message of SIGN: key number, scheme, remaining time.
+/// Length of the fields before the message of `SIGN`: key number, scheme, remaining time.
 const SIGN: usize = 4 + 2 + 4;
 /// Length of the fields before the ciphertext of `DECRYPT`.
 const DECRYPT: usize = 4 + 4;
@@ -74,7 +74,7 @@ pub enum FrameError {
 /// First frame of each side: version and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Highest supported version. The connection uses the lower of both.
+    /// Highest supported version, at present [`VERSION`]. The connection uses the lower of both.
     pub version: u16,
     /// Concurrent operations: requested by the client, granted by the server.
     pub operations: u16,

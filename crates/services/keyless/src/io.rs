@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Number of bytes per read: the maximum plaintext of a TLS record.
 const READ: usize = 16 * 1024;
 
-/// Reads once and appends to `incoming`. Returns the number of bytes; 0 is the end of the input.
+/// Reads once and appends to `incoming`. Returns the number of bytes, at most 16 KiB; `0` is the end of the input.
 pub fn poll_fill(
     mut stream: impl AsyncRead + Unpin,
     context: &mut Context<'_>,

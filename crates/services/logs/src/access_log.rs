@@ -1,7 +1,7 @@
 //! [`AccessLog`], an open access log with its outputs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{
@@ -36,7 +36,7 @@ pub struct AccessLog {
     malformed: Throttle,
 }
 
-/// One output.
+/// One output: format, target and [`Writer`].
 #[derive(Debug)]
 struct Output {
     name: Box<str>,
@@ -66,11 +66,15 @@ impl AccessLog {
     }
 
     /// Lines lost so far because a target did not keep up.
-    pub fn dropped(&self) -> u64 {
-        self.outputs.iter().map(|output| output.writer.dropped().load(Ordering::Relaxed)).sum()
+    #[cfg(test)]
+    pub(crate) fn dropped(&self) -> u64 {
+        self.outputs
+            .iter()
+            .map(|output| output.writer.dropped().load(std::sync::atomic::Ordering::Relaxed))
+            .sum()
     }
 
-    /// The name of each output and its count of lost lines, to be shown in metrics.
+    /// The name of each output and its count of lost lines, for [`LostLines`](crate::LostLines).
     pub(crate) fn dropped_counters(&self) -> impl Iterator<Item = (&str, Arc<AtomicU64>)> {
         self.outputs.iter().map(|output| (&*output.name, Arc::clone(output.writer.dropped())))
     }

@@ -22,7 +22,7 @@ pub(crate) enum Envelope {
     Syslog(Syslog),
     /// An entry of the journal, followed by an empty line.
     Journal(Journal),
-    /// A log record of OTLP.
+    /// A `LogRecord` of OTLP.
     Record,
     /// Spans of OTLP.
     Spans(Spans),
@@ -121,7 +121,7 @@ impl Syslog {
     }
 }
 
-/// Removes the end of a line that is longer than up to `end`, at the start of a character.
+/// Cuts a line that reaches beyond `end`, at the start of a character.
 fn cut(buffer: &mut Vec<u8>, end: usize) {
     if buffer.len() <= end + 1 {
         return;
@@ -132,7 +132,7 @@ fn cut(buffer: &mut Vec<u8>, end: usize) {
     buffer.push(b'\n');
 }
 
-/// Parameters of an element of structured data (RFC 5424 section 6.3.3). Those that would end after `end` are omitted.
+/// `SD-PARAM`s of an element of structured data (RFC 5424 section 6.3.3). Those that would end after `end` are omitted.
 struct Parameters {
     end: usize,
 }

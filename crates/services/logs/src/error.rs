@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Reason for which an access log could not be opened.
+/// Reason for which [`AccessLog::open`](crate::AccessLog::open) failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessLogError {
@@ -18,7 +18,7 @@ pub enum AccessLogError {
     /// The thread that writes could not be started.
     #[error("cannot start the thread that writes the access log: {0}")]
     Thread(#[source] io::Error),
-    /// The exporter could not be prepared.
+    /// The [`Exporter`](crate::Exporter) could not be prepared.
     #[error("cannot export to {output}: {reason}")]
     Exporter {
         /// The output.

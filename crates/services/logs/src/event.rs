@@ -9,7 +9,7 @@ use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, Reque
 pub(crate) enum Event<'a> {
     Request(&'a RequestRecord<'a>),
     Handshake(&'a ConnectionRecord, HandshakeOutcome),
-    /// With the number of lines that were left out before this one.
+    /// A malformed request, with the number of lines that were left out before this one.
     Malformed(&'a MalformedRecord<'a>, u64),
 }
 
@@ -31,7 +31,7 @@ impl Event<'_> {
         }
     }
 
-    /// Address of the client. The port is 0 if it is unknown.
+    /// Address of the client. The port is `0` if it is unknown.
     pub(crate) fn client(&self) -> SocketAddr {
         match self {
             Self::Request(request) => request.client,

@@ -27,7 +27,7 @@ pub(crate) trait Fields {
     fn texts(&mut self, key: &'static str, values: &[(Arc<str>, Arc<str>)]);
 }
 
-/// All fields of a line except its time.
+/// All fields of a line except its time, as [`Event`] has them.
 pub(crate) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool) {
     let connection = event.connection();
     line.word("event", event.name());
@@ -65,7 +65,7 @@ pub(crate) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool
     }
 }
 
-/// The fields of a request that the combined format lacks.
+/// The fields of a [`RequestRecord`] that the combined format lacks.
 pub(crate) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     line.text("host", request.host.as_bytes());
     line.word("id", str::from_utf8(&request.id.digits()).unwrap_or_default());
@@ -98,7 +98,7 @@ pub(crate) fn request(line: &mut impl Fields, request: &RequestRecord<'_>) {
     connection(line, request.connection);
 }
 
-/// The outcome of a failed handshake and the last milestone that it reached.
+/// The [`HandshakeOutcome`] of a failed handshake and the last milestone that it reached.
 pub(crate) fn handshake(line: &mut impl Fields, record: &ConnectionRecord, outcome: HandshakeOutcome) {
     line.word("outcome", outcome.name());
     if let Some((milestone, _)) = record.timeline.reached().last() {

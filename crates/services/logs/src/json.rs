@@ -64,7 +64,7 @@ impl Formatter for Visible {
 }
 
 impl Fields for Object<'_> {
-    /// Bytes that are no UTF-8 become U+FFFD.
+    /// Bytes that are no UTF-8 become `U+FFFD`.
     fn text(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
         let value = String::from_utf8_lossy(value);

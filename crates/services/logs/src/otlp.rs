@@ -22,23 +22,23 @@ mod protobuf;
 
 pub use http_exporter::connect_exporter;
 
-/// Version of the semantic conventions that the attributes follow.
+/// `schema_url` of the semantic conventions that the attributes follow.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 
 /// The field of `ScopeLogs` with log records, and of `ScopeSpans` with spans.
 const RECORDS: u64 = 2;
 
-/// The flag of a trace that is recorded.
+/// The flag `sampled` of a recorded trace (W3C Trace Context).
 const SAMPLED: u32 = 1;
 
-/// Kinds of spans.
+/// Kinds of spans (`SpanKind`).
 const INTERNAL: u64 = 1;
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
 
 /// Sends export requests over HTTP. Used by one thread, which may wait.
 pub trait Exporter: fmt::Debug + Send {
-    /// Sends the body of one request.
+    /// Sends the body of one request (`ExportLogsServiceRequest` or `ExportTraceServiceRequest`).
     fn export(&mut self, body: Vec<u8>) -> Exported;
 }
 
@@ -49,17 +49,17 @@ pub enum Exported {
     Accepted(Vec<u8>),
     /// The receiver refused the request, which must not be repeated.
     Refused(String),
-    /// The receiver cannot be reached or is overloaded.
+    /// The receiver cannot be reached or is overloaded; the request is repeated later.
     Unavailable(String),
 }
 
-/// Creates the exporter of an output. Fails with the reason.
+/// Creates the [`Exporter`] of an output. An `Err` is the reason.
 pub type Connect = fn(&OtlpSettings) -> Result<Box<dyn Exporter>, String>;
 
 /// Spans of connections and requests.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    /// Share of the traces that begin here.
+    /// Share of the traces that begin here; `None` for all.
     sample: Option<Sample>,
     /// Source of the IDs of connections.
     random: RandomState,
@@ -252,7 +252,7 @@ pub(crate) fn log_record(buffer: &mut Vec<u8>, event: Event<'_>, line: impl FnOn
     });
 }
 
-/// Number and name of the severity.
+/// `severity_number` and `severity_text`.
 fn severity(event: Event<'_>) -> (u64, &'static str) {
     match event {
         Event::Request(request)
@@ -288,7 +288,7 @@ pub(crate) fn export_request(settings: &OtlpSettings, records: &[u8]) -> Vec<u8>
     body
 }
 
-/// The number of log records or spans that a response reports as rejected.
+/// The number of log records or spans that a response reports as rejected (`partial_success`).
 pub(crate) fn rejected(response: &[u8]) -> u64 {
     let partial = field(response, 1 << 3 | 2).and_then(|rest| {
         let (length, size) = read_varint(rest)?;
@@ -303,7 +303,7 @@ fn field(message: &[u8], tag: u8) -> Option<&[u8]> {
     message.split_first().filter(|(first, _)| **first == tag).map(|(_, rest)| rest)
 }
 
-/// The length of the record at the start of `rest`, with its tag.
+/// The length of the record at the start of `rest`, with its tag; `None` if the record is incomplete.
 pub(crate) fn record_length(rest: &[u8]) -> Option<usize> {
     let (length, size) = read_varint(rest.get(1..)?)?;
     Some(1 + size + usize::try_from(length).ok()?)

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::fields::Fields;
 use crate::text::{escape, push_number};
 
-/// A line that takes fields in the form of `S`.
+/// A line that takes [`Fields`] in the form of the [`Style`] `S`.
 #[derive(Debug)]
 pub(crate) struct Pairs<'a, S> {
     line: &'a mut Vec<u8>,

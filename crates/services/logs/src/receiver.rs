@@ -34,7 +34,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// The least time between two warnings about refused lines.
 const WARNINGS: Duration = Duration::from_mins(1);
 
-/// Interval between export requests: each is a connection.
+/// Interval between export requests of OTLP: each is a connection.
 const EXPORTS: Duration = Duration::from_secs(1);
 
 /// Bytes of TCP frames that are written together, and the time that this may take.
@@ -49,7 +49,7 @@ pub(crate) struct Receiver {
     connected: Instant,
     retry: Instant,
     pause: Duration,
-    /// Its failure has been logged, and its return has not.
+    /// Whether the failure of the receiver has been logged, and its return has not.
     is_down: bool,
     warnings: Throttle,
 }
@@ -103,7 +103,7 @@ impl Receiver {
         }
     }
 
-    /// The time until the next attempt, if it is down.
+    /// The time until the next attempt; `None` unless the receiver is down.
     pub(crate) fn pause(&self) -> Option<Duration> {
         let wait = self.retry.saturating_duration_since(Instant::now());
         (self.socket.is_none() && !wait.is_zero()).then_some(wait)
@@ -114,7 +114,7 @@ impl Receiver {
         self.retry = Instant::now();
     }
 
-    /// The messages in `batch`.
+    /// The [`Messages`] in `batch`.
     pub(crate) fn messages<'a>(&self, batch: &'a [u8]) -> Messages<'a> {
         let framing = match self.address {
             Address::Syslog(_) => Framing::Line,
@@ -197,7 +197,7 @@ impl Receiver {
     }
 }
 
-/// Lines that no attempt could send, with the reason.
+/// Number of lines that no attempt could send, with the reason.
 #[derive(Debug, Default)]
 struct Loss {
     lines: u64,
@@ -322,8 +322,8 @@ impl Socket {
     }
 }
 
-/// Sends an entry that is too long for a datagram as the descriptor of a sealed file in memory, as the documentation of the
-/// native protocol of journald demands.
+/// Sends an entry that is too long for a datagram as the descriptor of a sealed file in memory (`memfd_create`), as the
+/// documentation of the native protocol of journald demands.
 fn send_sealed(socket: &UnixDatagram, entry: &[u8]) -> io::Result<()> {
     let mut file =
         File::from(memfd_create("brisk-access-log", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);

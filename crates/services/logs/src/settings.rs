@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_telemetry::{RequestRecord, named};
+use brisk_wire::uri::without_scheme;
 
 use crate::template::LogTemplate;
 
@@ -18,7 +19,7 @@ pub enum AccessLogFormat {
     Text,
     /// One JSON object per line.
     Json,
-    /// A form of the operator.
+    /// A form of the operator, see [`LogTemplate`].
     Template(Arc<LogTemplate>),
 }
 
@@ -30,7 +31,7 @@ pub enum AccessLogTarget {
     Stdout,
     /// Standard error.
     Stderr,
-    /// A file, appended to, made with mode 0640 if it is missing.
+    /// A file, appended to, made with mode `0640` if it is missing.
     File(PathBuf),
     /// A syslog server.
     Syslog(SyslogSettings),
@@ -143,7 +144,7 @@ impl FromStr for SyslogServer {
                  \"unix:/dev/log\""
             )
         };
-        if let Some(path) = text.strip_prefix("unix:") {
+        if let Some(path) = without_scheme(text, "unix:") {
             return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(wrong()) };
         }
         let (scheme, address) = text.split_once("://").ok_or_else(wrong)?;
@@ -155,7 +156,7 @@ impl FromStr for SyslogServer {
         if !is_address || !is_host || !port.parse::<u16>().is_ok_and(|port| port > 0) {
             return Err(wrong());
         }
-        match scheme {
+        match scheme.to_ascii_lowercase().as_str() {
             "udp" => Ok(Self::Udp(address.to_owned())),
             "tcp" => Ok(Self::Tcp(address.to_owned())),
             _ => Err(wrong()),
@@ -300,7 +301,7 @@ pub struct AccessLogSettings {
     pub format: AccessLogFormat,
     /// Target of the lines.
     pub target: AccessLogTarget,
-    /// Share of the requests that have a line; of those that fail or get a status of 500 and above, all. Default: `None`, all
+    /// Share of the requests that have a line; of those that fail or get a status of `500` and above, all. Default: `None`, all
     /// requests.
     pub sample: Option<Sample>,
     /// Lines of first requests and of failed handshakes contain the start and the milestones of their connection. Default:
@@ -313,7 +314,7 @@ pub struct AccessLogSettings {
 pub struct Sample(u64);
 
 impl Sample {
-    /// A share; `None` unless it is above 0 and at most 1.
+    /// A share; `None` unless `share` is above 0 and at most 1.
     pub fn new(share: f64) -> Option<Self> {
         // The conversion saturates.
         (share > 0.0 && share <= 1.0).then_some(Self((share * u64::MAX as f64) as u64))
@@ -327,5 +328,21 @@ impl Sample {
     /// Whether the request has a line. Its ID is random.
     pub(crate) fn includes(self, request: &RequestRecord<'_>) -> bool {
         self.includes_random(request.id.0) || request.error.is_some() || request.status >= 500
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_of_syslog_servers_may_be_in_capitals() {
+        for (text, same) in [
+            ("UDP://192.0.2.1:514", "udp://192.0.2.1:514"),
+            ("Tcp://log.example.com:601", "tcp://log.example.com:601"),
+            ("UNIX:/dev/log", "unix:/dev/log"),
+        ] {
+            assert_eq!(text.parse::<SyslogServer>().expect(text).to_string(), same);
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::fields::micros;
 use crate::text::{escape, push_number, push_status};
 
-/// Maximum length of a template in bytes, and of the headers in it.
+/// Maximum length of a [`LogTemplate`] in bytes, and number of the headers in it.
 const LONGEST: usize = 4 << 10;
 const MOST_HEADERS: usize = 16;
 
@@ -101,7 +101,7 @@ impl LogTemplate {
     ///
     /// # Errors
     ///
-    /// The reason, with the correction.
+    /// The reason, with the correction: an unknown variable, a missing brace, or a template above 4 KiB.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.len() > LONGEST || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err("a template is one line of ASCII with at most 4096 characters".to_owned());

@@ -20,7 +20,7 @@ pub(crate) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
     }
 }
 
-/// Appends the line of a request.
+/// Appends the line of a [`RequestRecord`].
 fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool) {
     start(line, request.client, request.user);
     line.extend_from_slice(b" \"");
@@ -42,7 +42,7 @@ fn request(line: &mut Vec<u8>, request: &RequestRecord<'_>, has_milestones: bool
     line.push(b'\n');
 }
 
-/// Appends the line of a handshake that failed: a request line of `-` with status 000, so that log tools skip it.
+/// Appends the line of a handshake that failed: a request line of `-` with status `000`, so that log tools skip it.
 fn handshake(
     line: &mut Vec<u8>,
     connection: &ConnectionRecord,

@@ -21,7 +21,7 @@ use crate::otlp::Connect;
 use crate::receiver::Receiver as LineReceiver;
 use crate::settings::AccessLogTarget;
 
-/// Capacity of a thread's buffer in bytes; further lines are dropped.
+/// Capacity of a thread's buffer in bytes; further lines are dropped and counted by [`Writer::dropped`].
 const FULL: usize = 1 << 20;
 /// Length of a buffer at which the writer thread is woken ahead of schedule, in bytes.
 const MUCH: usize = 64 << 10;
@@ -90,7 +90,7 @@ impl Writer {
         self.thread.unpark();
     }
 
-    /// Lines lost.
+    /// Counter of lost lines.
     pub(crate) fn dropped(&self) -> &Arc<AtomicU64> {
         &self.shared.dropped
     }
@@ -109,7 +109,7 @@ impl Writer {
     }
 }
 
-/// Never waits: after a reload, the last user of a log may be a worker.
+/// Calls [`Writer::stop`] and never waits: after a reload, the last user of a log may be a worker.
 impl Drop for Writer {
     fn drop(&mut self) {
         self.stop();
@@ -159,7 +159,7 @@ impl Shared {
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
 
-    /// The life of the writing thread.
+    /// The life of the writer thread, until [`Writer::stop`] and the last line.
     fn run(&self, sink: &mut Sink) {
         let mut batch = Vec::new();
         loop {

@@ -86,7 +86,7 @@ pub struct Caa {
 /// A CAA record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CaaRecord {
-    /// Authorities that do not know the tag must not issue.
+    /// Whether authorities that do not know the tag must not issue (`critical`, RFC 8659 section 4.1).
     pub critical: bool,
     /// Tag, in lower case.
     pub tag: String,
@@ -99,9 +99,9 @@ pub struct CaaRecord {
 pub struct CaaIssuer {
     /// Organisation in the issuer, or the issuer without one.
     pub name: String,
-    /// Its identifiers in CAA records; none if they are not known here.
+    /// Identifiers of the authority in CAA records; none if they are not known here.
     pub identifiers: &'static [&'static str],
-    /// Whether it may issue another certificate; `None` if records or identifiers are not known.
+    /// Whether the authority may issue another certificate; `None` if records or identifiers are not known.
     pub permitted: Option<bool>,
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn are_compared(all: &[Caa]) -> bool {
     all.iter().flat_map(|caa| &caa.issuers).any(|issuer| issuer.permitted.is_some())
 }
 
-/// Looks up the records for the names by which certificates match `host`. Empty for addresses and names without a domain,
+/// Looks up the records for the names by which `certificates` match `host`. Empty for addresses and names without a domain,
 /// for which public authorities issue nothing by CAA. `servers`: DNS servers; empty for those of the system.
 pub(crate) async fn find(host: &str, servers: &[SocketAddr], certificates: &[Certificate]) -> Vec<Caa> {
     let host = host.trim_end_matches('.').to_lowercase();

@@ -1,5 +1,5 @@
-//! Catalogue of the findings that an audit can have: description, severity, and changes in brisk and in nginx. Also
-//! listed in docs/audit.md.
+//! Catalogue of the findings that an audit can have: description, [`Severity`], and changes in brisk and in nginx. Also
+//! listed in `docs/audit.md`.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Kind of a finding.
+/// Kind of a [`Finding`](crate::Finding).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kind {
     /// Stable name for filters and CI.

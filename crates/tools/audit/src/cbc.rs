@@ -34,10 +34,10 @@ const SHORT: &[u8] = b"GET / HTTP/1.1\r\n";
 /// Wait for the end of a connection after an alert: servers close at once, or leave that to the client.
 const END: Duration = Duration::from_millis(300);
 
-/// Most connections of this check: silent servers take seconds each.
+/// Timeout of this check: silent servers take seconds for each connection.
 const BUDGET: Duration = Duration::from_secs(30);
 
-/// Most records compared of a reaction.
+/// Maximum number of records compared of a [`Reaction`].
 const PARTS: usize = 4;
 
 /// Record protection of a suite.
@@ -91,14 +91,14 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// Uses the client's keys of the key block.
+    /// Uses the client's keys of the key block; `None` if the lengths do not fit `protection`.
     pub(crate) fn new(protection: Protection, mac: &[u8], key: &[u8]) -> Option<Self> {
         let algorithm = if protection.key == 32 { &AES_256 } else { &AES_128 };
         let cipher = EncryptingKey::ecb(UnboundCipherKey::new(algorithm, key).ok()?).ok()?;
         Some(Self { cipher, mac: hmac::Key::new(protection.mac, mac), sequence: 0 })
     }
 
-    /// A record with this flaw.
+    /// A record of type `kind` with this [`Flaw`].
     pub(crate) fn seal(&mut self, kind: u8, plaintext: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
         let header = [kind, 3, 3, (plaintext.len() >> 8) as u8, plaintext.len() as u8];
         let covered = [&self.sequence.to_be_bytes()[..], &header, plaintext].concat();
@@ -226,7 +226,7 @@ impl Oracles {
     }
 }
 
-/// True if one of both is true, false if both are false.
+/// `Some(true)` if one of both is true, `Some(false)` if both are false, otherwise `None`.
 fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
     if one == Some(true) || other == Some(true) { Some(true) } else { one.and(other) }
 }

@@ -24,9 +24,9 @@ pub(crate) struct SentChain {
     /// Certificates (DER) in the server's order.
     pub(crate) chain: Vec<Vec<u8>>,
     pub(crate) staple: Option<Vec<u8>>,
-    /// Content of the TLS extension with SCTs.
+    /// Content of the TLS extension `signed_certificate_timestamp`.
     pub(crate) scts: Option<Vec<u8>>,
-    /// The chain was sent in TLS 1.3, where the extension with SCTs is not visible here.
+    /// Whether the chain was sent in TLS 1.3, where `signed_certificate_timestamp` is not visible here.
     pub(crate) is_tls13: bool,
 }
 
@@ -57,17 +57,17 @@ pub struct Certificate {
     pub sent: usize,
     /// Size of the chain in bytes.
     pub bytes: usize,
-    /// The certificate is valid for the host's name.
+    /// Whether the certificate is valid for the host's name.
     pub name_matches: bool,
-    /// Each certificate is followed by its issuer.
+    /// Whether each certificate is followed by its issuer.
     pub in_order: bool,
-    /// No certificate is known to be missing. `false` if the chain leads to no authority known here and its last
+    /// Whether no certificate is known to be missing. `false` if the chain leads to no authority known here and its last
     /// certificate contains the URL of its issuer.
     pub is_complete: bool,
     /// Issuer that was not sent and is no known authority; `None` if the chain is complete.
     #[serde(skip)]
     pub missing: Option<String>,
-    /// The root was sent, which clients do not need.
+    /// Whether the root was sent, which clients do not need.
     pub has_root: bool,
     /// Number of sent certificates that do not belong to the chain.
     pub strays: usize,
@@ -77,11 +77,11 @@ pub struct Certificate {
     pub weak_key: Option<String>,
     /// A certificate of the chain that has expired or is not valid yet.
     pub wrong_time: Option<String>,
-    /// The certificate requires a staple (RFC 7633).
+    /// Whether the certificate requires a staple (`status_request` of RFC 7633).
     pub must_staple: bool,
     /// State of the staple: `none`, `good`, or its fault.
     pub staple: String,
-    /// A staple was sent, and clients reject it.
+    /// Whether a staple was sent that clients reject.
     #[serde(skip)]
     pub staple_is_wrong: bool,
     /// A staple was sent.
@@ -89,7 +89,7 @@ pub struct Certificate {
     pub is_stapled: bool,
     /// Number of logs that have the certificate, by SCTs in the certificate, the TLS extension and the staple.
     pub sct_logs: usize,
-    /// SCTs of the TLS extension are not visible here.
+    /// Whether SCTs of the TLS extension are not visible here, so that `sct_logs` may be too low.
     #[serde(skip)]
     pub has_hidden_scts: bool,
     /// Verdicts by set of authorities.
@@ -101,9 +101,9 @@ pub struct Certificate {
 pub struct Trust {
     /// Name of the set.
     pub authorities: &'static str,
-    /// Reason for distrust; `None` if trusted.
+    /// Reason for [`Distrust`]; `None` if trusted.
     pub distrust: Option<String>,
-    /// The chain leads to an authority of the set, even if it has other faults.
+    /// Whether the chain leads to an authority of the set, even if it has other faults.
     #[serde(skip)]
     pub is_anchored: bool,
 }

@@ -14,7 +14,7 @@ struct Client {
     versions: (ProtocolVersion, ProtocolVersion),
     /// Suites before TLS 1.3 in order of preference.
     suites: &'static [u16],
-    /// Supports ML-KEM with X25519.
+    /// Whether the client supports `X25519MLKEM768`.
     post_quantum: bool,
 }
 

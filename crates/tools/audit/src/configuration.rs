@@ -27,7 +27,7 @@ pub struct Facts {
     pub hosts: Vec<HostFacts>,
     /// Key files and their permissions.
     pub keys: Vec<KeyFile>,
-    /// Listeners ask for TCP Fast Open.
+    /// Whether listeners ask for TCP Fast Open (`server.fast_open`).
     pub fast_open: bool,
     /// Largest backlog of a listener.
     pub backlog: u32,
@@ -44,7 +44,7 @@ pub struct HostFacts {
     pub certificates: Vec<CertificateFacts>,
     /// Certificates are obtained and renewed by ACME.
     pub has_acme: bool,
-    /// The host sends HSTS.
+    /// Whether the host sends `Strict-Transport-Security`.
     pub hsts: bool,
     /// Paths that accept early data for any method.
     pub early_paths: Vec<String>,
@@ -82,7 +82,7 @@ pub struct CertificateFacts {
 pub struct KeyFile {
     /// File.
     pub file: PathBuf,
-    /// Permissions, as in `chmod`.
+    /// Permissions, as in `chmod`: `0o600`.
     pub mode: u32,
 }
 
@@ -99,7 +99,7 @@ pub struct Advice {
     pub remedy: String,
 }
 
-/// All IDs with their severities.
+/// All [`Advice::id`]s with their severities.
 pub const IDS: &[(&str, Severity)] = &[
     ("inside-flight", Severity::Medium),
     ("inside-no-ecdsa", Severity::Low),
@@ -120,7 +120,7 @@ pub const IDS: &[(&str, Severity)] = &[
 /// Time before the end of a certificate without renewal at which it is reported; at most a third of its validity.
 const SOON: Duration = Duration::from_hours(24 * 14);
 
-/// Judges the facts; the most severe advice first.
+/// Judges `facts` at the time `now`; the most severe [`Advice`] first.
 pub fn judge(facts: &Facts, now: SystemTime) -> Vec<Advice> {
     let mut all = AdviceList::default();
     for host in &facts.hosts {

@@ -16,7 +16,7 @@ use crate::error::AuditError;
 /// Largest handshake message. Chains of today have 10 KB; a server that announces more is not audited.
 pub(crate) const LONGEST_MESSAGE: usize = 128 << 10;
 
-/// Most bytes received on one connection.
+/// Maximum bytes received on one connection.
 const MOST_BYTES: usize = 512 << 10;
 
 /// Limits of an audit.
@@ -26,7 +26,7 @@ pub struct Limits {
     pub step: Duration,
     /// Timeout of the whole audit. Default: 60 s.
     pub whole: Duration,
-    /// Most connections. Default: 600.
+    /// Maximum number of connections. Default: 600.
     pub connections: u32,
     /// Connections per second. Default: 50.
     pub rate: u32,
@@ -99,8 +99,8 @@ impl AuditTarget {
         (!is_address(&self.host)).then_some(self.host.as_str())
     }
 
-    /// Reserves one more connection, to `address` if the caller opens it. Waits for the rate. Returns the deadline of
-    /// the connection.
+    /// Reserves one more connection. Waits for [`Limits::rate`]. Returns the deadline of the connection, or
+    /// [`AuditError::Connections`] or [`AuditError::Time`] at a limit.
     pub(crate) fn place(&self) -> Result<Instant, AuditError> {
         if self.used.get() >= self.limits.connections {
             return Err(AuditError::Connections { step: self.step.get(), limit: self.limits.connections });
@@ -163,7 +163,7 @@ impl AuditTarget {
         })
     }
 
-    /// Sends a hello and reads until the server waits for the client or ends the connection.
+    /// Sends a `ClientHello` and reads until the server waits for the client or ends the connection.
     pub(crate) fn ask(&self, offer: &Offer) -> Result<Answer, AuditError> {
         self.ask_keeping(offer).map(|(answer, _)| answer)
     }
@@ -191,7 +191,7 @@ impl AuditTarget {
         self.failures.get()
     }
 
-    /// Records that the current step got no response.
+    /// Records that the current [`step`](Self::step) got no response.
     pub(crate) fn failed(&self) {
         self.failures.set(self.failures.get() + 1);
         let mut silent = self.silent.borrow_mut();
@@ -364,7 +364,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The hello, if a handshake of `version` could continue.
+    /// The [`ServerHello`], if a handshake of `version` could continue.
     pub(crate) fn agreed(&self, version: ProtocolVersion) -> Option<&ServerHello> {
         self.hello.as_ref().filter(|hello| hello.version == version)
     }
@@ -381,7 +381,7 @@ impl Answer {
     }
 }
 
-/// Whether the host is an address: addresses have neither SNI nor HSTS.
+/// Whether the host is an address: addresses have neither `server_name` nor HSTS.
 pub(crate) fn is_address(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }

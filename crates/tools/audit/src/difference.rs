@@ -42,7 +42,7 @@ pub enum EarlierError {
 pub struct Differences {
     /// Time of the earlier audit.
     pub since: String,
-    /// Earlier grade, if it was another one.
+    /// Earlier grade; `None` if it was the same one.
     pub grade: Option<String>,
     /// Findings that the earlier audit did not have.
     pub new_findings: Vec<String>,
@@ -59,7 +59,7 @@ impl EarlierAudit {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or contains no audit.
+    /// [`EarlierError`] if the file cannot be read, has more than 16 MiB, or contains no audit.
     pub fn read(file: &Path) -> Result<Self, EarlierError> {
         let unreadable = |error| EarlierError::Unreadable { file: file.to_owned(), error };
         let length = fs::metadata(file).map_err(unreadable)?.len();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_tls_client::ClientError;
 use brisk_wire::server_flight::FlightError;
 
-/// Reason why an audit has no result.
+/// Reason why [`run`](crate::run) has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -51,7 +51,7 @@ pub enum AuditError {
         /// Limit.
         limit: Duration,
     },
-    /// The limit of connections was reached.
+    /// [`Limits::connections`](crate::Limits::connections) was reached.
     #[error("the audit has used its {limit} connections, and was at {step}")]
     Connections {
         /// Current step.

@@ -93,7 +93,7 @@ pub struct Grade {
     pub cipher: u32,
     /// Weighted score: 30, 30 and 40 percent.
     pub score: u32,
-    /// Rules that lowered the grade or prevented an A+.
+    /// Rules that lowered `letter` or prevented an A+.
     pub reasons: Vec<String>,
 }
 

@@ -191,7 +191,7 @@ fn modern(
     Ok(offer.versions(&[version]).groups(groups).schemes(schemes))
 }
 
-/// Curve of a TLS 1.2 key exchange.
+/// Curve of a TLS 1.2 `ServerKeyExchange`.
 fn curve(
     contact: &AuditTarget,
     version: ProtocolVersion,

@@ -14,7 +14,7 @@ use tokio::time::timeout_at;
 use crate::contact::AuditTarget;
 use crate::error::AuditError;
 
-/// Most redirects followed.
+/// Maximum number of redirects followed.
 const HOPS: usize = 5;
 
 /// HTTP properties.
@@ -37,9 +37,9 @@ pub struct Http {
 pub struct Hsts {
     /// `max-age` in seconds; `None` if it cannot be parsed, which makes the header ineffective.
     pub max_age: Option<u64>,
-    /// `includeSubDomains` is set.
+    /// Whether `includeSubDomains` is set.
     pub include_subdomains: bool,
-    /// `preload` is set.
+    /// Whether `preload` is set.
     pub preload: bool,
 }
 
@@ -176,7 +176,9 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
         let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(PlainHttp::Unjudged) };
         let location = head.header("location").filter(|_| (300..400).contains(&head.status));
         let Some(location) = location else { return Ok(PlainHttp::Answers(head.status)) };
-        let next: String = if location.starts_with('/') {
+        let next: String = if location.starts_with("//") {
+            format!("http:{location}")
+        } else if location.starts_with('/') {
             let origin = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
             format!("{origin}{location}")
         } else {
@@ -192,12 +194,17 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
             };
             is_same(host, &contact.host)
         };
-        if let Some(rest) = next.strip_prefix("https://") {
-            return Ok(if is_own(rest) { PlainHttp::Redirects(hops) } else { PlainHttp::OtherHost(hops) });
-        }
-        let Some(rest) = next.strip_prefix("http://").filter(|rest| is_own(rest)) else {
+        // RFC 3986 section 3.1: schemes are case-insensitive.
+        let (scheme, rest) = next.split_once("://").unwrap_or_default();
+        if !is_own(rest) {
             return Ok(PlainHttp::OtherHost(hops));
-        };
+        }
+        if scheme.eq_ignore_ascii_case("https") {
+            return Ok(PlainHttp::Redirects(hops));
+        }
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Ok(PlainHttp::OtherHost(hops));
+        }
         let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
         at_port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);
         path = format!("/{rest}");

@@ -22,10 +22,10 @@ pub struct Finding {
     pub evidence: String,
 }
 
-/// Days before its end at which a certificate expires soon; at most a third of its validity.
+/// [`Certificate::days_left`] below which a certificate expires soon; at most a third of its validity.
 const SOON: i64 = 14;
 
-/// Whether a certificate is trusted: by the authorities of the caller if given, otherwise by any set.
+/// Whether any of the sets in [`Certificate::trust`] trusts the certificate.
 pub(crate) fn is_trusted(certificate: &Certificate) -> bool {
     certificate.trust.iter().any(|trust| trust.distrust.is_none())
 }
@@ -325,7 +325,7 @@ fn http(http: &Http, is_address: bool, found: &mut Findings) {
     }
 }
 
-/// Reason why a kind of finding could not be judged; `None` if it could, so that its absence is meaningful.
+/// Reason why a [`Kind`] of finding could not be judged; `None` if it could, so that its absence is meaningful.
 pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
     const SILENT: &str = "hellos got no answer";
     let protocols = &audit.protocols;
@@ -385,7 +385,7 @@ pub(crate) fn not_judged(audit: &Audit, kind: &Kind) -> Option<&'static str> {
     is_unknown.then_some(reason)
 }
 
-/// Whether a grade is worse than the required one.
+/// Whether [`Audit::grade`] is worse than `least`.
 pub fn is_below(audit: &Audit, least: grade::Letter) -> bool {
     audit.grade.letter > least
 }

@@ -82,7 +82,7 @@ pub struct AuditSettings {
 /// Result of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audit {
-    /// Version of this document; it changes when fields change their meaning.
+    /// Version of the JSON document; increased when fields change their meaning.
     pub format: u32,
     /// The host.
     pub host: String,
@@ -110,7 +110,7 @@ pub struct Audit {
     pub sessions: Sessions,
     /// HTTP; `None` without a handshake of TLS 1.2 or 1.3 or without a response.
     pub http: Option<Http>,
-    /// Version and suite of known clients with the server.
+    /// Version and suite of known clients with the server, as in [`ClientResult`].
     pub clients: Vec<ClientResult>,
     /// Properties that were not judged, with reasons.
     pub not_judged: Vec<String>,
@@ -126,7 +126,8 @@ impl Audit {
     }
 }
 
-/// Audits a server. Blocks until the end; `progress` receives the name of each step as it begins.
+/// Audits a server. Blocks for at most [`Limits::whole`] and [`AuditSettings::watch`] after the resolution of the name;
+/// `progress` receives the name of each step as it begins.
 pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<Audit, AuditError> {
     let addresses = match settings.address {
         Some(address) => vec![address],
@@ -146,7 +147,7 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
     Ok(audit)
 }
 
-/// Performs all steps. The result has no grade and no findings yet.
+/// Performs all steps. The result has no [`Grade`] and no [`Finding`] yet.
 fn gather(
     settings: &AuditSettings,
     contact: &mut AuditTarget,

@@ -21,7 +21,7 @@ use crate::http::{self, Http};
 use crate::protocols::Protocols;
 use crate::weaknesses::SILENCE;
 
-/// Most other addresses of a name that are checked.
+/// Maximum number of other addresses of a name that are checked.
 const ADDRESSES: usize = 4;
 
 /// Sessions from a client's point of view.
@@ -31,7 +31,7 @@ pub struct Sessions {
     pub ticket_lifetime: Option<u32>,
     /// Whether the session was resumed; `None` without a session or without a connection.
     pub resumed: Option<bool>,
-    /// Most bytes of early data; 0 for none.
+    /// `max_early_data_size` in bytes; `0` for none.
     pub early_data: u32,
     /// Whether the server accepted early data twice with one session; `None` if it did not accept it once, or without a
     /// second connection.
@@ -240,7 +240,7 @@ async fn addresses(
     Ok(())
 }
 
-/// Session issued until now or shortly.
+/// Session issued until now or within [`SILENCE`]; `None` without one.
 async fn session_of(stream: &mut ClientStream) -> Option<SavedSession> {
     match stream.take_sessions().pop() {
         Some(session) => Some(session),

@@ -30,7 +30,7 @@ pub fn text(audit: &Audit, width: usize) -> String {
     text
 }
 
-/// Tables of grade, findings and results.
+/// [`Table`]s of grade, findings and results.
 pub(crate) fn tables(audit: &Audit) -> Vec<Table> {
     let mut all = vec![grade(audit)];
     all.extend(audit.differences.as_ref().map(differences));

@@ -10,7 +10,7 @@ use crate::contact::{Answer, AuditTarget, ConnectionEnd};
 use crate::error::AuditError;
 use crate::random;
 
-/// Most suites of one hello: some servers do not respond to more than 128.
+/// Maximum number of suites of one hello: some servers do not respond to more than 128.
 const CHUNK: usize = 110;
 
 /// Groups of hellos that do not test groups.
@@ -76,22 +76,24 @@ impl From<&Suite> for AcceptedSuite {
 /// Versions, suites and properties common to all versions.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Protocols {
-    /// The server supports SSL 2.0.
+    /// Whether the server supports SSL 2.0.
     pub sslv2: bool,
     /// Other versions, oldest first.
     pub versions: Vec<Protocol>,
     /// The server accepts TLS compression (CRIME); `None` without a response.
     pub compression: Option<bool>,
-    /// Renegotiation is secure (RFC 5746); `None` if the server supports only TLS 1.3, which has none.
+    /// Whether renegotiation is secure (`renegotiation_info`, RFC 5746); `None` if the server supports only TLS 1.3, which
+    /// has none.
     pub secure_renegotiation: Option<bool>,
-    /// The server refuses a fallback to an older version (RFC 7507); `None` if it supports no older one.
+    /// Whether the server refuses a fallback to an older version (`TLS_FALLBACK_SCSV`, RFC 7507); `None` if it supports no
+    /// older one.
     pub fallback_signal: Option<bool>,
     /// ALPN protocol chosen from `h2` and `http/1.1`.
     pub alpn: Option<String>,
 }
 
 impl Protocols {
-    /// Results for a version.
+    /// The [`Protocol`] of a version.
     pub fn version(&self, version: ProtocolVersion) -> Option<&Protocol> {
         self.versions.iter().find(|own| own.version == version.0 && own.offered)
     }

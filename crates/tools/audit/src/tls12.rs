@@ -40,7 +40,7 @@ impl Session {
         self.line.send(&bytes)
     }
 
-    /// Sends application data of a block cipher with this flaw.
+    /// Sends application data of a block cipher with this [`Flaw`](cbc::Flaw).
     pub(crate) fn send_flawed(&mut self, plaintext: &[u8], flaw: cbc::Flaw) -> Result<(), ConnectionEnd> {
         let Sealer::Cbc(sealer) = &mut self.sealer else { return Err(ConnectionEnd::Broken) };
         let bytes = sealer.seal(23, plaintext, flaw).ok_or(ConnectionEnd::Broken)?;
@@ -48,7 +48,7 @@ impl Session {
     }
 }
 
-/// Full handshake; `None` if the server has no supported suite, or ends the handshake.
+/// Full handshake with [`SUITES`]; `None` if the server has no supported suite, or ends the handshake.
 pub(crate) fn connect(contact: &AuditTarget, protocols: &Protocols) -> Result<Option<Session>, AuditError> {
     connect_with(contact, protocols, &SUITES)
 }

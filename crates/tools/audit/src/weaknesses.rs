@@ -23,7 +23,7 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(1500);
 pub struct Weaknesses {
     /// Heartbeats reveal memory (Heartbleed, CVE-2014-0160).
     pub heartbleed: Option<bool>,
-    /// The server accepts an early `change_cipher_spec` (CVE-2014-0224).
+    /// Whether the server accepts an early `change_cipher_spec` (CVE-2014-0224).
     pub early_ccs: Option<bool>,
     /// RSA decryption is an oracle (ROBOT).
     pub robot: Option<bool>,
@@ -40,7 +40,7 @@ pub struct Weaknesses {
     pub ticket_lifetime: Option<u32>,
 }
 
-/// Runs all tests.
+/// Runs all tests of [`Weaknesses`].
 pub(crate) fn find(contact: &AuditTarget, protocols: &Protocols) -> Result<Weaknesses, AuditError> {
     let mut found = Weaknesses::default();
     let Some(version) = protocols.newest_before_13() else { return Ok(found) };
@@ -110,7 +110,7 @@ fn early_ccs(
         return Ok(None);
     }
     Ok(match line.part() {
-        // decryption_failed or bad_record_mac: it took the message and tried to decrypt.
+        // `decryption_failed` or `bad_record_mac`: the server took the message and tried to decrypt.
         Ok(Part::Alert(Some((_, 20 | 21)) | None)) => Some(true),
         Ok(_) | Err(ConnectionEnd::Closed | ConnectionEnd::Broken) => Some(false),
         Err(_) => None,

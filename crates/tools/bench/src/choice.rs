@@ -30,7 +30,7 @@ impl Axis {
 }
 
 impl<T> Weighted<T> {
-    /// Creates a choice among `values`, given with their weights. Values of weight 0 are dropped; `None` if none
+    /// Creates a choice among `values`, given with their weights. Values of weight `0` are dropped; `None` if none
     /// remains.
     pub fn new(values: impl IntoIterator<Item = (u32, T)>) -> Option<Self> {
         let mut sum = 0;
@@ -57,7 +57,7 @@ impl<T> Weighted<T> {
         &self.values[self.values.partition_point(|(end, _)| *end <= point)].1
     }
 
-    /// Maps the values and keeps the weights.
+    /// Maps the values by `other` and keeps the weights.
     pub fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> Weighted<U> {
         Weighted { values: self.values.iter().map(|(end, value)| (*end, other(value))).collect() }
     }

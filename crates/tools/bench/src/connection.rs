@@ -28,7 +28,7 @@ use crate::transport::Transport;
 /// Timeout for the data after the last response: sessions and the end of the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Opens the connections of one thread.
+/// Opens the [`Link`]s of one thread.
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) dialer: Dialer,
@@ -58,11 +58,11 @@ pub(crate) enum Protocol {
 pub(crate) enum Kind {
     /// TCP without TLS.
     Plain,
-    /// TLS with this kind of handshake.
+    /// TLS with this [`HandshakeKind`].
     Tls(HandshakeKind),
 }
 
-/// A kind of handshake: its client, and its sessions if it resumes.
+/// A kind of handshake: its [`Client`], and its [`Sessions`] if it resumes.
 #[derive(Clone, Debug)]
 pub(crate) struct HandshakeKind {
     pub(crate) asked: Resumption,
@@ -81,14 +81,14 @@ pub(crate) struct Link {
     /// Address of this side if a record is wanted: a closed socket may have none.
     client: Option<SocketAddr>,
     recorder: Rc<Recorder>,
-    /// The cache for its sessions.
+    /// The cache for the sessions of this connection; `None` unless its kind resumes.
     sessions: Option<Rc<Sessions>>,
     session_use: SessionUse,
     /// Bytes sent and received that have been counted or are excluded.
     counted: (u64, u64),
-    /// The same for segments; `None` until something was measured on it.
+    /// As `counted`, for segments; `None` until something was measured on the connection.
     segments: Option<(u32, u32)>,
-    /// Whether it carried a request since segments were last counted.
+    /// Whether the connection carried a request since segments were last counted.
     used: bool,
 }
 
@@ -239,7 +239,7 @@ impl Kind {
 }
 
 impl HandshakeKind {
-    /// The failure, if the handshake is not of the requested kind.
+    /// The [`Failure`], if the handshake is not of the requested kind.
     pub(crate) fn shortfall(&self, offered: bool, facts: &ClientFacts) -> Option<Failure> {
         let (asked, got) = (self.asked, facts.resumption);
         if is_as_requested(asked, got) {
@@ -273,7 +273,7 @@ impl Link {
         }
     }
 
-    /// Whether the server accepted the early data.
+    /// Whether the server accepted the early data ([`EarlyOutcome::Accepted`]).
     pub(crate) fn early_was_accepted(&self) -> bool {
         self.facts().is_some_and(|facts| facts.early_data == EarlyOutcome::Accepted)
     }
@@ -326,7 +326,7 @@ impl Link {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Waits until the server has sent a session, if one is expected: TLS 1.2 sends it during the handshake.
+    /// Waits until the server has sent a `NewSessionTicket`, if one is expected: TLS 1.2 sends it during the handshake.
     pub(crate) async fn fetch_session(&mut self) {
         if let (Some(sessions), Transport::Tls(stream)) = (&self.sessions, &mut self.stream)
             && stream.facts().version == ProtocolVersion::TLS1_3

@@ -28,7 +28,7 @@ use crate::settings::{Settings, is_as_requested};
 use crate::shared::Multiplexed;
 use crate::workload::{HttpVersion, PerConnection, Request, Workload};
 
-/// Sessions kept during this test.
+/// Number of sessions kept during this test.
 const SESSIONS: usize = 4;
 
 /// A reachable target.
@@ -40,7 +40,7 @@ pub(crate) struct ReachedTarget {
 }
 
 impl ReachedTarget {
-    /// An opener for one thread.
+    /// An [`Opener`] for one thread.
     pub(crate) fn opener(
         &self,
         settings: &Settings,
@@ -73,7 +73,8 @@ impl ReachedTarget {
     }
 }
 
-/// Connects to the first address of the target that accepts a connection.
+/// Connects to the first address of the target that accepts a connection. If none does, [`BenchError::Target`] has the
+/// failure of the last one.
 pub(crate) async fn reach(settings: &Settings) -> Result<ReachedTarget, BenchError> {
     // Reported only if there is no address; otherwise the failure of the last address is.
     let mut last = Failure::new(Cause::Resolve, format!("{} has no address", settings.target));
@@ -150,8 +151,7 @@ fn clients(
     Ok(Some(Weighted::new(clients).expect("a mix has kinds")))
 }
 
-/// Whether the target resumes a TLS 1.3 session twice. True for a target that does not resume at all, which the run
-/// reports.
+/// [`SessionUse::Many`] if the target resumes a TLS 1.3 session twice, or does not resume at all, which the run reports.
 async fn session_use_of(
     settings: &Settings,
     opener: &Opener,

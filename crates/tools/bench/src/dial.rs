@@ -9,8 +9,9 @@ use tokio::net::TcpStream;
 
 use crate::error::Failure;
 
-/// Source addresses of connections to a loopback address, used in turn: 127.0.1.2 to 127.0.1.250. A port stays occupied
-/// for a minute after its connection was closed, so that one address supports about 470 new connections per second.
+/// Source addresses of connections to a loopback address, used in turn: `127.0.1.2` to `127.0.1.250`. A port stays occupied
+/// for a minute after its connection was closed (`TIME_WAIT`), so that one address supports about 470 new connections per
+/// second.
 const SOURCES: (u8, u8) = (2, 250);
 
 /// Number of addresses that are tried before the lack of free ports is an error.
@@ -34,7 +35,7 @@ impl Dialer {
         Self { target, fast_open, next: Cell::new(low + (first * 61 % span) as u8) }
     }
 
-    /// Whether the first flight may be sent with the SYN.
+    /// Whether the first flight may be sent with the `SYN`.
     pub(crate) fn opens_fast(&self) -> bool {
         self.fast_open == FastOpenConnect::On
     }
@@ -57,7 +58,7 @@ impl Dialer {
         connected.map_err(|error| Failure::connect(&error, self.target))
     }
 
-    /// Connects. Has no time limit of its own.
+    /// Connects from the next source address. Has no timeout of its own.
     pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
         let mut attempts = 1;
         loop {

@@ -7,11 +7,11 @@ use thiserror::Error;
 
 use crate::result::Cause;
 
-/// Why a run failed as a whole. The message has one line.
+/// Why [`run`](crate::run()) failed as a whole. The message has one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The settings are invalid.
+    /// The [`Options`](crate::options::Options) are invalid.
     #[error("{0}")]
     Settings(String),
     /// A file of the settings cannot be read.
@@ -56,11 +56,11 @@ impl BenchError {
     }
 }
 
-/// The failure of one operation.
+/// The failure of one operation, which does not end the run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// The cause that it is counted under.
+    /// The [`Cause`] under which the failure is counted.
     pub cause: Cause,
     /// The message, in one line.
     pub message: String,
@@ -102,7 +102,7 @@ impl Failure {
     }
 }
 
-/// Whether the process or the machine has no file descriptors left.
+/// Whether the process or the machine has no file descriptors left (`EMFILE`, `ENFILE`).
 fn is_exhausted(error: &std::io::Error) -> bool {
     [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error())
 }

@@ -18,7 +18,7 @@ use crate::schedule::{Pace, Schedule};
 /// Number of arrivals after which the task yields.
 const BATCH: u64 = 256;
 
-/// How long after the end of a run due operations are still started.
+/// Time after the end of a run in which due operations are still started.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// Interval at which the end of the last operations is checked.
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(1);
 /// An operation to perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
-    /// Its number in the run, unique.
+    /// Number of the operation in the run, unique; [`Weighted::pick`](crate::choice::Weighted::pick) uses it.
     pub(crate) number: u64,
     /// Start of its latency.
     pub(crate) start: Instant,
@@ -136,8 +136,8 @@ impl Feed {
         .await
     }
 
-    /// At a fixed rate: queues operations at their start times. Ends a second after the schedule; operations that still
-    /// wait then are not started.
+    /// With [`Pace`] at a fixed rate: queues operations at their start times. Ends [`GRACE`] after the schedule; operations
+    /// that still wait then are not started.
     pub(crate) async fn pace(&self) -> io::Result<()> {
         let schedule = &self.plan.schedule;
         let mut timer = Timer::new()?;
@@ -146,6 +146,7 @@ impl Feed {
             let counted = start >= schedule.warmup();
             let start = self.begin + start;
             timer.until(start).await?;
+            // The latency counts from the scheduled start: a stalled server must not hide its stall by delaying later starts.
             self.add(Operation { number, start, counted });
             number += self.plan.threads;
             // Without yielding, a pacer that lags behind would keep connections from making progress.

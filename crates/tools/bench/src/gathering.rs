@@ -75,7 +75,7 @@ impl<'a> Gathering<'a> {
         self.finished.len() == self.settings.threads
     }
 
-    /// Merges a report of a thread, and passes on the seconds that all threads have reported.
+    /// Merges a [`Report`] of a thread, and passes on the seconds that all threads have reported.
     pub(crate) fn take(&mut self, report: Report, observer: &mut impl Observer) {
         match report {
             Report::Second(second) => self.take_second(*second),
@@ -158,7 +158,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// The result of the run.
+    /// The [`RunResult`], after [`is_complete`](Self::is_complete).
     pub(crate) fn result(self) -> RunResult {
         let elapsed = self.elapsed();
         let totals = self.totals;

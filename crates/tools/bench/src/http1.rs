@@ -45,7 +45,7 @@ pub(crate) enum ExchangeError {
 }
 
 impl Http1 {
-    /// Opens a connection of this kind for the given number of requests. With 0-RTT, `request` is sent in the first
+    /// Opens a connection of this [`Kind`] for the given number of requests. With 0-RTT, `request` is sent in the first
     /// flight.
     pub(crate) async fn open(
         opener: &Opener,
@@ -67,7 +67,7 @@ impl Http1 {
         self.link.facts()
     }
 
-    /// Whether it may carry another request.
+    /// Whether the connection may carry another request.
     pub(crate) fn is_open(&self) -> bool {
         self.left > 0 && !self.server_closes
     }
@@ -125,7 +125,7 @@ impl Http1 {
                 Err(ExchangeError::Failed(Failure::new(Cause::Closed, text)))
             }
             Ok(len) => Ok((len, Instant::now())),
-            // Also without close_notify, or by a reset.
+            // Also without `close_notify`, or by a reset.
             Err(error) if self.answered > 0 && is_end(&error) => Err(ExchangeError::Idle),
             Err(error) => Err(ExchangeError::Failed(Failure::io(&error, "waiting for the response"))),
         }

@@ -26,7 +26,7 @@ use io::Io;
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// How long to wait for the server to close the connection.
+/// Timeout for the server to close the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// An HTTP/2 connection.

@@ -36,7 +36,7 @@ pub(crate) enum Report {
 /// One second of one thread.
 #[derive(Debug)]
 pub(crate) struct Second {
-    /// Its number, from the start of the measured time.
+    /// Number of the second, 0 at the start of the measured time.
     pub(crate) index: u64,
     /// Whether the run ended within it.
     pub(crate) is_cut: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Handshake<'a> {
     pub(crate) tls: Duration,
     /// Segments sent and received.
     pub(crate) segments: (u32, u32),
-    /// Whether its SYN carried data that the server accepted.
+    /// Whether the `SYN` of the connection carried data that the server accepted.
     pub(crate) syn_data: bool,
     pub(crate) facts: &'a ClientFacts,
 }
@@ -128,7 +128,7 @@ impl Recorder {
         self.totals.borrow_mut().primed += 1;
     }
 
-    /// Counts an operation as in flight until the guard is dropped.
+    /// Counts an operation as in flight until the [`InFlight`] is dropped.
     pub(crate) fn in_flight(&self) -> InFlight<'_> {
         self.in_flight.set(self.in_flight.get() + 1);
         InFlight(self)
@@ -156,7 +156,7 @@ impl Recorder {
         }
     }
 
-    /// Records a handshake completed at `now`.
+    /// Records a [`Handshake`] completed at `now`.
     pub(crate) fn handshake(&self, now: Instant, handshake: &Handshake<'_>) {
         if self.roll(now) {
             self.second.borrow_mut().handshakes += 1;
@@ -183,7 +183,7 @@ impl Recorder {
         }
     }
 
-    /// Records a failure at `now`.
+    /// Records a [`Failure`] at `now`.
     pub(crate) fn failure(&self, now: Instant, failure: &Failure) {
         if self.roll(now) {
             self.second.borrow_mut().errors += 1;

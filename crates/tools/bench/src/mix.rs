@@ -26,7 +26,7 @@ pub enum MixError {
     /// A kind has two shares.
     #[error("{0} is there twice")]
     Twice(Resumption),
-    /// The shares do not add up to 100 percent.
+    /// The shares add up to this number instead of 100 percent.
     #[error("the shares come to {0} percent instead of 100")]
     Sum(u32),
 }
@@ -37,7 +37,7 @@ impl Mix {
         Self(vec![(100, kind)])
     }
 
-    /// The kinds of the mix.
+    /// The [`Resumption`] kinds of the mix.
     pub fn kinds(&self) -> impl Iterator<Item = Resumption> {
         self.0.iter().map(|(_, kind)| *kind)
     }

@@ -34,7 +34,7 @@ const WARMUP: Duration = Duration::from_secs(1);
 const CONCURRENCY: u32 = 16;
 const CONCURRENCY_FIXED: u32 = 256;
 
-/// The options of a run. `None` and empty lists stand for the defaults.
+/// The options of a run, as typed. `None` and empty lists stand for the defaults of [`Settings`].
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as typed: each is a flag of its own")]
 pub struct Options {
@@ -50,7 +50,7 @@ pub struct Options {
     pub streams: Option<NonZeroU32>,
     /// Use HTTP/3, with this number of concurrent requests per connection.
     pub http3: Option<NonZeroU32>,
-    /// Method. Default: GET, or POST with a body.
+    /// Method. Default: `GET`, or `POST` with a body.
     pub method: Option<String>,
     /// Headers, `Name: value`.
     pub headers: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Options {
     pub certificate: Option<CertificateType>,
     /// Server name to send and to verify. Default: the URL's host.
     pub name: Option<String>,
-    /// Do not send the server name.
+    /// Do not send `server_name`.
     pub no_sni: bool,
     /// Protocols offered by ALPN. Default: the protocol in use.
     pub alpn: Option<Vec<String>>,
@@ -82,7 +82,7 @@ pub struct Options {
     pub authorities: Vec<PathBuf>,
     /// Do not verify the server's certificate.
     pub insecure: bool,
-    /// Request a stapled OCSP response. It is always requested with a client certificate.
+    /// Request a stapled OCSP response (`status_request`). It is always requested with a client certificate.
     pub ocsp: bool,
     /// Generate a key share for each handshake. Default: one for each group and thread.
     pub fresh_keys: bool,
@@ -194,8 +194,8 @@ impl Options {
         }
     }
 
-    /// Validates the options and converts them into settings. Reads the files with bodies and requests; the run reads
-    /// those with certificates.
+    /// Validates the options and converts them into [`Settings`]. Reads the files with bodies and requests; the run reads
+    /// those with certificates. An invalid option is [`BenchError::Settings`].
     pub fn settings(&self) -> Result<Settings, BenchError> {
         let url = UrlParts::of(&self.url)?;
         let target = match &self.connect {
@@ -232,7 +232,7 @@ impl Options {
         })
     }
 
-    /// Rejects options about handshakes for a plain URL: they were probably meant for another URL.
+    /// Rejects options about handshakes for an `http` URL: they were probably meant for another URL.
     fn refuse_tls(&self) -> Result<(), BenchError> {
         let mut names = if self.handshake_only { vec!["--handshake-only"] } else { Vec::new() };
         names.extend(self.listing_of_handshakes().into_iter().map(|(option, _)| option));

@@ -18,7 +18,7 @@ impl Family {
         Self { root }
     }
 
-    /// Process ID of the root.
+    /// Process ID of the root, as given by `--server`.
     pub(crate) fn id(self) -> u32 {
         self.root
     }
@@ -34,8 +34,8 @@ impl Family {
         self.members().into_iter().map(|member| running(member) + ended_children(member)).sum()
     }
 
-    /// Memory in bytes: proportional set size, so that shared pages count once; resident set size if the former may not
-    /// be read.
+    /// Memory in bytes: proportional set size (`Pss`), so that shared pages count once; resident set size if the former may
+    /// not be read.
     pub(crate) fn memory(self) -> u64 {
         self.members()
             .into_iter()
@@ -68,7 +68,7 @@ pub(crate) fn own_cpu() -> Duration {
     Duration::try_from(time).expect("processor time is not negative")
 }
 
-/// The times of the threads are exact, but lack those of threads which have ended; utime and stime of proc(5) include
+/// The times of the threads are exact, but lack those of threads which have ended; `utime` and `stime` of proc(5) include
 /// them, in whole ticks.
 fn running(process: u32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
@@ -79,7 +79,7 @@ fn running(process: u32) -> Duration {
     Duration::from_nanos(nanoseconds.sum()).max(ticks(process, 14..=15))
 }
 
-/// cutime and cstime of proc(5).
+/// `cutime` and `cstime` of proc(5).
 fn ended_children(process: u32) -> Duration {
     ticks(process, 16..=17)
 }

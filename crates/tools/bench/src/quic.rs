@@ -23,11 +23,11 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct QuicLink {
     pub(crate) connection: Connection,
     pub(crate) facts: ClientFacts,
-    /// When the first packet was sent.
+    /// Time at which the first packet was sent.
     pub(crate) started: Instant,
     _driver: DriverTask,
     recorder: Rc<Recorder>,
-    /// The cache for its sessions.
+    /// The cache for the sessions of this connection; `None` unless its kind resumes.
     sessions: Option<Rc<Sessions>>,
     /// Traffic that has been counted or is excluded.
     counted: Traffic,
@@ -120,7 +120,7 @@ impl Opener {
     }
 }
 
-/// The failure of a connection or request.
+/// The [`Failure`] of a connection or request, with its [`Cause`].
 pub(crate) fn failure(error: &Http3Error) -> Failure {
     let cause = match error {
         Http3Error::Tls(error) => return Failure::from(&**error),

@@ -10,7 +10,7 @@ use brisk_telemetry::Timeline;
 use brisk_tls_client::Observer;
 use serde::{Serialize, Serializer};
 
-/// Connections of a thread that are kept at most; about 150 bytes each.
+/// Maximum number of [`ConnectionTimes`] that a thread keeps; about 150 bytes each.
 const KEPT: usize = 1_000_000;
 
 /// A connection that has ended.
@@ -20,7 +20,7 @@ pub struct ConnectionTimes {
     pub client: SocketAddr,
     /// Duration of the TCP connect.
     pub connect: Duration,
-    /// Milestones since the end of the connect, as this side knows them: `ClientHello` is sent then.
+    /// Milestones since the end of `connect`, as this side knows them: `ClientHello` is sent then.
     pub timeline: Timeline,
 }
 

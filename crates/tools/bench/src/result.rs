@@ -36,7 +36,7 @@ pub struct RunResult {
     pub settings: Vec<(&'static str, String)>,
     /// Whether the connections did not use TLS.
     pub plain: bool,
-    /// Unit of operations: requests, or handshakes for a load without requests.
+    /// [`Unit::Request`], or [`Unit::Handshake`] for a load without requests.
     pub unit: Unit,
     /// Operations that succeeded.
     pub operations: u64,
@@ -50,7 +50,7 @@ pub struct RunResult {
     pub primed: u64,
     /// Responses.
     pub responses: Responses,
-    /// Failures by cause, the most frequent first.
+    /// Failures by [`Cause`], the most frequent first.
     pub errors: Vec<ErrorCount>,
     /// Alerts of the server by name, the most frequent first, without `close_notify`.
     pub alerts: Vec<(String, u64)>,
@@ -155,7 +155,7 @@ pub struct HandshakeCount {
 /// Responses by class of status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Responses {
-    /// Number of final responses from 1xx to 5xx, without informational ones before them.
+    /// Number of final responses from `1xx` to `5xx`, without informational ones before them.
     pub classes: [u64; 5],
     /// Body bytes received.
     pub body_bytes: u64,
@@ -224,7 +224,7 @@ causes! {
     UnknownAuthority = "unknown-authority",
     /// The certificate is invalid for another reason.
     Certificate = "bad-certificate",
-    /// The server supports none of the offered application protocols.
+    /// The server supports none of the offered application protocols (`no_application_protocol`).
     Alpn = "alpn",
     /// The server refused the handshake with an alert.
     Alert = "alert",
@@ -232,11 +232,11 @@ causes! {
     Handshake = "handshake",
     /// The session was not resumed as requested.
     NotResumed = "not-resumed",
-    /// The session was resumed, but early data was not accepted.
+    /// The session was resumed, but `early_data` was not accepted.
     EarlyDataRefused = "early-data-refused",
     /// The server sent no session to resume.
     NoSession = "no-session",
-    /// The response is not HTTP, or it is incomplete.
+    /// The response is not HTTP, or incomplete.
     Response = "bad-response",
 }
 
@@ -264,19 +264,19 @@ pub struct Traffic {
     pub handshakes: u64,
     /// Bytes sent until the end of the handshake, including early data.
     pub handshake_sent: u64,
-    /// Bytes received until then.
+    /// Bytes received until the end of the handshake.
     pub handshake_received: u64,
-    /// Segments sent until then, including those of the TCP handshake.
+    /// Segments sent until the end of the handshake, including those of the TCP handshake.
     pub handshake_segments_sent: u64,
-    /// Segments received until then.
+    /// Segments received until the end of the handshake.
     pub handshake_segments_received: u64,
-    /// Handshakes whose SYN carried data that the server accepted (TCP Fast Open).
+    /// Handshakes whose `SYN` carried data that the server accepted (TCP Fast Open, RFC 7413).
     pub syn_data: u64,
-    /// Handshakes whose SYN carried the whole first flight, which saves a round trip.
+    /// Handshakes whose `SYN` carried the whole first flight, which saves a round trip.
     pub syn_whole: u64,
-    /// Bytes of the first flights of handshakes whose SYN carried data.
+    /// Bytes of the first flights of handshakes whose `SYN` carried data.
     pub syn_flights: u64,
-    /// Bytes of these flights that the SYN carried.
+    /// Bytes of `syn_flights` that the `SYN` carried.
     pub syn_bytes: u64,
 }
 

@@ -33,7 +33,7 @@ const LEAD: Duration = Duration::from_millis(5);
 const MANY_SESSIONS: usize = 16;
 const MOST_SESSIONS: usize = 1024;
 
-/// Observes a run. Implemented by functions of an [`Interval`].
+/// Observes [`run`]. Implemented by functions of an [`Interval`].
 pub trait Observer {
     /// Called after each second of the measured time.
     fn second(&mut self, interval: &Interval);
@@ -50,8 +50,8 @@ impl<F: FnMut(&Interval)> Observer for F {
     }
 }
 
-/// Runs the load on its own threads and returns the result. An unreachable target is an error. Later failures are part
-/// of the result.
+/// Runs the load on its own threads and returns the result. An unreachable target is [`BenchError::Target`]. Later failures
+/// are part of [`RunResult::errors`].
 pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResult, BenchError> {
     let server = settings.server.map(Family::of);
     if let Some(missing) = server.filter(|server| !server.exists()) {

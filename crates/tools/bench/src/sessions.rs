@@ -33,7 +33,8 @@ impl Sessions {
         self.most
     }
 
-    /// The oldest session. One that may be resumed again returns to the end of the queue, so that all are used equally.
+    /// The oldest session; `None` for an empty queue. One that may be resumed again returns to the end of the queue, so that
+    /// all are used equally.
     pub(crate) fn take(&self) -> Option<SavedSession> {
         let mut kept = self.kept.borrow_mut();
         let session = kept.pop_front()?;

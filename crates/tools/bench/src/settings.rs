@@ -19,7 +19,7 @@ pub struct Settings {
     pub url: String,
     /// The target of connections.
     pub target: Target,
-    /// The handshakes; `None` without TLS.
+    /// The [`Handshakes`]; `None` without TLS.
     pub handshakes: Option<Handshakes>,
     /// The requests of connections.
     pub workload: Workload,
@@ -29,9 +29,10 @@ pub struct Settings {
     pub threads: usize,
     /// Timeout of an operation, from its actual start.
     pub timeout: Duration,
-    /// Maximum number of operations that wait for a connection at a fixed rate. Further ones count as not started.
+    /// Maximum number of operations that wait for a connection at a fixed rate. Further ones count in
+    /// [`RunResult::unstarted`](crate::RunResult::unstarted).
     pub backlog: usize,
-    /// Whether the `ClientHello` may be sent with the SYN.
+    /// Whether the `ClientHello` may be sent with the `SYN`.
     pub fast_open: FastOpenConnect,
     /// Process ID of the server, to measure its resource usage.
     pub server: Option<u32>,
@@ -84,7 +85,7 @@ impl Handshakes {
     }
 }
 
-/// Whether a handshake is of the requested kind.
+/// Whether a handshake of kind `got` is of the requested kind `asked`.
 pub(crate) fn is_as_requested(asked: Resumption, got: Resumption) -> bool {
     asked == got || (asked == Resumption::Ticket && got == Resumption::Psk)
 }

@@ -13,7 +13,7 @@ use crate::workload::{PerConnection, Request};
 
 /// A connection with several concurrent requests.
 pub(crate) trait Multiplexed: Sized {
-    /// Opens a connection of this kind for the given number of requests. With 0-RTT, `request` is sent in the first
+    /// Opens a connection of this [`Kind`] for the given number of requests. With 0-RTT, `request` is sent in the first
     /// flight.
     async fn open(
         opener: &Opener,

@@ -172,7 +172,7 @@ impl Totals {
     }
 }
 
-/// Adds a time to a histogram of microseconds.
+/// Adds a time to a histogram of microseconds; a time above [`LONGEST`] counts as [`LONGEST`].
 pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {
     let micros = time.min(LONGEST).as_micros() as u64;
     histogram.record(micros).expect("histograms grow as they need to");

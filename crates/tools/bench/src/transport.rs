@@ -40,7 +40,7 @@ impl Transport {
         }
     }
 
-    /// The TCP connection, for facts about it.
+    /// The TCP connection, for its `TCP_INFO`.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Self::Tls(stream) => stream.tcp(),

@@ -40,13 +40,13 @@ pub(crate) struct Setup {
     pub(crate) plan: Arc<Plan>,
     pub(crate) workload: Arc<Workload>,
     pub(crate) timeout: Duration,
-    /// Maximum number of waiting operations.
+    /// Maximum number of waiting operations, of this thread.
     pub(crate) room: usize,
     /// Whether the run is to end now.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Performs operations.
+/// Performs the [`Operation`]s of one thread.
 struct Worker {
     opener: Opener,
     workload: Arc<Workload>,
@@ -104,6 +104,7 @@ pub(crate) async fn run(setup: Setup, opener: Opener, begin: Receiver<Instant>) 
     worker.feed.stop();
     pacer.abort();
     slots.shutdown().await;
+    // The measured time lasts until the end of the schedule, also if the last operation ended before.
     if let Some(end) = schedule.end().filter(|_| !stopped && schedule.count().is_none()) {
         sleep_until((begin + end).into()).await;
     }
@@ -116,6 +117,7 @@ fn spawn_slots(worker: &Rc<Worker>, setup: &Setup, begin: Instant) -> JoinSet<()
     let schedule = &setup.plan.schedule;
     let connections = schedule.most().div_ceil(streams);
     for connection in (setup.thread..connections).step_by(setup.plan.threads as usize) {
+        // All slots of a connection are on one thread, which needs no lock to share the connection.
         let (http2, http3) = (Rc::default(), Rc::default());
         for slot in (connection * streams..schedule.most()).take(streams) {
             let held = match (setup.workload.requests, setup.workload.http) {
@@ -135,7 +137,7 @@ async fn all(slots: &mut JoinSet<()>) {
     while slots.join_next().await.is_some() {}
 }
 
-/// When running operations are cut: in a closed loop at its end, otherwise when the last one exceeds its timeout.
+/// Waits until running operations are cut: in a closed loop at its end, otherwise when the last one exceeds its timeout.
 async fn deadline(setup: &Setup, begin: Instant) {
     let schedule = &setup.plan.schedule;
     let Some(end) = schedule.end() else { return std::future::pending().await };
@@ -165,6 +167,7 @@ async fn prime(setup: &Setup, opener: Opener) -> Opener {
             if fetching.len() == FETCHERS {
                 let _ = fetching.join_next().await;
             }
+            // A server that sends no session would otherwise get a handshake for each free place of the cache.
             let is_vain = attempt >= 2 * FETCHERS && sessions.len() == 0;
             if is_vain || sessions.is_full() {
                 break;
@@ -195,6 +198,7 @@ impl Worker {
         while let Some(operation) = self.feed.next().await {
             let going_on = self.recorder.in_flight();
             let performed = timeout(self.timeout, self.perform(&mut held, operation)).await;
+            // Before the close: the wait for the server's end of the connection is no part of the operation.
             drop(going_on);
             let failure = match performed {
                 Ok(Ok(spent)) => {
@@ -268,6 +272,7 @@ impl Worker {
             None => open().await?,
         };
         let mut exchanged = connection.exchange(request).await;
+        // RFC 9112 section 9.5: a server may close an idle connection at any time, which is no failure.
         if matches!(exchanged, Err(ExchangeError::Idle)) {
             self.recorder.reconnected(Instant::now());
             connection = open().await?;

@@ -30,7 +30,7 @@ pub struct Workload {
 /// Requests on a connection before it is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerConnection {
-    /// None: it is closed after the handshake.
+    /// No request: the connection is closed after the handshake.
     HandshakeOnly,
     /// This number. With HTTP/1.1 the last request has `Connection: close`.
     Requests(NonZeroU32),
@@ -94,7 +94,7 @@ pub struct Request {
     body: Bytes,
     /// For HTTP/1.1: head and body.
     kept: Bytes,
-    /// The same with `Connection: close`.
+    /// As `kept`, with `Connection: close`.
     last: Bytes,
     /// For HTTP/3: head and body in frames.
     framed: Bytes,
@@ -190,7 +190,7 @@ impl Request {
 pub(crate) enum Position {
     /// Other requests may follow.
     Earlier,
-    /// The connection is closed after it.
+    /// The connection is closed after this request.
     Last,
 }
 
@@ -214,7 +214,7 @@ fn http1(
     text.into()
 }
 
-/// Parses a header: `Name: value`.
+/// Parses a header: `Name: value`. An invalid one is [`BenchError::Settings`].
 pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), BenchError> {
     let wrong = || BenchError::settings(format!("{text:?} is not a header, as \"Accept: text/html\""));
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
@@ -229,7 +229,7 @@ pub fn method(text: &str) -> Result<Method, BenchError> {
     parsed.map_err(|_| BenchError::settings(format!("{text:?} is not a method, as GET or POST")))
 }
 
-/// Reads the body of a request from a file.
+/// Reads the body of a request from the file at `path`; [`BenchError::File`] if it cannot be read.
 pub fn body(path: &Path) -> Result<Bytes, BenchError> {
     fs::read(path).map(Bytes::from).map_err(|error| BenchError::file(path, error))
 }

@@ -23,10 +23,10 @@ use crate::secrets::Secrets;
 use crate::summary::Summary;
 use crate::time::{Nanos, millis};
 
-/// Time after which a closed connection gets no further packets: the longest wait of a closed socket in Linux.
+/// Time after which a closed connection gets no further packets: `TIME_WAIT` of Linux.
 const LINGER: Duration = Duration::from_mins(1);
 
-/// Connections that are examined for their end with each packet.
+/// Number of connections that are examined for their end with each packet, so that the cost of a packet is constant.
 const EXAMINED: usize = 4;
 
 /// Bounds of memory. At a bound, the connection without packets for the longest time is reported as incomplete.
@@ -44,20 +44,20 @@ impl Default for Limits {
     }
 }
 
-/// Settings of an analysis.
+/// Settings of [`analyse`].
 #[derive(Debug, Default)]
 pub struct Settings {
     /// Bounds of memory.
     pub limits: Limits,
     /// Key log with the secrets of connections.
     pub secrets: Secrets,
-    /// Records that are placed beside the packets.
+    /// [`Records`] that are placed beside the packets.
     pub records: Records,
     /// Connections whose packets are kept until the report.
     pub rows: Rows,
 }
 
-/// Connections whose packets, at most 2,000 of each, are kept until the report.
+/// Selection of connections whose packets, at most 2,000 of each, are kept until the [`ConnectionReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rows {
     /// None.
@@ -69,7 +69,7 @@ pub enum Rows {
     All,
 }
 
-/// Receiver of results. An error ends the analysis.
+/// Receiver of results. An `Err` ends the analysis with [`CaptureError::Unwritable`].
 pub trait Output {
     /// A connection that has ended, or was evicted.
     fn connection(&mut self, report: &ConnectionReport) -> io::Result<()>;
@@ -92,9 +92,9 @@ pub trait Output {
 pub struct PacketReport {
     /// Number of the packet in the capture, from 1.
     pub packet: u64,
-    /// Number of the connection, from 0.
+    /// Number of the connection, from 0, as [`ConnectionReport::connection`].
     pub connection: u64,
-    /// Time of the recording.
+    /// Time at which the packet was recorded.
     pub time: Nanos,
     /// Sender.
     pub from: Party,
@@ -106,13 +106,13 @@ pub struct PacketReport {
     /// Packet that carried the retransmitted bytes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<u64>,
-    /// Milliseconds since this packet.
+    /// Milliseconds since the packet `original`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_ms: Option<f64>,
     /// Packet that this one acknowledges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked: Option<u64>,
-    /// Milliseconds since the acknowledged packet.
+    /// Milliseconds since the packet `acked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked_ms: Option<f64>,
     /// Bytes in flight after this packet.
@@ -200,7 +200,7 @@ type Key = (SocketAddr, SocketAddr);
 struct Table {
     settings: Settings,
     connections: HashMap<Key, Box<Connection>>,
-    /// Each connection once, with its number and the time at which it was examined. Approximately by age.
+    /// Each connection once, with its number and the time at which [`expire`](Self::expire) examined it. Approximately by age.
     order: VecDeque<(Key, u64, Nanos)>,
     memory: usize,
     next: u64,
@@ -254,6 +254,8 @@ impl Table {
         let from = connection.party(segment);
         let report = PacketReport::new(connection.number, from, segment.len, at, &verdict);
         output.packet(&report).map_err(CaptureError::Unwritable)?;
+        // Connections that ended leave their entries in `order`. Removed once they are the majority, so that a packet costs
+        // constant time on average.
         if self.order.len() > 2 * self.connections.len() + 1024 {
             let connections = &self.connections;
             self.order
@@ -262,7 +264,7 @@ impl Table {
         self.expire(at.1, output)
     }
 
-    /// Ends closed connections, and the oldest ones beyond the limits.
+    /// Ends closed connections, and the oldest ones beyond [`Limits`].
     fn expire(&mut self, now: Nanos, output: &mut dyn Output) -> Result<(), CaptureError> {
         for _ in 0..EXAMINED {
             let Some(&(key, number, examined)) = self.order.front() else { return Ok(()) };

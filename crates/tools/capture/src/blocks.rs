@@ -11,7 +11,7 @@ use crate::time::Nanos;
 /// First bytes of a section header block in both byte orders, and its type.
 pub(crate) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Interfaces per section at most.
+/// Maximum number of [`Interface`]s of a [`Section`].
 const INTERFACES: usize = 4096;
 
 /// Types of blocks that are known to contain nothing for the analysis: names of addresses, and statistics.
@@ -23,9 +23,9 @@ pub(crate) struct Interface {
     link: Linktype,
     /// `if_tsresol`.
     resolution: u8,
-    /// Seconds added to times.
+    /// `if_tsoffset`: seconds added to times.
     offset: i64,
-    /// Longest captured length; 0 is no limit.
+    /// Longest captured length (`SnapLen`); `0` is no limit.
     snap_length: u32,
     /// Bytes of the frame check sequence behind each packet.
     fcs: u8,

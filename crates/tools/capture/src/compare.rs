@@ -20,13 +20,13 @@ use crate::terminal::lost;
 use crate::time::micros;
 use crate::waits::Cause;
 
-/// Values of a duration that are kept: a random selection if there are more.
+/// Maximum number of [`Values`] of a duration: a random selection if there are more.
 const KEPT: usize = 10_000;
 
-/// Clients that are counted.
+/// Maximum number of clients that are counted.
 const CLIENTS: usize = 10_000;
 
-/// Connections of a share at least, as for a median.
+/// Minimum number of connections of a [`Share`], as for a median.
 const FEW: u64 = 6;
 
 /// Shortest time with a cause that counts, in microseconds.
@@ -69,7 +69,7 @@ fn repeats(side: &SideReport) -> bool {
     side.retransmissions() > 0
 }
 
-/// Collector of a capture for [`Comparison`]. Memory: below 3 MiB, and the addresses of the clients.
+/// [`Output`] that collects a capture for [`Comparison`]. Memory: below 3 MiB, and the addresses of the clients.
 #[derive(Debug, Default)]
 pub struct Sample {
     connections: u64,
@@ -175,13 +175,13 @@ impl Values {
 pub struct Interval {
     /// Share between 0 and 1, or median in microseconds.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
     /// Connections that the value describes.
     pub connections: u64,
-    /// There are enough connections for the interval: six.
+    /// Whether there are enough connections for the interval: six.
     pub is_sufficient: bool,
 }
 
@@ -230,7 +230,7 @@ pub struct ComparisonRow {
     pub first: Option<Interval>,
     /// The second one.
     pub second: Option<Interval>,
-    /// How the second one differs.
+    /// How `second` differs from `first`.
     pub verdict: Verdict,
 }
 
@@ -242,7 +242,7 @@ pub struct Comparison {
     pub connections: [u64; 2],
     /// Addresses of clients, at most 10,000.
     pub clients: [usize; 2],
-    /// Quantities that occur in one of them.
+    /// Quantities that occur in one of the captures.
     pub rows: Vec<ComparisonRow>,
 }
 

@@ -20,10 +20,10 @@ use crate::waits::{Cause, Step, Waits};
 /// Shortest retransmission timeout (Linux); earlier retransmissions have another cause.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Rows of a ladder diagram at most.
+/// Maximum number of [`Row`]s of a ladder diagram.
 const ROWS: usize = 2000;
 
-/// Length of segments if no SYN was captured.
+/// Length of segments if no `SYN` was captured.
 const USUAL_MSS: u16 = 1460;
 
 /// Packet of a ladder diagram.
@@ -36,7 +36,7 @@ pub(crate) struct Row {
     pub(crate) offset: u32,
     pub(crate) len: u32,
     pub(crate) flags: Flags,
-    /// Acknowledged bytes of the opposite direction, and the window from there on.
+    /// Acknowledged bytes of the opposite direction; the window begins there.
     pub(crate) ack: Option<u32>,
     pub(crate) window: Option<u32>,
     /// Bytes in flight after the packet.
@@ -56,12 +56,12 @@ pub(crate) struct Connection {
     pub(crate) latest: Nanos,
     /// State of the client and of the server.
     pub(crate) sides: [Side; 2],
-    /// Latest SYN of the client.
+    /// Latest `SYN` of the client.
     syn: Option<Nanos>,
     has_syn_ack: bool,
     /// Time of the acknowledgement that completes the TCP handshake.
     pub(crate) connected: Option<Nanos>,
-    /// Time from SYN to that acknowledgement: the whole round trip.
+    /// Time from `syn` to `connected`: the whole round trip.
     pub(crate) round_trip: Option<Duration>,
     pub(crate) waits: Waits,
     pub(crate) tls: Option<Box<TlsBytes>>,
@@ -71,9 +71,9 @@ pub(crate) struct Connection {
     turns: u32,
     last_data: Option<Party>,
     pub(crate) is_closed: bool,
-    /// Segments with data in the SYN (Fast Open).
+    /// Segments with data in the `SYN` (Fast Open).
     pub(crate) syn_data: u32,
-    /// Rows of the ladder diagram; `None` if none is wanted.
+    /// [`Row`]s of the ladder diagram; `None` if none is wanted.
     pub(crate) rows: Option<Vec<Row>>,
     /// Further rows may be kept.
     pub(crate) has_room: bool,

@@ -15,7 +15,7 @@ const TCP_HEADER: usize = 20;
 /// Length of a UDP header.
 const UDP_HEADER: usize = 8;
 
-/// Tunnels within each other at most.
+/// Maximum number of tunnels within each other; a packet with more counts as [`Ignored::OtherProtocol`].
 const TUNNELS: usize = 4;
 
 /// Port of VXLAN (RFC 7348 section 8).
@@ -41,7 +41,7 @@ impl Control {
         self.0 & bits != 0
     }
 
-    /// The first packet of a connection.
+    /// Whether this is the first packet of a connection: `SYN` without `ACK`.
     pub(crate) fn is_open(self) -> bool {
         self.0 & (Self::SYN | Self::ACK) == Self::SYN
     }
@@ -75,7 +75,7 @@ pub(crate) struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Sequence numbers that the segment uses: its payload, and one each for SYN and FIN.
+    /// Sequence numbers that the segment uses: its payload, and one each for `SYN` and `FIN`.
     pub(crate) fn next(&self) -> u32 {
         let control = u32::from(self.control.has(Control::SYN | Control::FIN));
         self.seq.wrapping_add(self.len).wrapping_add(control)
@@ -93,7 +93,7 @@ pub(crate) enum Ignored {
     Link(i32),
 }
 
-/// A UDP datagram.
+/// A UDP datagram (RFC 768).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
     pub(crate) source: SocketAddr,
@@ -116,7 +116,7 @@ impl Datagram<'_> {
 pub(crate) struct Fragment<'a> {
     pub(crate) key: FragmentKey,
     pub(crate) offset: IpFragOffset,
-    /// Further bytes follow.
+    /// Whether further bytes follow (`MF`).
     pub(crate) has_more: bool,
     pub(crate) payload: &'a [u8],
     /// The end of the payload was not captured.
@@ -140,13 +140,13 @@ pub(crate) enum Packet<'a> {
     Fragment(Fragment<'a>),
 }
 
-/// Finds the TCP segment, UDP datagram or fragment in a captured packet, also within GRE, VXLAN and IP tunnels. Allocates
-/// nothing.
+/// Finds the [`Segment`], [`Datagram`] or [`Fragment`] in a captured packet, also within GRE, VXLAN and IP tunnels. Does not
+/// allocate.
 pub(crate) fn packet(link: Linktype, bytes: &[u8]) -> Result<Packet<'_>, Ignored> {
     content(&sliced(link, bytes)?, 0)
 }
 
-/// Content of an IP packet behind `depth` tunnels.
+/// Content of an IP packet behind `depth` tunnels, at most [`TUNNELS`].
 fn content<'a>(packet: &LaxSlicedPacket<'a>, depth: usize) -> Result<Packet<'a>, Ignored> {
     let (source, destination, total) = match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
@@ -314,7 +314,7 @@ fn tcp(source: IpAddr, destination: IpAddr, bytes: &[u8], total: usize) -> Optio
     })
 }
 
-/// The TCP segment in a captured packet.
+/// The [`Segment`] in a captured packet.
 #[cfg(test)]
 pub(crate) fn segment(link: Linktype, bytes: &[u8]) -> Result<Segment<'_>, Ignored> {
     match packet(link, bytes)? {

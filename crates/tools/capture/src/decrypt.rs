@@ -27,7 +27,7 @@ struct Direction {
 }
 
 impl Decryption {
-    /// Uses the secrets of `recording`.
+    /// Uses the secrets in `recording`, for the suite that `chosen` names.
     pub(crate) fn new(chosen: &ServerChoice, recording: &Recording) -> Self {
         let direction = |party| Direction {
             opener: RecordOpener::new(Some(chosen), recording, party),

@@ -12,7 +12,7 @@ pub enum CaptureError {
     /// The input has neither the format pcap nor pcapng.
     #[error("no capture: the input is neither pcap nor pcapng; record one with tcpdump -w FILE")]
     NotCapture,
-    /// A variant of pcap with other headers.
+    /// A variant of pcap with other headers than those of libpcap.
     #[error(
         "the variant {magic:#010x} of the format pcap is not supported: convert the file with editcap -F pcapng FILE CONVERTED"
     )]
@@ -51,7 +51,7 @@ pub enum CaptureError {
         /// The fault.
         fault: String,
     },
-    /// The right to record is missing.
+    /// The right `CAP_NET_RAW` to record is missing.
     #[error(
         "recording needs the right CAP_NET_RAW: run it as root, or read another recording: sudo tcpdump -w - | brisk capture -"
     )]
@@ -72,7 +72,7 @@ pub enum CaptureError {
         /// `ARPHRD_*` of the interface.
         number: u16,
     },
-    /// The receiver of the results failed.
+    /// The [`Output`](crate::Output) of the results failed.
     #[error("cannot write the results")]
     Unwritable(#[source] io::Error),
 }

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// Set of results.
+/// Set of results of the analysis, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -19,7 +19,7 @@ macro_rules! results {
 }
 
 results! {
-    /// A SYN between addresses and ports of an earlier connection.
+    /// A `SYN` between addresses and ports of an earlier connection.
     REUSED_PORTS = 0, "reused_ports";
     /// One byte beyond a window of zero.
     ZERO_WINDOW_PROBE = 1, "zero_window_probe";
@@ -57,7 +57,7 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// Whether nothing was found.
+    /// Whether no flag is set.
     pub const fn is_empty(&self) -> bool {
         self.0 == 0
     }

@@ -8,7 +8,8 @@ use etherparse::defrag::IpDefragBuf;
 use crate::decode::{Fragment, FragmentKey};
 use crate::time::Nanos;
 
-/// Packets of which some fragments are kept, each of at most 64 KiB. Beyond this number, the oldest one is given up.
+/// Maximum number of packets of which [`Fragment`]s are kept, each of at most 64 KiB. Beyond this number, the oldest one is
+/// given up.
 const INCOMPLETE: usize = 64;
 
 /// Time from the first fragment of a packet after which others have the same number by chance: that of Linux.
@@ -24,7 +25,7 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    /// Adds a fragment. Returns the payload of its packet if that is complete.
+    /// Adds a [`Fragment`]. Returns the payload of its packet if that is complete; `None` otherwise.
     pub(crate) fn add(&mut self, fragment: &Fragment<'_>, time: Nanos) -> Option<Vec<u8>> {
         // The missing bytes would never come.
         if fragment.is_truncated {

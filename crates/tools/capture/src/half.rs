@@ -10,7 +10,7 @@ use crate::decode::{Control, Segment};
 use crate::flags::Flags;
 use crate::time::Nanos;
 
-/// Segments that are remembered until they are acknowledged. Further ones have no round trip time.
+/// Maximum number of [`Unacked`] segments. Further ones have no round trip time.
 const UNACKED: usize = 2048;
 
 /// Longest time between the last duplicate acknowledgement and a fast retransmission.
@@ -36,7 +36,7 @@ struct Unacked {
 /// Unit of the window field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Scale {
-    /// No SYN was captured.
+    /// No `SYN` was captured.
     #[default]
     Unknown,
     /// Bytes, times two to the power of this number.
@@ -46,7 +46,7 @@ enum Scale {
 /// State of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// Sequence number of the SYN, or the number before the first captured byte.
+    /// Sequence number of the `SYN`, or the number before the first captured byte.
     pub(crate) base: Option<u32>,
     /// Sequence number after the highest captured byte.
     pub(crate) next: Option<u32>,
@@ -63,7 +63,7 @@ pub(crate) struct Half {
     is_ack_lost: bool,
     window: u16,
     scale: Scale,
-    /// `window` is that of a SYN, which is never scaled (RFC 7323 section 2.2).
+    /// `window` is that of a `SYN`, which is never scaled (RFC 7323 section 2.2).
     is_syn_window: bool,
     last: Flags,
     unacked: VecDeque<Unacked>,
@@ -151,12 +151,12 @@ impl Half {
         Some(u32::from(self.window) << shift)
     }
 
-    /// Whether the latest packet of the direction closed the window.
+    /// Whether the latest packet of the direction closed the window ([`Flags::ZERO_WINDOW`]).
     pub(crate) fn has_zero_window(&self) -> bool {
         self.ack.is_some() && self.window == 0
     }
 
-    /// Disables window scaling, which the peer does not support.
+    /// Disables window scaling, which the peer does not support ([`Scale::Shift`] of 0).
     pub(crate) fn disable_scaling(&mut self) {
         self.scale = Scale::Shift(0);
     }
@@ -175,7 +175,7 @@ impl Half {
         }
     }
 
-    /// Results that depend on sequence number and window.
+    /// [`Flags`] that depend on sequence number and window.
     fn window_flags(&mut self, segment: &Segment<'_>, reverse: &Self) -> Flags {
         let mut flags = Flags::default();
         let is_next = self.next == Some(segment.seq);
@@ -242,7 +242,7 @@ impl Half {
         if is_reported { Flags::default() } else { Flags::ACK_LOST_SEGMENT }
     }
 
-    /// Kind of a segment with data, SYN or FIN that does not follow the highest sequence number.
+    /// Kind of a segment with data, `SYN` or `FIN` that does not follow the highest sequence number.
     fn retransmission(
         &self,
         segment: &Segment<'_>,
@@ -284,7 +284,7 @@ impl Half {
         (packet, time.since(since))
     }
 
-    /// Remembers a segment with data, SYN or FIN.
+    /// Remembers a segment with data, `SYN` or `FIN`.
     fn sent(&mut self, segment: &Segment<'_>, (packet, time): (u64, Nanos)) {
         let (begin, end) = (segment.seq, segment.next());
         if self.unacked.len() < UNACKED {
@@ -325,7 +325,7 @@ impl Half {
         }
     }
 
-    /// Bytes without acknowledgement.
+    /// Bytes without acknowledgement, less those in `sack` blocks.
     fn in_flight(&self, sack: &[(u32, u32)]) -> Option<u32> {
         let base = self.base?;
         let relative = |seq: u32| seq.wrapping_sub(base);

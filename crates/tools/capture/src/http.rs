@@ -12,10 +12,10 @@ use self::http1::Http1;
 use self::http2::Http2;
 use crate::time::{Nanos, micros};
 
-/// Requests kept for each connection; later ones are only counted.
+/// Maximum number of [`Exchange`]s kept for each connection; later ones are only counted.
 const REQUESTS: usize = 1000;
 
-/// Bytes of a server that are kept until the client's first bytes: settings of HTTP/2.
+/// Bytes of a server that are kept until the client's first bytes: `SETTINGS` of HTTP/2.
 const EARLY: usize = 16 * 1024;
 
 /// Longest kept text of a request: its path.
@@ -98,7 +98,7 @@ struct Exchanges {
 }
 
 impl Exchanges {
-    /// Adds a request and returns its index; `None` beyond the limit.
+    /// Adds a request and returns its index; `None` beyond [`REQUESTS`].
     fn add(&mut self, exchange: Exchange) -> Option<usize> {
         self.count += 1;
         if self.list.len() == REQUESTS {
@@ -213,7 +213,7 @@ impl Http {
         })
     }
 
-    /// Reports with times since `first`.
+    /// [`RequestReport`]s with times since `first`.
     pub(crate) fn reports(&self, first: Nanos) -> Vec<RequestReport> {
         let protocol = if self.is_http2 { "HTTP/2.0" } else { "HTTP/1.1" };
         self.exchanges.list.iter().map(|exchange| RequestReport::new(exchange, protocol, first)).collect()

@@ -20,7 +20,7 @@ use crate::error::CaptureError;
 use crate::report::{ConnectionReport, as_object};
 use crate::time::Nanos;
 
-/// Records kept; about 500 bytes each.
+/// Maximum number of [`Records`] kept; about 500 bytes each. Further ones count as [`JoinCounts::omitted`].
 const KEPT: usize = 500_000;
 
 /// Longest line of a record in bytes, with its line break. A longer one is skipped.
@@ -32,7 +32,7 @@ const SHOWN: usize = 120;
 /// Largest difference between the clocks of the recording and of the record.
 const CLOCKS: Duration = Duration::from_secs(1);
 
-/// Records kept of one connection at most.
+/// Maximum number of [`RecordReport`]s of one connection.
 const JOINED: usize = 1000;
 
 /// Records of other connections that are passed over in each direction of time, which bounds the time of a search.
@@ -70,7 +70,7 @@ pub struct JoinCounts {
 /// A record with absolute times.
 #[derive(Debug)]
 struct Entry {
-    /// Number of the connection in its source.
+    /// Number of the connection in its source; `None` if the line has none.
     connection: Option<u64>,
     begin: Nanos,
     end: Nanos,
@@ -90,7 +90,7 @@ pub struct RecordReport {
     /// Method and path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Status code; 0 if no response was sent.
+    /// Status code; `0` if no response was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Error of the request, or outcome of a failed handshake.
@@ -322,7 +322,7 @@ impl Entry {
         Ok((client, Self { connection: line.connection, begin, end, connected, record }))
     }
 
-    /// The record with times since the first packet of the connection.
+    /// The [`RecordReport`] with times since the first packet of the connection.
     fn report(self, connection: &ConnectionReport, source: &str) -> RecordReport {
         let Self { begin, end, connected, mut record, .. } = self;
         let since = |time: Nanos| micros_between(connection.time, time);

@@ -34,19 +34,19 @@ struct SummaryLine<'a> {
 }
 
 impl<W: Write> JsonLines<W> {
-    /// Writes connections to `output`.
+    /// Writes [`ConnectionReport`]s and [`QuicReport`]s to `output`.
     pub fn new(output: W) -> Self {
         Self { output, has_packets: false, line: Vec::new() }
     }
 
-    /// Writes a line for each TCP packet too.
+    /// Writes a line for each [`PacketReport`] too.
     #[must_use]
     pub fn with_packets(mut self) -> Self {
         self.has_packets = true;
         self
     }
 
-    /// Writes the line of the summary.
+    /// Writes the line of the [`Summary`].
     pub fn summary(&mut self, summary: &Summary) -> io::Result<()> {
         self.line("summary", &SummaryLine { summary, causes: summary.ranking() })?;
         self.output.flush()

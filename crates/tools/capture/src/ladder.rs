@@ -43,7 +43,7 @@ pub(crate) fn text(report: &ConnectionReport) -> Option<String> {
     Some(text)
 }
 
-/// Events of the records of a connection in their order: microseconds since the first packet, and a text.
+/// Events of [`ConnectionReport::records`] in their order: microseconds since the first packet, and a text.
 pub(crate) fn events(report: &ConnectionReport) -> Vec<(i64, String)> {
     let mut events: Vec<_> = report.records.iter().flat_map(RecordReport::events).collect();
     events.sort_by_key(|(at, _)| *at);

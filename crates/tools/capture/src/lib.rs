@@ -57,7 +57,7 @@ pub use quic::{QuicReport, Traffic};
 pub use record::{Filter, Recorder, Ring, RingFiles};
 pub use record_sizes::RecordSizes;
 pub use report::{CauseReport, ConnectionReport, SideReport, SplitMs};
-pub use secrets::Secrets;
+pub use secrets::{Secrets, SkippedLines};
 pub use summary::{CauseRow, Summary};
 pub use time::Nanos;
 pub use tls::TlsFacts;

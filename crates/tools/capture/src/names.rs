@@ -28,7 +28,7 @@ impl Names<'_> {
         names
     }
 
-    /// The most important of these names.
+    /// The most important of the names that [`of`](Self::of) returns.
     pub(crate) fn first(self, from: Party, offset: u64, len: u64) -> Option<String> {
         let names = self.of(from, offset, len);
         let is_change = |name: &&String| *name == ContentType::ChangeCipherSpec.name();

@@ -14,7 +14,7 @@ pub(crate) struct Options {
     pub(crate) scale: Option<u8>,
     pub(crate) permits_sack: bool,
     pub(crate) has_timestamps: bool,
-    /// Length of the Fast Open cookie (RFC 7413); 0 requests a cookie.
+    /// Length of the Fast Open cookie (RFC 7413); `0` requests a cookie.
     pub(crate) fast_open: Option<u8>,
     sack: [(u32, u32); BLOCKS],
     blocks: u8,
@@ -64,18 +64,18 @@ impl Options {
     }
 }
 
-/// Options of the SYN of one side.
+/// Options of the `SYN` of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SynOptions {
     /// Maximum segment size that the side receives, in bytes.
     pub mss: Option<u16>,
     /// Shift count of the side's window; `None` disables scaling for both sides.
     pub window_scale: Option<u8>,
-    /// The side supports selective acknowledgements.
+    /// The side supports selective acknowledgements (RFC 2018).
     pub sack: bool,
     /// The side uses timestamps.
     pub timestamps: bool,
-    /// Bytes of the Fast Open cookie; 0 is a request for a cookie.
+    /// Bytes of the Fast Open cookie; `0` is a request for a cookie, `None` the absence of the option.
     pub fast_open_cookie: Option<u8>,
 }
 

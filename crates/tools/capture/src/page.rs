@@ -15,7 +15,7 @@ use crate::summary::Summary;
 use crate::terminal;
 use crate::time::micros;
 
-/// Connections in the list at most: those with the most lost time.
+/// Maximum number of connections in the list: those with the most [lost time](crate::terminal::lost).
 const LISTED: usize = 10_000;
 
 /// Style of the page, in addition to that of all reports.
@@ -24,7 +24,7 @@ const STYLE: &str = include_str!("page/page.css");
 /// Program of the page.
 const SCRIPT: &str = include_str!("page/page.js");
 
-/// Collector of a page. Memory: a line of each of 10,000 connections, and the packets of some.
+/// [`Output`] that collects a page. Memory: a line of each of 10,000 connections, and the packets of some.
 #[derive(Debug)]
 pub struct Page {
     listed: Vec<(u128, Listed)>,
@@ -33,7 +33,7 @@ pub struct Page {
     most: usize,
 }
 
-/// A connection in the list, as page.js reads it.
+/// A connection in the list, as `page.js` reads it.
 #[derive(Debug, Serialize)]
 struct Listed(
     u64,
@@ -59,11 +59,11 @@ struct Detail {
     events: Vec<(i64, String)>,
 }
 
-/// A packet, as page.js reads it.
+/// A packet, as `page.js` reads it.
 #[derive(Debug, Serialize)]
 struct Packet(u64, u64, u8, u32, u32, Option<u32>, Option<u32>, Option<u32>, Option<u64>, String, String);
 
-/// A request, as page.js reads it.
+/// A request, as `page.js` reads it.
 #[derive(Debug, Serialize)]
 struct Request(u32, String, String, u64, Option<u64>, Option<u64>, u64);
 

@@ -5,12 +5,12 @@ use pcap_parser::Linktype;
 use crate::error::CaptureError;
 use crate::time::Nanos;
 
-/// Header of a pcap file.
+/// Length of the header of a pcap file in bytes.
 pub(crate) const FILE_HEADER: usize = 24;
 
-/// Microseconds.
+/// Magic number of files whose times are in microseconds.
 const MICROS: u32 = 0xa1b2_c3d4;
-/// Nanoseconds.
+/// Magic number of files whose times are in nanoseconds.
 const NANOS: u32 = 0xa1b2_3c4d;
 /// Headers of packets have 24 bytes, with the interface and the protocol (Kuznetzov's libpcap).
 const MODIFIED: u32 = 0xa1b2_cd34;
@@ -38,7 +38,7 @@ pub(crate) fn four(bytes: &[u8], at: usize, is_big_endian: bool) -> u32 {
 }
 
 impl PcapFile {
-    /// Reads the header of a file. The error names a variant that is not supported.
+    /// Reads the header of a file. A known variant that is not supported is [`CaptureError::UnsupportedVariant`].
     pub(crate) fn read(header: &[u8; FILE_HEADER]) -> Result<Self, CaptureError> {
         let is_known = |magic: &u32| [MICROS, NANOS, MODIFIED].contains(magic);
         let orders = [false, true];
@@ -74,7 +74,7 @@ impl PcapFile {
         if self.is_modified { 24 } else { 16 }
     }
 
-    /// Captured bytes, and bytes on the network. `header` has at least 16 bytes.
+    /// Captured bytes (`CapLen`), and bytes on the network (`OrigLen`). `header` has at least 16 bytes.
     pub(crate) fn lengths(self, header: &[u8]) -> (u32, u32) {
         let (captured, original) =
             (four(header, 8, self.is_big_endian), four(header, 12, self.is_big_endian));

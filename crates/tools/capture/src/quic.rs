@@ -14,7 +14,7 @@ use self::initial::{Kind, LongHeader};
 use crate::decode::Datagram;
 use crate::time::{Nanos, micros};
 
-/// Connections at a time; then the oldest one is reported.
+/// Maximum number of [`Connection`]s at a time; beyond it the oldest one is reported.
 const CONNECTIONS: usize = 4096;
 
 /// Longest `ClientHello` that is gathered.
@@ -40,18 +40,18 @@ pub struct QuicReport {
     pub duration_us: u64,
     /// Version of the client's latest Initial packet.
     pub version: String,
-    /// The server refused an earlier version.
+    /// Whether the server refused an earlier version with `Version Negotiation`.
     pub has_version_negotiation: bool,
-    /// The server demanded the validation of the client's address, for one round trip.
+    /// Whether the server demanded the validation of the client's address by `Retry`, which costs one round trip.
     pub has_retry: bool,
-    /// The client sent early data.
+    /// Whether the client sent early data (0-RTT packets).
     pub has_early_data: bool,
     /// Host name in the `ClientHello`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
     /// Offered protocols of ALPN.
     pub offered_alpn: Vec<String>,
-    /// Fingerprint of the `ClientHello`.
+    /// JA4 fingerprint of the `ClientHello`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ja4: Option<String>,
     /// Size of the `ClientHello` in bytes.
@@ -104,7 +104,7 @@ pub(crate) struct QuicTable {
 }
 
 impl QuicTable {
-    /// Adds a datagram. Returns whether it belongs to QUIC, and a connection that had to go.
+    /// Adds a [`Datagram`]. Returns whether it belongs to QUIC, and the report of a connection that had to go.
     pub(crate) fn add(&mut self, datagram: &Datagram<'_>, time: Nanos) -> (bool, Option<QuicReport>) {
         let (one, two) = (datagram.source, datagram.destination);
         let key = if one <= two { (one, two) } else { (two, one) };

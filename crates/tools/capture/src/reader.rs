@@ -17,7 +17,7 @@ const ROOM: usize = 256 * 1024;
 /// Longest accepted packet or block in bytes. Larger ones contain no packets of networks.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Types of blocks that are named in the report.
+/// Maximum number of [`Gaps::block_types`].
 const NAMED_TYPES: usize = 8;
 
 /// A packet in the buffer of [`PacketReader`].
@@ -47,7 +47,7 @@ pub(crate) struct Gaps {
     pub(crate) untimed: u64,
     /// Blocks of types that are not analysed.
     pub(crate) blocks: u64,
-    /// The first of these types.
+    /// The first types that `blocks` counts.
     pub(crate) block_types: Vec<u32>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct PacketReader<R> {
 }
 
 impl<R: Read> PacketReader<R> {
-    /// Recognises compression and format.
+    /// Recognises compression and format by the first bytes; [`CaptureError::NotCapture`] for others.
     pub(crate) fn new(input: R) -> Result<Self, CaptureError> {
         let source = Source::new(input).map_err(CaptureError::Unreadable)?;
         let mut reader = Self {
@@ -216,7 +216,7 @@ impl<R: Read> PacketReader<R> {
         self.offset += bytes as u64;
     }
 
-    /// Reads until the buffer has `length` unused bytes. Returns `false` if the input ends before.
+    /// Reads until `unused` has `length` bytes. Returns `false` if the input ends before.
     fn fill(&mut self, length: usize) -> Result<bool, CaptureError> {
         if self.unused.len() >= length {
             return Ok(true);

@@ -31,7 +31,7 @@ use crate::error::CaptureError;
 /// Longest packet: the kernel joins segments to 64 KiB before a recording.
 const LONGEST: usize = 256 * 1024;
 
-/// Buffer of the socket in the kernel, which bridges pauses of the analysis.
+/// Buffer of the socket in the kernel (`SO_RCVBUF`) in bytes, which bridges pauses of the analysis.
 const ROOM: usize = 64 << 20;
 
 /// Packets that the socket can hold: the kernel doubles its size, and a packet takes at least 512 bytes.
@@ -42,7 +42,7 @@ sockopt_impl!(
     Statistics, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, [u32; 2]
 );
 
-/// Milliseconds after which the wish to stop is noted at the latest.
+/// Milliseconds after which `is_stopped` is called again at the latest.
 const TICK: i64 = 200;
 
 /// First bytes of a capture in the format pcap with nanoseconds, of packets of at most [`LONGEST`] bytes.
@@ -80,7 +80,8 @@ impl<S: FnMut() -> bool> Recorder<S> {
     ///
     /// # Errors
     ///
-    /// [`CaptureError`] without the right `CAP_NET_RAW`, or if there is no such interface.
+    /// [`CaptureError::Forbidden`] without the right `CAP_NET_RAW`, [`CaptureError::NoInterface`] if there is no such
+    /// interface.
     pub fn start(
         interface: &str,
         filter: Filter,
@@ -194,7 +195,7 @@ impl<S: FnMut() -> bool> Recorder<S> {
 
 /// End of a recording.
 struct End {
-    /// Time of the wish to stop, since 1970.
+    /// Time since 1970 at which `is_stopped` first returned `true`.
     time: Duration,
     /// Packets that are read at most until [`End::time`], should the clock be set back.
     rest: usize,

@@ -25,7 +25,7 @@ pub struct RecordSizes {
 }
 
 impl RecordCounter {
-    /// Number and sizes until now.
+    /// The [`RecordSizes`] until now.
     pub(crate) fn sizes(self) -> RecordSizes {
         self.sizes
     }

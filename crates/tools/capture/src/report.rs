@@ -19,7 +19,7 @@ use crate::time::{Nanos, micros, millis, text};
 use crate::tls::TlsFacts;
 use crate::waits::{Cause, Kind, Span};
 
-/// Causes named in the sentence about a connection at most.
+/// Maximum number of [`Cause`]s named in [`ConnectionReport::finding`].
 const PARTS: usize = 6;
 
 /// Report of a connection, one line of the JSON output. Fields with names of the access log have its meaning and unit.
@@ -39,7 +39,7 @@ pub struct ConnectionReport {
     pub time: Nanos,
     /// Microseconds from the first packet to the last.
     pub duration_us: u64,
-    /// Whole round trip in microseconds, from the client's SYN to the end of the TCP handshake.
+    /// Whole round trip in microseconds, from the client's `SYN` to the end of the TCP handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<u64>,
     /// Microseconds from the first packet to each visible milestone of the access log.
@@ -48,7 +48,7 @@ pub struct ConnectionReport {
     /// Duration of the TLS handshake, from the `ClientHello` to the client's `Finished`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<u64>,
-    /// Sentence that splits the time into causes.
+    /// Sentence that splits the time into `causes`.
     pub finding: String,
     /// Milliseconds by kind.
     pub split_ms: SplitMs,
@@ -60,7 +60,7 @@ pub struct ConnectionReport {
     pub client_tcp: SideReport,
     /// TCP of the server.
     pub server_tcp: SideReport,
-    /// Bytes in the SYN (Fast Open).
+    /// Bytes in the `SYN` (Fast Open).
     pub syn_bytes: u32,
     /// TLS, if the client's first bytes are those of TLS.
     #[serde(flatten)]
@@ -104,11 +104,11 @@ pub struct CauseReport {
     pub cause: Cause,
     /// Duration in milliseconds.
     pub ms: f64,
-    /// Packet that ended the time.
+    /// Number of the packet that ended the time.
     pub packet: u64,
-    /// Sender of this packet.
+    /// Sender of `packet`.
     pub from: Party,
-    /// Message that the packet contains or begins.
+    /// Message that `packet` contains or begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -120,7 +120,7 @@ pub struct SideReport {
     pub packets: u64,
     /// Payload bytes, repeated ones included.
     pub bytes: u64,
-    /// Options of the side's SYN.
+    /// Options of the side's `SYN`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syn: Option<SynOptions>,
     /// Shortest round trip in milliseconds between the place of the recording and this side.
@@ -159,7 +159,7 @@ impl SideReport {
         }
     }
 
-    /// Number of retransmitted segments.
+    /// Number of retransmitted segments, by all [`Flags`] of retransmissions.
     pub(crate) fn retransmissions(&self) -> u32 {
         let kinds = Flags::RETRANSMISSION | Flags::FAST_RETRANSMISSION | Flags::SPURIOUS_RETRANSMISSION;
         self.analysis.of(kinds)

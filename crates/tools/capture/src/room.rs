@@ -15,7 +15,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Bytes that `sender` may still send; `None` if the window is unknown.
+    /// Bytes that `sender` may still send to `receiver`; `None` if the window is unknown.
     fn between(sender: &Half, receiver: &Half) -> Option<u32> {
         let edge = receiver.ack?.wrapping_add(receiver.window(sender)?);
         Some(edge.wrapping_sub(sender.next?).cast_signed().max(0).cast_unsigned())

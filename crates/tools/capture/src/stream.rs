@@ -33,12 +33,12 @@ pub(crate) struct Stream {
     /// Segments behind a gap, by sequence number.
     later: VecDeque<(u32, Vec<u8>)>,
     kept: usize,
-    /// Bytes are missing for good; nothing follows.
+    /// Whether bytes are missing beyond [`Room`], or [`end`](Self::end) was called: no further bytes are delivered.
     is_broken: bool,
 }
 
 impl Stream {
-    /// Starts after a SYN.
+    /// Starts after a `SYN`.
     pub(crate) fn start(&mut self, seq: u32) {
         self.next.get_or_insert(seq);
     }
@@ -78,7 +78,7 @@ impl Stream {
         self.kept + self.later.capacity() * size_of::<(u32, Vec<u8>)>()
     }
 
-    /// Stops the reassembly and frees its memory.
+    /// Stops the reassembly and frees the memory of `later`.
     pub(crate) fn end(&mut self) {
         *self = Self { is_broken: true, ..Self::default() };
     }

@@ -37,13 +37,13 @@ pub struct Summary {
     pub evicted: u64,
     /// QUIC connections.
     pub quic_connections: u64,
-    /// Datagrams of these.
+    /// Datagrams of the `quic_connections`.
     pub quic_datagrams: u64,
     /// Packets of other protocols than TCP and QUIC.
     pub other_protocols: u64,
     /// Fragments of IP packets.
     pub fragments: u64,
-    /// Packets that were reassembled from these.
+    /// Packets that were reassembled from `fragments`.
     pub reassembled: u64,
     /// Packets with malformed or incomplete headers.
     pub malformed: u64,
@@ -54,12 +54,12 @@ pub struct Summary {
     pub untimed: u64,
     /// Blocks of types that are not analysed.
     pub unknown_blocks: u64,
-    /// The first of these types.
+    /// The first types that `unknown_blocks` counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_block_types: Vec<u32>,
     /// The capture ends within a packet.
     pub is_cut: bool,
-    /// Offset of this packet in the uncompressed capture.
+    /// Offset of the packet that [`is_cut`](Self::is_cut) means, in the uncompressed capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<u64>,
     /// Time of the first packet.
@@ -195,7 +195,7 @@ impl Row {
         }
     }
 
-    /// `least` is the shortest time that deserves an advice.
+    /// The [`CauseRow`]; `least` is the shortest time that deserves an advice.
     fn report(&self, index: usize, least: Duration) -> CauseRow {
         let has_tls = !self.tls.is_zero() && self.tls >= least;
         let (cause, advice) = advice(index, has_tls);

@@ -18,7 +18,7 @@ use crate::waterfall::waterfall;
 /// Columns of a line.
 const WIDTH: usize = 80;
 
-/// Records listed below a connection at most.
+/// Maximum number of records listed below a connection.
 const RECORDS: usize = 10;
 
 /// Collects the connections with the most lost time, for [`Slowest::text`]. Memory: a report of each.
@@ -115,7 +115,7 @@ impl Output for Slowest {
     }
 }
 
-/// Microseconds that were not idle.
+/// Microseconds with any [`Cause`] other than [`Cause::Waiting`].
 pub(crate) fn lost(report: &ConnectionReport) -> u128 {
     let busy = report.totals.iter().filter(|(cause, _)| *cause != Cause::Waiting);
     busy.map(|(_, time)| time.as_micros()).sum()

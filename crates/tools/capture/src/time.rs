@@ -46,7 +46,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl Serialize for Nanos {
-    /// RFC 3339 in UTC.
+    /// Writes RFC 3339 in UTC.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0)).ok();
         time.and_then(|time| time.format(&Rfc3339).ok()).serialize(serializer)

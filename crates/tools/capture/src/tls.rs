@@ -24,7 +24,7 @@ const KEPT: usize = 64 * 1024;
 /// Longest `ClientHello` on the wire.
 const LONGEST_HELLO: usize = 64 * 1024;
 
-/// Segments of a client until the server's hello; with more, a connection stays encrypted.
+/// Maximum number of segments of a client until the `ServerHello`; with more, a connection stays encrypted.
 const EARLY: usize = 64;
 
 /// Record type of the handshake, the first of a connection.
@@ -39,14 +39,14 @@ pub(crate) struct TlsBytes {
     base: Nanos,
     counters: [RecordCounter; 2],
     state: State,
-    /// Segments of the client until the server's hello: place, and number of bytes.
+    /// Segments of the client until the `ServerHello`: place, and number of bytes.
     early: Vec<(Place, usize)>,
 }
 
 /// State of the decryption while records arrive.
 #[derive(Debug)]
 enum State {
-    /// The server's hello, which determines the keys, has not arrived.
+    /// The `ServerHello`, which determines the keys, has not arrived.
     Waiting,
     /// There are no secrets.
     Encrypted,
@@ -94,7 +94,7 @@ impl TlsBytes {
         }
     }
 
-    /// Begins to decrypt if the hello of the server has arrived and there are secrets.
+    /// Begins to decrypt if the `ServerHello` has arrived and there are `secrets`.
     fn begin(&mut self, place: Place, secrets: &Secrets, http: &mut Option<Box<Http>>) {
         let hellos = server_hellos(&self.recording.server.bytes);
         let Some(chosen) = hellos.iter().find(|hello| !hello.is_retry) else { return };
@@ -139,7 +139,7 @@ impl TlsBytes {
         size_of::<Self>() + sizes.into_iter().sum::<usize>() + decryption + early
     }
 
-    /// Analyses the recording with the secrets of a key log.
+    /// Analyses the recording with the [`Secrets`] of a key log.
     pub(crate) fn analyse(
         mut self,
         connected: Nanos,
@@ -212,7 +212,7 @@ pub struct TlsFacts {
     /// Host name in the `ClientHello`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
-    /// Fingerprint of the `ClientHello`.
+    /// JA4 fingerprint of the `ClientHello`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ja4: Option<String>,
     /// Offered protocols of ALPN.
@@ -221,7 +221,7 @@ pub struct TlsFacts {
     pub offered_versions: Vec<String>,
     /// Offered groups.
     pub offered_groups: Vec<String>,
-    /// Groups of the key shares.
+    /// Groups of `key_share`.
     pub key_shares: Vec<String>,
     /// Negotiated version.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,11 +232,11 @@ pub struct TlsFacts {
     /// Chosen group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// 1 if the server sent a `HelloRetryRequest`.
+    /// `1` if the server sent a `HelloRetryRequest`.
     pub hello_retry: u8,
     /// The client offered a session: ticket, PSK or, in TLS 1.2, a session ID.
     pub offers_session: bool,
-    /// The client announced early data.
+    /// Whether the client sent `early_data`.
     pub offers_early_data: bool,
     /// The server continued an earlier session; `None` without `ServerHello`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Division of a connection's time into causes.
 //!
-//! The time between two steps of a connection has a cause. Steps are SYN, FIN, RST and new data; acknowledgements and probes
-//! only explain the time before the next step.
+//! The time between two steps of a connection has a [`Cause`]. Steps are `SYN`, `FIN`, `RST` and new data; acknowledgements and
+//! probes only explain the time before the next step.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use serde::Serialize;
 use crate::decode::Control;
 use crate::time::Nanos;
 
-/// Spans kept for each connection: the longest ones.
+/// Maximum number of [`Span`]s kept for each connection: the longest ones.
 const SPANS: usize = 48;
 
-/// Shorter times are not kept as spans.
+/// Shortest time that is kept as a [`Span`].
 const SHORTEST: Duration = Duration::from_micros(200);
 
 /// Whole segments in a flight before a congestion window can have been full.
@@ -41,7 +41,7 @@ pub enum Cause {
     Client,
     /// The client had no request.
     Waiting,
-    /// A SYN was not answered.
+    /// A `SYN` was not answered.
     LostSyn,
     /// A retransmission after a timeout.
     Timeout,
@@ -97,7 +97,7 @@ impl Cause {
         }
     }
 
-    /// Name, as in JSON.
+    /// Name, as in JSON: `round-trip`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::RoundTrip => "round-trip",
@@ -143,7 +143,7 @@ pub(crate) struct Span {
     pub(crate) time: Duration,
     /// Packet that ended it.
     pub(crate) packet: u64,
-    /// Sender of this packet.
+    /// Sender of `packet`.
     pub(crate) from: Party,
     /// Offset of the packet's first byte in the bytes of its sender.
     pub(crate) offset: u32,
@@ -188,7 +188,7 @@ pub(crate) struct Waits {
     flight: u64,
     /// Number of segments that contained these bytes.
     segments: u64,
-    /// The other side acknowledged some of them.
+    /// Whether the other side acknowledged some of the `flight` bytes.
     is_acked: bool,
     totals: [Duration; Cause::ALL.len()],
     spans: Vec<Span>,
@@ -303,7 +303,7 @@ impl Waits {
         self.totals[cause as usize]
     }
 
-    /// Sum of the times of a kind.
+    /// Sum of the times of a [`Kind`].
     pub(crate) fn sum(&self, kind: Kind) -> Duration {
         Cause::ALL.into_iter().filter(|cause| cause.kind() == kind).map(|cause| self.total(cause)).sum()
     }

@@ -15,7 +15,7 @@ const BAR: usize = 24;
 /// Width of the name of a request.
 const NAME: usize = 31;
 
-/// Requests shown at most.
+/// Maximum number of requests shown.
 const ROWS: usize = 100;
 
 /// A line of 80 columns for each request; empty without requests.

@@ -10,11 +10,11 @@ use crate::{Baseline, Estimate, Measure, Plan, Sample, estimate};
 /// The share of failed operations above which a run is discarded.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// Number of failed runs after which a cell is given up: for a cell that has worked, and for one that never has.
+/// Number of failed runs above which [`Cell::given_up`] is set: for a cell that has worked, and for one that never has.
 const TOLERATED_FAILURES: usize = 2;
 const TOLERATED_FIRST_FAILURES: usize = 1;
 
-/// The result of a comparison.
+/// The result of [`compare`].
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// Start time.
@@ -36,18 +36,18 @@ impl Comparison {
     }
 }
 
-/// Why a comparison ended.
+/// Why [`compare`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Every ratio has the wanted precision.
+    /// Every ratio has [`Limits::precision`](crate::Limits::precision).
     Settled,
-    /// The maximum number of rounds was reached.
+    /// The maximum of [`Limits::rounds`](crate::Limits::rounds) was reached.
     Rounds,
-    /// The time limit was reached.
+    /// [`Limits::time`](crate::Limits::time) was reached.
     Time,
-    /// The user interrupted it.
+    /// [`Runner::interrupted`] returned `true`.
     Interrupted,
-    /// No cell works.
+    /// Every cell was [given up](Cell::given_up).
     Nothing,
 }
 
@@ -67,13 +67,13 @@ impl Ended {
 /// One target in one mode.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// Index of the target.
+    /// Index in [`Plan::targets`].
     pub target: usize,
-    /// Index of the mode.
+    /// Index in [`Plan::modes`].
     pub mode: usize,
-    /// One sample for each round; `None` if the cell was not measured in it or failed.
+    /// One [`Sample`] for each round; `None` if the cell was not measured in it or failed.
     pub samples: Vec<Option<Sample>>,
-    /// Failed operations in the samples.
+    /// Failed operations in `samples`, at most 1 % of each run.
     pub errors: u64,
     /// Failed runs.
     pub failures: usize,
@@ -98,26 +98,26 @@ pub struct Run {
 
 /// Measures cells for a comparison.
 pub trait Runner {
-    /// Measures `target` in `mode` once. An error is a message in one line.
+    /// Measures `target` in `mode` once. An `Err` is a message in one line.
     fn measure(&mut self, target: usize, mode: usize) -> Result<Run, String>;
     /// Monotonic time since any fixed instant.
     fn now(&self) -> Duration;
     /// Whether the comparison has to end now.
     fn interrupted(&self) -> bool;
-    /// Called before each run.
+    /// Called before each [`measure`](Self::measure).
     fn progress(&mut self, progress: &Progress);
 }
 
-/// The progress of a comparison.
+/// The progress of [`compare`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// Number of the current round, from 1.
     pub round: usize,
     /// Index of the target that is measured next.
     pub target: usize,
-    /// Index of its mode.
+    /// Index of the mode in which `target` is measured.
     pub mode: usize,
-    /// Cells with the wanted precision.
+    /// Number of cells with [`Limits::precision`](crate::Limits::precision).
     pub settled: usize,
     /// All working cells.
     pub cells: usize,
@@ -179,7 +179,7 @@ fn round(
     None
 }
 
-/// Measures one cell; `None` if the run failed. The error ends the comparison.
+/// Measures one cell; `None` if the run failed. An `Err` ends the comparison.
 fn attempt(
     plan: &Plan,
     cells: &mut [Cell],
@@ -242,7 +242,7 @@ fn order(plan: &Plan, cells: &[Cell], round: usize) -> Vec<usize> {
     groups.concat()
 }
 
-/// Cells whose first measure does not have the wanted precision.
+/// Cells whose first measure does not have [`Limits::precision`](crate::Limits::precision).
 fn unsettled(plan: &Plan, cells: &[Cell]) -> Vec<usize> {
     let measure = plan.measures[0];
     let open = |place: &usize| {
@@ -250,6 +250,7 @@ fn unsettled(plan: &Plan, cells: &[Cell]) -> Vec<usize> {
             return false;
         }
         let known = match baseline(plan.baseline, cells, *place) {
+            // The baseline has no ratio; `needed` adds it while another cell needs it.
             Some(base) if base == *place => return false,
             Some(base) if !cells[base].given_up => ratio(cells, *place, base, measure),
             _ => cells[*place].value(measure),
@@ -274,6 +275,7 @@ pub fn ratio(cells: &[Cell], place: usize, base: usize, measure: Measure) -> Opt
     let rounds = cells[place].samples.iter().zip(&cells[base].samples);
     let ratios = rounds.filter_map(|(own, base)| {
         let (own, base) = (own.as_ref()?.get(measure)?, base.as_ref()?.get(measure)?);
+        // A share of the processor or a count of bytes can be zero: then there is no ratio.
         (base > 0.0).then(|| own / base)
     });
     estimate(ratios)
@@ -294,7 +296,7 @@ impl Cell {
         self.samples.iter().any(Option::is_some)
     }
 
-    /// Whether its first run failed, so that it is repeated.
+    /// Whether the cell's first run failed, so that it is repeated at the end of the round.
     fn is_to_be_repeated(&self) -> bool {
         !self.has_figures() && self.failures == TOLERATED_FIRST_FAILURES && !self.given_up
     }

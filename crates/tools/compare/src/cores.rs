@@ -4,7 +4,8 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Restricts the calling thread, and threads that it starts afterwards, to these cores. An empty list changes nothing.
+/// Restricts the calling thread, and threads that it starts afterwards, to these `cores` (`sched_setaffinity`). An empty
+/// list changes nothing; a core that does not exist is an error of the system.
 pub fn run_on(cores: &[usize]) -> io::Result<()> {
     if cores.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM end a run early instead of the program: results so far are reported, and started servers stopped.
+//! `SIGINT` and `SIGTERM` end a run early instead of the program: results so far are reported, and started servers stopped.
 
 use std::io;
 use std::process;
@@ -9,10 +9,10 @@ use std::thread;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Exit code after a second signal: 128 plus the number of SIGINT, as shells report it.
+/// Exit code after a second signal: 128 plus the number of `SIGINT`, as shells report it.
 const INTERRUPTED: i32 = 130;
 
-/// Whether SIGINT or SIGTERM was received. Clones share the state.
+/// Whether `SIGINT` or `SIGTERM` was received. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 

@@ -79,7 +79,7 @@ impl FromStr for Measure {
 }
 
 impl Measure {
-    /// Formats a value without its unit, which is in the title.
+    /// Formats a value without its unit, which is in [`title`](Self::title).
     pub fn show(self, value: f64) -> String {
         match self {
             Self::ServerBusy => figures::percent(value),
@@ -90,17 +90,17 @@ impl Measure {
     }
 }
 
-/// The measures of one run.
+/// The value of each [`Measure`] of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample(Vec<Option<f64>>);
 
 impl Sample {
-    /// Collects the value of every measure; `None` for measures that the run does not have.
+    /// Collects the value of every [`Measure::ALL`]; `None` for measures that the run does not have.
     pub fn new(value: impl FnMut(Measure) -> Option<f64>) -> Self {
         Self(Measure::ALL.iter().copied().map(value).collect())
     }
 
-    /// The value of `measure`.
+    /// The value of `measure`; `None` if the run does not have it.
     pub fn get(&self, measure: Measure) -> Option<f64> {
         self.0[measure as usize]
     }

@@ -34,7 +34,7 @@ pub struct Plan {
     pub cores: Vec<usize>,
     /// The cells that others are compared with.
     pub baseline: Baseline,
-    /// The measures to report. The precision of the first one decides when to stop.
+    /// The measures to report. [`Limits::precision`] applies to the first one.
     pub measures: Vec<Measure>,
     /// When to stop.
     pub limits: Limits,
@@ -46,7 +46,7 @@ pub struct Plan {
     pub modes: Vec<Mode>,
 }
 
-/// The cell that a cell is compared with: that of this target in the same mode, of the same target in this mode, or one
+/// The cell that a cell is compared with: that of `target` in the same mode, of the same target in `mode`, or one
 /// cell for all. With neither there are no ratios.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Baseline {
@@ -74,7 +74,7 @@ pub struct Service {
     pub name: String,
     /// The command that starts it.
     pub start: String,
-    /// Variables that are set to free ports. All commands and options of the plan may use them.
+    /// Names of [`Variables`] that are set to free ports. All commands and options of the plan may use them.
     pub ports: Vec<String>,
     /// The address that accepts connections once the service is ready.
     pub ready: String,
@@ -89,9 +89,9 @@ pub struct Target {
     pub process: ProcessSource,
     /// A command that prints its version in one line.
     pub version: Option<String>,
-    /// Variables that are set to free ports, for this target only.
+    /// Names of [`Variables`] that are set to free ports, for this target only.
     pub ports: Vec<String>,
-    /// Further variables of this target. Their values may use its ports.
+    /// Further variables of this target. Their values may use `ports`.
     pub variables: Vec<(String, String)>,
     /// The address that accepts connections once the server is ready.
     pub ready: Option<String>,
@@ -110,11 +110,11 @@ pub enum ProcessSource {
         /// on its standard error is then reported as the reason.
         optional: bool,
     },
-    /// It is running with this process ID.
+    /// The server is running with this process ID.
     Pid(u32),
-    /// It is running, and this file contains its process ID.
+    /// The server is running, and this file contains its process ID.
     PidFile(PathBuf),
-    /// It is running and its process is unknown: its processor time is not measured.
+    /// The server is running and its process is unknown: [`Measure::ServerCpu`] is not measured.
     Unknown,
 }
 
@@ -160,7 +160,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Reads a plan file.
+    /// Reads the plan file at `path`.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
         let text = fs::read_to_string(path)
             .map_err(|reason| PlanError::Unreadable { path: path.to_owned(), reason })?;
@@ -182,7 +182,8 @@ impl Plan {
         modes.flat_map(|(mode, one)| one.targets.iter().map(move |target| (*target, mode)))
     }
 
-    /// Removes all targets and modes that are not named; an empty list keeps all. The baseline always stays.
+    /// Removes all targets and modes that are not named; an empty list keeps all. [`baseline`](Self::baseline) always
+    /// stays. An unknown name is an `Err`.
     pub fn keep(&mut self, targets: &[String], modes: &[String]) -> Result<(), String> {
         let names = self.targets.iter().map(|target| target.name.as_str());
         let targets = kept("target", names, targets, self.baseline.target)?;

@@ -1,4 +1,4 @@
-//! Starts the processes of a plan, waits until they accept connections, and stops them.
+//! [`Testbed`]: starts the processes of a [`Plan`], waits until they accept connections, and stops them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,13 +18,13 @@ use crate::{Interrupt, Plan, ProcessSource, Target, Variables};
 /// Timeout until a server accepts connections.
 const START: Duration = Duration::from_secs(20);
 
-/// Timeout from SIGTERM to SIGKILL.
+/// Timeout from `SIGTERM` to `SIGKILL`.
 const STOP: Duration = Duration::from_secs(3);
 
 /// Interval at which conditions without notification are polled.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Timeout of one attempt to connect. Servers are local, and signals are checked between attempts.
+/// Timeout of one attempt to connect. Servers are local, and [`Interrupt`] is checked between attempts.
 const ATTEMPT: Duration = Duration::from_millis(250);
 
 /// Exit code of a start command whose server is not installed (`EX_UNAVAILABLE`).
@@ -33,7 +33,7 @@ const MISSING: i32 = 69;
 /// Environment variable with the path of the running program, so that commands of a plan can start it as a server.
 const PROGRAM: &str = "BRISK_PROGRAM";
 
-/// Why a process of a plan could not be started.
+/// Why a process of a [`Plan`] could not be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -62,10 +62,10 @@ pub enum ServerError {
         name: String,
         /// Exit status.
         status: ExitStatus,
-        /// The last line that it wrote to standard error.
+        /// The last line that the process wrote to standard error.
         last: String,
     },
-    /// The process does not accept connections.
+    /// The process does not accept connections within 20 s.
     #[error("{name}: no connection to {address} after {} s", START.as_secs())]
     Silent {
         /// Name of the target or service.
@@ -95,7 +95,8 @@ impl ServerError {
     }
 }
 
-/// All processes of a plan, ready to be measured. Dropping it stops the processes that it started.
+/// All processes of a [`Plan`], ready to be measured. Dropping a `Testbed` stops the processes that it started, with
+/// `SIGTERM` first and `SIGKILL` after three seconds.
 #[derive(Debug)]
 pub struct Testbed {
     /// The servers in the order of [`Plan::targets`].
@@ -104,23 +105,23 @@ pub struct Testbed {
     _services: Vec<Process>,
 }
 
-/// A target of the plan.
+/// A [`Target`] of the plan.
 #[derive(Debug)]
 pub struct Server {
     /// The variables of its commands and options.
     pub variables: Variables,
-    /// Process ID, if it is known.
+    /// Process ID; `None` for [`ProcessSource::Unknown`] and for a missing server.
     pub pid: Option<u32>,
-    /// Version as the server reports it; empty if the plan has no command for it.
+    /// Version as the server reports it; empty without [`Target::version`].
     pub version: String,
-    /// Why it could not be started, if it is optional.
+    /// Why the server could not be started, if it is optional.
     pub missing: Option<String>,
     /// Kept so that the process is stopped on drop.
     process: Option<Process>,
 }
 
 impl Testbed {
-    /// Runs the `prepare` command, then starts services and servers one after the other. An optional server that is not
+    /// Runs [`Plan::prepare`], then starts services and servers one after the other. An optional server that is not
     /// installed is marked as missing. Any other problem is an error, and so is a signal; both stop the started
     /// processes.
     pub fn start(plan: &Plan, interrupt: &Interrupt) -> Result<Self, ServerError> {
@@ -199,7 +200,7 @@ fn read_pid(name: &str, file: &Path) -> Result<u32, ServerError> {
     text.trim().parse().map_err(|_| hint())
 }
 
-/// Sets each name to a free port. All ports stay bound until the last one is known, so that they are different.
+/// Sets each of `names` to a free port. All ports stay bound until the last one is known, so that they are different.
 fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
     let listeners =
         names.iter().map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<Vec<_>>>()?;
@@ -209,7 +210,7 @@ fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the commands of a plan.
+/// Runs the commands of a [`Plan`].
 struct Commands<'a> {
     /// Working directory.
     folder: &'a Path,
@@ -263,7 +264,7 @@ struct Process {
     name: String,
     child: Child,
     stderr: File,
-    /// Whether it has exited with success, as expected.
+    /// Whether the process has exited with success, as expected; its ID may then be reused and must get no signal.
     done: bool,
 }
 
@@ -349,7 +350,7 @@ fn cannot_run(name: &str, command: &str, reason: io::Error) -> ServerError {
     ServerError::Command { name: name.to_owned(), command: command.to_owned(), reason }
 }
 
-/// Sleeps until the next poll; an error if the user interrupted it.
+/// Sleeps for [`POLL`]; [`ServerError::Interrupted`] after a signal.
 fn rest(interrupt: &Interrupt) -> Result<(), ServerError> {
     if interrupt.is_noted() {
         return Err(ServerError::Interrupted);

@@ -10,18 +10,18 @@ use brisk_report::{Machine, wrapped};
 
 use crate::{Comparison, Ended, Plan, Testbed};
 
-/// A finished comparison with everything that its reports contain.
+/// A finished [`Comparison`] with everything that its reports contain.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// The result.
     pub comparison: &'a Comparison,
-    /// Versions of the targets in the order of the plan; empty if unknown.
+    /// Versions of the targets in the order of [`Plan::targets`]; empty if unknown.
     pub versions: Vec<String>,
-    /// Why a target is missing, in the order of the plan.
+    /// Why a target is missing, in the order of [`Plan::targets`]; `None` for a present one.
     pub missing: Vec<Option<String>>,
-    /// The machine that it ran on.
+    /// The machine that the comparison ran on.
     pub machine: Machine,
     /// Name and version of the measuring program.
     pub program: &'a str,

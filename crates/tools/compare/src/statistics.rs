@@ -1,8 +1,8 @@
 //! The median of a few values with its confidence interval, by the sign test.
 //!
 //! No distribution is assumed: a disturbed run is an outlier, which would distort mean and standard deviation. Each
-//! value is above or below the true median with equal probability. So the interval from the k-th smallest to the k-th
-//! largest of n values misses the median with twice the probability of fewer than k heads in n tosses of a coin.
+//! value is above or below the true median with equal probability. So the interval from the `k`-th smallest to the `k`-th
+//! largest of `n` values misses the median with twice the probability of fewer than `k` heads in `n` tosses of a coin.
 
 /// Values from which on the binomial distribution is approximated by the normal one: 0.5 to the power of more values is no
 /// float.
@@ -18,7 +18,7 @@ pub struct Estimate {
     pub median: f64,
     /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
     /// The probability that such an interval contains the true median: at least [`CONFIDENCE`], or less with fewer than
     /// six values.
@@ -50,7 +50,7 @@ pub fn estimate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
     Some(Estimate { median, low: values[rank - 1], high: values[count - rank], confidence, count })
 }
 
-/// The greatest k whose interval has [`CONFIDENCE`], or 1; and the confidence of that interval.
+/// The greatest `k` whose interval has [`CONFIDENCE`], or 1; and the confidence of that interval.
 fn rank(count: usize) -> (usize, f64) {
     if count > MANY {
         // 1.96 standard deviations; each is half the root of the number of values.

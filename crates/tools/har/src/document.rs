@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::HarError;
 use crate::start::nanoseconds;
 
-/// Maximum file size. Larger files contain response bodies; files without them are a hundred times smaller.
+/// Maximum file size: 256 MiB. Larger files contain response bodies; files without them are a hundred times smaller.
 const LARGEST: u64 = 256 << 20;
 
 /// More requests than any page makes.
@@ -32,7 +32,7 @@ struct Log {
     entries: Vec<Element>,
 }
 
-/// An element of the list of entries: an entry, or the reason why it is none. Other entries are still of use.
+/// An element of `log.entries`: an [`Entry`], or the reason why it is none. Other entries are still of use.
 #[derive(Debug)]
 struct Element(Result<Box<Entry>, String>);
 
@@ -77,10 +77,10 @@ struct Entry {
     connection: Value,
     #[serde(rename = "_initiator", default, deserialize_with = "if_understood")]
     initiator: Option<Initiator>,
-    /// Of Chromium.
+    /// Name of the cache, as Chromium writes it, or `true`.
     #[serde(rename = "_fromCache", default)]
     from_cache: Value,
-    /// Of Safari.
+    /// Source of the response, as Safari writes it; `Memory Cache` or `Disk Cache` end with `Cache`.
     #[serde(rename = "_fetchType", default, deserialize_with = "if_understood")]
     fetch_type: Option<String>,
 }
@@ -155,7 +155,7 @@ impl Initiator {
     }
 }
 
-/// Fields that may be missing have other types in the files of some programs: then they are as good as missing.
+/// Fields that may be missing have other types in the files of some programs: they then count as missing.
 fn if_understood<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -182,9 +182,9 @@ pub(super) struct Recording {
     pub(super) loaded: Option<f64>,
     /// Requests that went over no network, or not over HTTP: from caches, `data:`, WebSocket, failed.
     pub(super) without_network: usize,
-    /// Entries that could not be read.
+    /// Elements of `log.entries` that could not be read.
     pub(super) skipped: usize,
-    /// The place of the first of these, and the reason.
+    /// The index of the first of the `skipped` entries, and the reason.
     pub(super) first_fault: Option<String>,
     /// Other pages in the file.
     pub(super) other_pages: usize,
@@ -213,7 +213,7 @@ pub(super) struct Asked {
     pub(super) bytes: f64,
 }
 
-/// Reads the first page of a file.
+/// Reads the first page of a file. More than [`LARGEST`] bytes are [`HarError::TooLarge`].
 pub(super) fn read(path: &Path) -> Result<Recording, HarError> {
     let name = || path.to_owned();
     let unread = |error| HarError::Unreadable { file: name(), error };
@@ -222,6 +222,7 @@ pub(super) fn read(path: &Path) -> Result<Recording, HarError> {
     if about.is_dir() {
         return Err(HarError::Folder(name()));
     }
+    // The take below bounds a file that grows after this check.
     if about.len() > LARGEST {
         return Err(HarError::TooLarge(name()));
     }
@@ -233,7 +234,7 @@ pub(super) fn read(path: &Path) -> Result<Recording, HarError> {
     })
 }
 
-/// The reason why a document is not read.
+/// The reason why a document is not read: a [`HarError`] without the file.
 #[derive(Debug)]
 pub(super) enum Fault {
     Unread(io::Error),
@@ -366,7 +367,7 @@ fn asked(entry: &Entry, start: f64) -> Option<Asked> {
     })
 }
 
-/// Whether the response came from a cache of the browser.
+/// Whether the response came from a cache of the browser, by `_fromCache` or `_fetchType`.
 fn is_cached(entry: &Entry) -> bool {
     let is_chromium = match &entry.from_cache {
         Value::String(cache) => !cache.is_empty(),

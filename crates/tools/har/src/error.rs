@@ -19,7 +19,7 @@ pub enum HarError {
     /// The path is that of a folder.
     #[error("{} is a folder: name the HAR file in it", .0.display())]
     Folder(PathBuf),
-    /// The file exceeds the size of recordings without bodies.
+    /// The file exceeds 256 MiB, far above the size of recordings without bodies.
     #[error("{} is larger than 256 MiB: save it without the content of answers", .0.display())]
     TooLarge(PathBuf),
     /// The file is not JSON, or not of the form of HAR 1.2.
@@ -31,7 +31,7 @@ pub enum HarError {
         #[source]
         error: serde_json::Error,
     },
-    /// The recording lacks data.
+    /// The recording lacks data, such as `startedDateTime`, or has more requests than one page makes.
     #[error("{}: {reason}", .file.display())]
     Unusable {
         /// The file.

@@ -16,7 +16,8 @@ use std::time::Duration;
 pub use error::HarError;
 pub use model::Findings;
 
-/// Reads the first page of `file` and computes the findings for visitors with this round trip time, or as recorded.
+/// Reads the first page of `file` and computes [`Findings`] for visitors with the round-trip time `rtt`; `None` uses the
+/// times of the recording. Files over 256 MiB are [`HarError::TooLarge`].
 pub fn analyse(file: &Path, rtt: Option<Duration>) -> Result<Findings, HarError> {
     let page = document::read(file)?;
     Findings::of(&page, rtt).map_err(|reason| HarError::Unusable { file: file.to_owned(), reason })

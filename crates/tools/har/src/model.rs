@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::document::{Asked, Recording};
 
-/// Bytes of a name that a path has: paths have up to 64.
+/// Maximum bytes of an origin's name in a path of the configuration: the path has up to 64.
 const LABEL: usize = 48;
 
-/// Lookups that take less were answered by a cache of this machine.
+/// Milliseconds from which a lookup counts as a round trip: shorter ones were answered by a cache of this machine.
 const LOOKUP: f64 = 1.0;
 
 /// Findings about a page: its origins, and the time that each would save. Times are in milliseconds.
@@ -27,9 +27,9 @@ pub struct Findings {
     pub(super) requests: usize,
     pub(super) without_network: usize,
     pub(super) other_pages: usize,
-    /// Entries of the file that could not be read.
+    /// Elements of `log.entries` that could not be read.
     pub(super) skipped: usize,
-    /// The first of these, with the reason.
+    /// The first of the `skipped` entries, with the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) first_fault: Option<String>,
     /// Round-trip time in milliseconds; `None` uses the times of the recording.
@@ -41,7 +41,7 @@ pub struct Findings {
     pub(super) saved_ms: f64,
     /// The page's own origin, then the others by saved time.
     pub(super) origins: Vec<Asks>,
-    /// Recommended configuration; empty if nothing is saved.
+    /// Recommended configuration in TOML; empty if nothing is saved.
     pub(super) toml: String,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Asks {
     pub(super) bytes: u64,
     /// Round trips to look up, connect and agree on keys, of all its connections.
     pub(super) round_trips: u32,
-    /// If this origin alone is consolidated.
+    /// Difference of `loaded_ms` if this origin alone is consolidated.
     pub(super) saved_ms: f64,
     /// Whether requests change something there.
     pub(super) is_written: bool,
@@ -63,9 +63,9 @@ pub(super) struct Asks {
 /// A request as a part of the page.
 struct Step {
     origin: usize,
-    /// Whether its URL is in a document that brisk rewrites; false for the page itself and for requests from scripts.
+    /// Whether its URL is in a document that brisk rewrites; `false` for the page itself and for requests from scripts.
     is_named: bool,
-    /// Index of the request that it follows.
+    /// Index of the request that this one follows; `None` if none had ended before.
     after: Option<usize>,
     /// Recorded wait for a connection: for its own, or for one that another request had opened, in milliseconds.
     waited: f64,
@@ -75,7 +75,7 @@ struct Step {
 }
 
 impl Findings {
-    /// Analyses `recording` for visitors with the round-trip time `rtt`, or as recorded. Fails with the missing part
+    /// Analyses `recording` for visitors with the round-trip time `rtt`, or as recorded. An `Err` names the missing part
     /// of the recording.
     pub(super) fn of(recording: &Recording, rtt: Option<Duration>) -> Result<Self, String> {
         let rtt = rtt.map(|rtt| rtt.as_secs_f64() * 1000.0);
@@ -135,7 +135,7 @@ fn origins(asked: &[Asked]) -> (Vec<String>, Vec<usize>) {
     (names, of_each)
 }
 
-/// The origin of a URL; the URL up to its path if it is no usual one.
+/// The [`Origin`] of a URL as text; the URL up to its path if it is no usual one.
 fn origin(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
@@ -145,7 +145,7 @@ fn origin(url: &str) -> String {
     )
 }
 
-/// Round trips that a request waited for its own connection.
+/// Round trips that a request waited for its own connection: one for TCP or QUIC, one for TLS, and a lookup.
 fn round_trips(asked: &Asked) -> u32 {
     let lookup = u32::from(asked.dns >= LOOKUP);
     if asked.connect <= 0.0 {

@@ -21,17 +21,17 @@ const HEAD: usize = 64 * 1024;
 /// Most header fields of a response.
 const FIELDS: usize = 200;
 
-/// Most 1xx responses before the final one.
+/// Maximum number of `1xx` responses before the final one; a further one is [`HttpError::Protocol`].
 const INTERIM: u32 = 32;
 
-/// The bytes of a request.
+/// The bytes of `request`, with `Accept-Encoding`.
 pub fn request(request: &Request<'_>) -> Vec<u8> {
     let Request { authority, path, agent } = request;
     format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\nAccept-Encoding: {CODINGS}\r\n\r\n")
         .into_bytes()
 }
 
-/// Reads a response into `response` as it arrives. Interim responses are counted and skipped.
+/// Reads a response into `response` as it arrives. Interim responses are counted in [`Response::interim`] and skipped.
 pub async fn read_response(
     stream: &mut (impl AsyncRead + Unpin),
     response: &mut Response,

@@ -30,7 +30,7 @@ const LIST: u32 = 262_144;
 /// Increment by which Chrome raises the window of the connection.
 const RAISE: u32 = 15_663_105;
 
-/// Most fields of a head.
+/// Maximum number of fields of a head.
 const FIELDS: usize = 256;
 
 /// Most frames other than `DATA` that a server may send for one response.
@@ -84,7 +84,7 @@ pub struct Http2 {
     order: FrameOrder,
     /// Number of the next stream.
     next: u32,
-    /// Bytes that the server may still send on the connection.
+    /// Bytes that the server may still send on the connection, raised by `WINDOW_UPDATE`.
     connection_window: i64,
     /// Bytes that the server may still send on the stream.
     stream_window: i64,
@@ -102,7 +102,7 @@ impl Default for Http2 {
 }
 
 impl Http2 {
-    /// A connection whose preface is sent with the first request.
+    /// A connection whose preface and `SETTINGS` are sent with the first request.
     pub fn new() -> Self {
         // Servers that send other frames before their settings are shown, not refused.
         let mut order = FrameOrder::default();
@@ -158,7 +158,8 @@ impl Http2 {
         std::mem::take(&mut self.out)
     }
 
-    /// Reads the response to the last request into `response` as it arrives.
+    /// Reads the response to the last request into `response` as it arrives; acknowledges `SETTINGS` and `PING`, and sends
+    /// `WINDOW_UPDATE`, meanwhile.
     pub async fn read_response<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
@@ -205,7 +206,7 @@ impl Http2 {
         self.goaway.map_or_else(|| HttpError::connection(otherwise), |(_, reason)| ended(reason))
     }
 
-    /// Frames until now, at most 4,000.
+    /// The [`Frame`]s until now, at most 4,000.
     pub fn frames(&self) -> &[Frame] {
         &self.log.frames
     }

@@ -36,7 +36,7 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 /// Unidirectional streams that a server may have open: three are defined, and others are permitted (RFC 9114 section 6.2).
 const UNIDIRECTIONAL_STREAMS: u32 = 16;
 
-/// Makes the connections of one thread.
+/// Makes the HTTP/3 connections of one thread.
 pub struct Http3Client {
     endpoint: Arc<EndpointConfig>,
     transport: Arc<TransportConfig>,
@@ -44,13 +44,14 @@ pub struct Http3Client {
     batch: Rc<RefCell<Batch>>,
 }
 
-/// Handle of a connection. The connection is cut when its driver is dropped.
+/// Handle of a connection. The connection is cut when its [`Driver`] is dropped.
 #[derive(Clone)]
 pub struct Http3 {
     shared: Rc<RefCell<Shared>>,
 }
 
-/// A request that was sent or will be sent by the driver. Dropping it abandons the request.
+/// A request that was sent or will be sent by the [`Driver`]. Dropping a `PendingResponse` abandons the request with
+/// `H3_REQUEST_CANCELLED`.
 #[derive(Debug)]
 pub struct PendingResponse {
     connection: Http3,
@@ -92,7 +93,7 @@ impl Default for Http3Client {
 
 impl Http3Client {
     /// Begins a connection to `server`, with which `socket` must be connected so that errors of the network are reported.
-    /// The first packet is sent by the driver. Must be called inside a runtime.
+    /// The first packet is sent by the [`Driver`]. Must be called inside a runtime.
     pub fn connect(
         &self,
         socket: std::net::UdpSocket,
@@ -108,7 +109,8 @@ impl Http3Client {
 }
 
 impl Http3 {
-    /// Waits for the end of the handshake. Early requests may have been answered before.
+    /// Waits for the end of the handshake; an `Err` is [`Http3Error::Tls`] or the loss of the connection. Early requests may
+    /// have their [`Response`] before.
     pub async fn handshake(&self) -> Result<ClientFacts, Http3Error> {
         self.until(|shared| match (&shared.facts, &shared.lost) {
             (Some(facts), _) => Some(Ok(facts.clone())),
@@ -151,13 +153,13 @@ impl Http3 {
         }
     }
 
-    /// The TLS side.
+    /// The TLS side, for [`ClientFacts`] and sessions.
     pub fn tls(&self) -> QuicHandshake {
         self.shared.borrow().handshake.clone()
     }
 
-    /// Waits until a session has been received. Returns whether there is one: `false` if the connection ends before. It
-    /// has no timeout, and a server need not send any.
+    /// Waits until a session has been received. Returns whether there is one: `false` if the connection ends before. Has
+    /// no timeout, and a server need not send any `NewSessionTicket`.
     pub async fn receives_session(&self) -> bool {
         self.until(|shared| match (shared.handshake.has_session(), &shared.lost) {
             (true, _) => Some(true),
@@ -186,7 +188,7 @@ impl Http3 {
 }
 
 impl PendingResponse {
-    /// Waits for the end of the response.
+    /// Waits for the end of the [`Response`].
     pub async fn finish(self) -> Result<Response, Http3Error> {
         poll_fn(|cx| self.connection.shared.borrow_mut().poll_response(self.number, cx)).await
     }

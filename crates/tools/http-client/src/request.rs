@@ -3,7 +3,7 @@
 /// A `GET` request for an `https` URL.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Host, with the port unless it is 443.
+    /// Host, with the port unless it is `443`.
     pub authority: &'a str,
     /// Path and query; begins with a slash.
     pub path: &'a str,

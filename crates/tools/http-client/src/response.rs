@@ -7,7 +7,7 @@ use std::time::Instant;
 pub struct Response {
     /// ALPN name of the protocol.
     pub protocol: String,
-    /// Status; 0 before the head.
+    /// Status; `0` before the head.
     pub status: u16,
     /// Header fields with names in lower case, printable.
     pub headers: Vec<(String, String)>,
@@ -15,7 +15,7 @@ pub struct Response {
     pub head_bytes: usize,
     /// Size of the body in bytes, without framing.
     pub body_bytes: u64,
-    /// Number of 1xx responses before this one.
+    /// Number of `1xx` responses before this one.
     pub interim: u32,
     /// The server closes the connection after this response.
     pub is_last: bool,

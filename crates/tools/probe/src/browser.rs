@@ -26,7 +26,7 @@ use crate::prober::Prober;
 use crate::report::Report;
 use crate::{ProbeError, Settings, block_on};
 
-/// Most bytes read from the server before its hello is complete.
+/// Maximum bytes read from the server before its `ServerHello` is complete.
 const ANSWER: usize = 64 * 1024;
 
 /// A property of the connection that matters to browsers.
@@ -36,7 +36,7 @@ pub struct Check {
     pub name: &'static str,
     /// Observed value.
     pub gets: String,
-    /// The observed value is the right one.
+    /// Whether `gets` is the right value.
     pub is_right: bool,
     /// Expected value, with the reason.
     pub should: &'static str,
@@ -70,7 +70,7 @@ enum HelloOutcome {
 /// Result of the rest of the connection, or the reason for its end.
 type RestOfConnection = Result<BrowserOutcome, String>;
 
-/// Sends the hello to the server of a report, completes the connection and checks both.
+/// Sends the hello to the server of `report`, completes the connection and checks both.
 pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeError> {
     let hello = hello::chrome(&settings.url)?;
     let prober = Prober::new(settings)?;
@@ -95,7 +95,7 @@ pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeErr
 }
 
 impl HelloOutcome {
-    /// Whether the handshake can be completed here: TLS 1.3 without a retry.
+    /// Whether the handshake can be completed here: TLS 1.3 without a `HelloRetryRequest`.
     fn goes_on(&self) -> bool {
         matches!(self, Self::Hello { version: ProtocolVersion::TLS1_3, is_retry: false, .. })
     }

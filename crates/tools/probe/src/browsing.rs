@@ -23,13 +23,13 @@ pub use har::har;
 pub(crate) use output::section;
 pub use output::text;
 
-/// Maximum time of a page load, in addition to the timeout of the probe for each step.
+/// Maximum time of a page load, in addition to [`Settings::timeout`] for each step.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Time without events after which a loaded page counts as complete.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Most findings of a page.
+/// Maximum number of [`PageLoad::findings`].
 const MOST: usize = 20;
 
 /// A page load.
@@ -65,7 +65,7 @@ pub struct PageRequest {
     pub method: String,
     /// Kind of resource in the words of Chromium, e.g. `Document`.
     pub kind: String,
-    /// Status; 0 without a response.
+    /// Status; `0` without a response.
     pub status: u16,
     /// Protocol, e.g. `h2`.
     pub protocol: String,
@@ -73,7 +73,7 @@ pub struct PageRequest {
     pub priority: String,
     /// Begin of the request.
     pub start_ms: f64,
-    /// Duration until it was sent, which includes the connection.
+    /// Duration until the request was sent, which includes the connection.
     pub blocked_ms: f64,
     /// Duration of name resolution.
     pub dns_ms: f64,
@@ -89,7 +89,7 @@ pub struct PageRequest {
     pub bytes: f64,
     /// Bytes of the body after decoding.
     pub body_bytes: f64,
-    /// Connection.
+    /// Identifier of the connection; requests with the same one shared it.
     pub connection: String,
     /// URL of the document, style sheet or script that caused the request.
     pub initiator: Option<String>,

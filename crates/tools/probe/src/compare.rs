@@ -17,7 +17,7 @@ pub struct Side {
     pub name: String,
     /// Target and options.
     pub settings: Settings,
-    /// Kind of its connections.
+    /// Kind of the side's connections.
     pub mode: Mode,
 }
 
@@ -45,9 +45,9 @@ pub struct Compared {
     pub rounds: usize,
     /// Phases, then messages.
     pub steps: Vec<ComparedStep>,
-    /// Number of connections of each side that were of the intended kind: all, resumed, or with early data.
+    /// Number of connections of each side that were of the intended [`Mode`]: all, resumed, or with early data.
     pub as_meant: [usize; 2],
-    /// Reason of the last connection of another kind.
+    /// Reason of the last connection of another kind; `None` if `as_meant` counts all.
     pub missed: [Option<String>; 2],
     /// Reason why the certificate of each side is not trusted.
     pub distrust: [Option<String>; 2],

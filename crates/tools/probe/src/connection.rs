@@ -20,7 +20,7 @@ use crate::url::Url;
 /// Timeout for sending the end of the connection.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// Most addresses in a message.
+/// Maximum number of addresses in a message.
 const NAMED: usize = 8;
 
 /// Parameters common to all connections of a probe.
@@ -63,8 +63,8 @@ pub(crate) struct OpenConnection {
 }
 
 impl Connector {
-    /// Connects, sends the request and reads the response. Fills the trace even on failure. Returns the connection if
-    /// it can be reused.
+    /// Connects, sends the request and reads the response. Fills the [`Trace`] even on failure. Returns the
+    /// [`OpenConnection`] if it can be reused.
     pub(crate) async fn run(
         &self,
         start: ConnectionStart,
@@ -84,7 +84,7 @@ impl Connector {
         Ok(Some(kept))
     }
 
-    /// Sends a further request on a connection. The trace begins with the request.
+    /// Sends a further request on a connection. The [`Trace`] begins with the request.
     pub(crate) async fn again(&self, kept: &mut OpenConnection, trace: &mut Trace) -> Result<(), ProbeError> {
         let request = self.request(kept.http2.as_mut());
         let done = timeout(self.timeout, self.ask(kept, Some(&request), trace)).await;
@@ -174,7 +174,7 @@ impl Connector {
 }
 
 impl OpenConnection {
-    /// Completes the trace at the end of a response or of the time for it.
+    /// Completes the [`Trace`] at the end of a response or of the time for it.
     fn note(&mut self, trace: &mut Trace) {
         if let Some(response) = &trace.response {
             trace.milestones.first_byte = response.first_byte_at;
@@ -229,7 +229,7 @@ pub(crate) async fn exchange(
     read.map_err(|error| error.to_string())
 }
 
-/// Addresses with the reasons for their failures.
+/// Addresses with the reasons for their failures, at most [`NAMED`].
 fn each(refused: &[Refused]) -> String {
     let named = refused.iter().take(NAMED).map(|one| format!("{}: {}", one.address, one.why));
     let others = refused.len().checked_sub(NAMED + 1).map(|others| format!("and {} more", others + 1));

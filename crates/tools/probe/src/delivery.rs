@@ -46,7 +46,7 @@ const RESOURCES: [&str; 8] = [
     "text/javascript",
 ];
 
-/// Findings about a successful response.
+/// [`Finding`]s about a successful response.
 pub(crate) fn findings(answer: &AnswerFacts) -> Vec<Finding> {
     if answer.status != 200 {
         return Vec::new();

@@ -57,7 +57,7 @@ pub enum ProbeError {
     /// The handshake failed.
     #[error("{0}")]
     Handshake(String),
-    /// The server did not respond to the request, or violated the protocol.
+    /// The server did not respond to the request, or violated HTTP.
     #[error("{0}")]
     Answer(String),
     /// Timeout.
@@ -73,8 +73,8 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Exit code: 2 for wrong arguments, 3 no address, 4 no connection, 5 no handshake, 6 no response, 7 timeout,
-    /// otherwise 1.
+    /// Exit code: `2` for wrong arguments, `3` no address, `4` no connection, `5` no handshake, `6` no response, `7` timeout,
+    /// otherwise `1`.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::System(_) => 1,

@@ -44,13 +44,13 @@ impl Attempt {
 /// Reason for having no connection. The trace contains the reason of each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialError {
-    /// All addresses failed.
+    /// All addresses failed; [`Trace::refused`] has the reasons.
     All,
     /// The time was over.
     Late,
 }
 
-/// The first connection that succeeds. The trace contains its address and the addresses that failed before.
+/// The first connection that succeeds. `trace` contains its address and the addresses that failed before.
 pub(crate) async fn dial(
     addresses: &[SocketAddr],
     deadline: Deadline,

@@ -1,4 +1,4 @@
-//! TCP Fast Open (RFC 7413): test whether a server issues a cookie and so accepts data in the SYN.
+//! TCP Fast Open (RFC 7413): test whether a server issues a cookie and so accepts data in the `SYN`.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const SWITCH: &str = "/proc/sys/net/ipv4/tcp_fastopen";
 /// Timeout of each attempt.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Requests a cookie with a connection that carries no data. Skipped if the kernel already has a cookie.
+/// Requests a cookie with a connection that carries no data. Sends nothing if the kernel already has a cookie.
 pub(crate) async fn fast_open(address: SocketAddr) -> FastOpen {
     let bits = fs::read_to_string(SWITCH).ok().and_then(|text| text.trim().parse::<u32>().ok());
     if bits.is_none_or(|bits| bits & 1 == 0) {

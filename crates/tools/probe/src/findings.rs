@@ -12,7 +12,7 @@ use crate::eyeballs::{NO_ROUTE, OVERTAKEN};
 use crate::report::{INITIAL_WINDOW, Report, TlsFacts};
 use crate::trust::refusal;
 
-/// Most findings of a report.
+/// Maximum number of [`Report::findings`].
 const MOST: usize = 5;
 
 /// Days before the end of a certificate from which on it is a finding.
@@ -38,7 +38,7 @@ pub struct Finding {
     pub nginx: String,
     /// Any other change.
     pub advice: String,
-    /// Clients refuse the connection.
+    /// Whether clients refuse the connection.
     #[serde(skip)]
     is_fatal: bool,
 }
@@ -77,7 +77,7 @@ impl Finding {
     }
 }
 
-/// Findings of a report. Features that the settings did not offer are not held against the server.
+/// [`Finding`]s of a report. Features that `settings` did not offer are not held against the server.
 pub(crate) fn findings(report: &Report, settings: &Settings) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some(tls) = &report.tls {

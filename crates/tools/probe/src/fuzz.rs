@@ -14,7 +14,7 @@ pub fn probed_browser(bytes: &[u8]) {
     crate::browser::fuzz::server(bytes);
 }
 
-/// A datagram that may be a Version Negotiation packet, after a byte with the number of bytes that are the connection IDs.
+/// A datagram that may be a `Version Negotiation` packet, after a byte with the number of bytes that are the connection IDs.
 pub fn probed_versions(bytes: &[u8]) {
     let Some((&length, rest)) = bytes.split_first() else { return };
     let (ids, packet) = rest.split_at(rest.len().min(usize::from(length)));
@@ -24,9 +24,23 @@ pub fn probed_versions(bytes: &[u8]) {
     }
 }
 
+/// Lines of `Alt-Svc`: services with a port and without an empty protocol, at most one for each five bytes (`h=":1"` has six).
+pub fn probed_alt_svc(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    let services = http3::alternative_services(text.lines());
+    assert!(services.iter().all(|service| service.port > 0 && !service.protocol.is_empty()));
+    assert!(5 * services.len() <= bytes.len());
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
+
+    #[test]
+    fn fuzz_probed_alt_svc() {
+        let words: &[&[u8]] = &[b"h3=\":443\"", b", ", b"; ma=5", b"\\\"", b"\n", b"clear", b"\"[::1]:1\""];
+        drive("probed_alt_svc", words, super::probed_alt_svc);
+    }
 
     #[test]
     fn fuzz_probed_https_record() {

@@ -1,7 +1,10 @@
 //! HTTP/3 of a probed server: its announcements, the versions of QUIC, a full handshake and one with early data.
 
+mod alt_svc;
 mod versions;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use alt_svc::services as alternative_services;
 #[cfg(any(test, fuzzing))]
 pub(crate) use versions::read as read_versions;
 
@@ -25,11 +28,14 @@ use crate::{ProbeError, Settings, block_on};
 /// Results for HTTP/3.
 #[derive(Clone, Debug, Serialize)]
 pub struct Http3Report {
-    /// `Alt-Svc` of the probed response (RFC 7838).
+    /// `Alt-Svc` of the probed response (RFC 7838), several lines joined by commas.
     pub alt_svc: Option<String>,
+    /// Whether it names `h3`, at any host.
+    #[serde(skip)]
+    names_h3: bool,
     /// Whether the HTTPS record names `h3`; `None` if it is unknown.
     pub in_record: Option<bool>,
-    /// Tested UDP address: that of the report, with the announced port.
+    /// Tested UDP address: [`Report::address`], with the announced port.
     pub address: String,
     /// Versions of QUIC that the server names, in its order; empty if it names none.
     pub versions: Vec<String>,
@@ -51,19 +57,21 @@ pub struct Http3Outcome {
     pub status: Option<u16>,
     /// `full`, or the kind of resumption.
     pub resumption: Option<&'static str>,
-    /// Outcome of early data.
+    /// Outcome of early data; `None` if the handshake failed.
     pub early_data: Option<&'static str>,
     /// Reason for an early end.
     pub failure: Option<String>,
 }
 
-/// Tests HTTP/3 of the server of a report. Blocks for at most three times the timeout.
+/// Tests HTTP/3 of the server of `report`. Blocks for at most three times [`Settings::timeout`].
 pub fn http3(settings: &Settings, report: &Report) -> Result<Http3Report, ProbeError> {
     let unknown = || ProbeError::System("HTTP/3 is tested at the address of a probed connection".to_owned());
     let probed: SocketAddr =
         report.address.as_ref().and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
     let headers = report.answer.iter().flat_map(|answer| &answer.headers);
-    let alt_svc = headers.filter(|(name, _)| name == "alt-svc").map(|(_, value)| value.clone()).next();
+    let lines = headers.filter(|(name, _)| name == "alt-svc").map(|(_, value)| value.as_str());
+    let lines: Vec<&str> = lines.collect();
+    let services = alt_svc::services(lines.iter().copied());
     let records = match &report.https_record {
         HttpsAnswer::Found(records) => Some(&records[..]),
         HttpsAnswer::None => Some(&[][..]),
@@ -74,7 +82,8 @@ pub fn http3(settings: &Settings, report: &Report) -> Result<Http3Report, ProbeE
     };
     let in_record = records.map(|records| with_h3(records).is_some());
     let of_record = records.and_then(|records| records[with_h3(records)?].port);
-    let port = alt_svc.as_deref().and_then(announced_port).or(of_record).unwrap_or(settings.url.port);
+    let announced = alt_svc::h3_port(&services, &settings.url.host);
+    let port = announced.or(of_record).unwrap_or(settings.url.port);
     let address = SocketAddr::new(probed.ip(), port);
     let client = settings.client_of(&["h3"])?;
     let (versions, full, resumed) = block_on(async {
@@ -87,13 +96,9 @@ pub fn http3(settings: &Settings, report: &Report) -> Result<Http3Report, ProbeE
         };
         (versions, full, resumed)
     })?;
-    Ok(Http3Report { alt_svc, in_record, address: address.to_string(), versions, full, resumed })
-}
-
-/// The port at which the first `h3` of an `Alt-Svc` header is served by the same host: `h3=":443"; ma=86400, ...`.
-fn announced_port(header: &str) -> Option<u16> {
-    let mut services = header.split(',').filter_map(|service| service.trim().strip_prefix("h3=\":"));
-    services.find_map(|rest| rest.split_once('"')?.0.parse().ok())
+    let alt_svc = (!lines.is_empty()).then(|| lines.join(", "));
+    let names_h3 = services.iter().any(|service| service.protocol == "h3");
+    Ok(Http3Report { alt_svc, names_h3, in_record, address: address.to_string(), versions, full, resumed })
 }
 
 struct Trip<'a> {
@@ -103,7 +108,7 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// Makes a connection and a request. Returns its newest session too.
+    /// Makes a connection and a request. Returns the newest [`SavedSession`] too.
     async fn run(&self, session: Option<SavedSession>) -> (Http3Outcome, Option<SavedSession>) {
         let mut outcome = Http3Outcome::default();
         let deadline = Instant::now() + self.settings.timeout;
@@ -194,7 +199,6 @@ impl Http3Report {
             (None, Some(false)) => "no: neither Alt-Svc nor the HTTPS record name h3".to_owned(),
             (None, None) => "no Alt-Svc; the HTTPS record is unknown".to_owned(),
         };
-        let is_announced = self.alt_svc.as_deref().is_some_and(|value| value.contains("h3="));
         let record = match self.in_record {
             Some(true) => "h3",
             Some(false) => "without h3: the first request of a client goes over TCP",
@@ -203,7 +207,7 @@ impl Http3Report {
         let versions =
             if self.versions.is_empty() { "none named".to_owned() } else { self.versions.join(", ") };
         let mut lines = vec![
-            ("announced", announced, is_announced || self.in_record == Some(true)),
+            ("announced", announced, self.names_h3 || self.in_record == Some(true)),
             ("HTTPS record", record.to_owned(), self.in_record != Some(false)),
             ("QUIC versions", versions, self.versions.iter().any(|version| version == "1")),
             ("full handshake", self.full.text(), self.full.failure.is_none()),
@@ -232,24 +236,5 @@ impl Http3Outcome {
             let _ = write!(text, "{}{failure}", if text.is_empty() { "" } else { "; " });
         }
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_port_of_h3_is_taken_from_alt_svc() {
-        let ports = [
-            "h3=\":443\"; ma=86400",
-            "h2=\":1\", h3-29=\":2\", h3=\":8443\"; ma=5, h3=\":9\"",
-            "h3=\"other.test:443\"",
-            "clear",
-            "h3=\":",
-            "h3=\":70000\"",
-        ];
-        let expected = [Some(443), Some(8443), None, None, None, None];
-        assert_eq!(ports.map(announced_port), expected);
     }
 }

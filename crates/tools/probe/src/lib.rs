@@ -98,9 +98,9 @@ impl Settings {
         }
     }
 
-    /// Probes one connection of this kind. A failed connection is part of the report; an error means that no connection
-    /// could be attempted. Blocks for at most twice the timeout (once for the resolver), or four times if a session is
-    /// needed.
+    /// Probes one connection of this [`Mode`]. A failed connection is [`Report::failure`]; an `Err` means that no connection
+    /// could be attempted. Blocks for at most twice [`timeout`](Self::timeout) (once for the resolver), or four times if a
+    /// session is needed.
     pub fn run(&self, mode: Mode) -> Result<Report, ProbeError> {
         let prober = Prober::new(self)?;
         block_on(self.probe(prober, mode))?
@@ -134,12 +134,12 @@ impl Settings {
         Ok(report)
     }
 
-    /// Creates the TLS client. Reads the files of authorities.
+    /// Creates the TLS [`Client`]. Reads the files of `authorities`.
     fn client(&self) -> Result<Client, ProbeError> {
         self.client_of(if self.http1 { &["http/1.1"] } else { &["h2", "http/1.1"] })
     }
 
-    /// The same with these protocols.
+    /// As [`client`](Self::client), with these ALPN `protocols`.
     fn client_of(&self, protocols: &[&str]) -> Result<Client, ProbeError> {
         let mut settings = ClientSettings::new(self.url.host.clone());
         settings.verification = Verification::Reported(self.authorities.clone());

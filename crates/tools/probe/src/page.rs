@@ -14,7 +14,7 @@ use crate::report::Report;
 use crate::terminal::{self, tables};
 use crate::timing::Timing;
 
-/// Most lines of the chart; the table contains all steps.
+/// Maximum number of lines of the chart; the table contains all steps.
 const LINES: usize = 120;
 
 /// Page for one connection, and for the page load if there was one.
@@ -47,14 +47,14 @@ pub fn report(report: &Report, load: Option<&PageLoad>, program: &str) -> String
     html::page(&format!("Probe of {}", report.url), &body)
 }
 
-/// Page for a timing.
+/// Page for a [`Timing`].
 pub fn timing(timing: &Timing, program: &str) -> String {
     let lead = format!("The times of curl -w for four kinds of connections, as {program} measured them.");
     let body = html::head(&timing.url, &lead) + &tables::timing(timing).to_html();
     html::page(&format!("Timing of {}", timing.url), &body)
 }
 
-/// Page for a comparison.
+/// Page for a comparison ([`Compared`]).
 pub fn compared(compared: &Compared, program: &str) -> String {
     let title = compared.names.join(" and ");
     let lead = format!("Connections in turns, step by step, as {program} measured them.");

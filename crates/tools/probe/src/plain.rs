@@ -12,7 +12,7 @@ use crate::trace::Trace;
 /// Longest wait for the response to a request without TLS.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Bytes read of such a response; its first line is enough.
+/// Bytes read of a response without TLS; its first line is enough.
 const FIRST: usize = 512;
 
 /// Content types of TLS records (RFC 8446 section 5.1).

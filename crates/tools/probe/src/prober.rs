@@ -77,7 +77,7 @@ impl ProbedConnection {
         }
     }
 
-    /// Reason why the connection is not of the intended kind; `None` if it is.
+    /// Reason why the connection is not of the intended [`Mode`]; `None` if it is.
     pub(crate) fn missed(&self, mode: Mode) -> Option<String> {
         let facts = self.trace.facts.as_ref()?;
         match mode {
@@ -91,7 +91,7 @@ impl ProbedConnection {
         }
     }
 
-    /// Newest session of the connection. Waits for one if there is none yet.
+    /// Newest session of the connection. Waits [`SESSION_WAIT`] for one if there is none yet.
     pub(crate) async fn session(&mut self) -> Option<ResumableSession> {
         let facts = self.trace.facts.as_ref()?;
         let protocol = Protocol::of(facts.protocol.as_deref());
@@ -163,7 +163,7 @@ impl<'a> Prober<'a> {
         Ok(trip)
     }
 
-    /// Sends a further request on the connection of a trip; `None` if it was closed.
+    /// Sends a further request on the connection of `trip`; `None` if it was closed.
     pub(crate) async fn again(&self, trip: &mut ProbedConnection) -> Option<Result<Trace, ProbeError>> {
         let Ok(Some(kept)) = &mut trip.ended else { return None };
         let mut trace = Trace::default();

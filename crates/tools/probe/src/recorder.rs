@@ -7,7 +7,7 @@ use brisk_handshake_view::{Party, Recording};
 use brisk_report::text::printable;
 use brisk_tls_client::Observer;
 
-/// Verdict of certificate verification.
+/// Verdict of certificate verification by the TLS client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The server sent no certificate.
@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Reason why the chain is not trusted.
+    /// Reason why the chain is not trusted; `None` unless [`Self::Distrusted`].
     pub(crate) fn distrust(&self) -> Option<&str> {
         match self {
             Self::Distrusted(reason) => Some(reason),
@@ -50,7 +50,7 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy of the contents.
+    /// A copy of the [`Recorded`] contents.
     pub(crate) fn copy(&self) -> Recorded {
         self.recorded().clone()
     }

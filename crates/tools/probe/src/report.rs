@@ -28,7 +28,7 @@ pub struct Report {
     pub addresses: Vec<String>,
     /// The HTTPS record of the host.
     pub https_record: HttpsAnswer,
-    /// Probed address.
+    /// Probed address; `None` if none connected.
     pub address: Option<String>,
     /// Addresses tried before, with the reasons why they did not connect.
     pub refused: Vec<(String, String)>,
@@ -69,7 +69,7 @@ pub struct Phases {
     pub body_ms: Option<f64>,
     /// Total, also of a connection that failed.
     pub total_ms: Option<f64>,
-    /// Name of the phase that was not completed, because the connection failed in it.
+    /// Name of the phase in which the connection failed; `None` if it succeeded.
     pub unfinished: Option<&'static str>,
 }
 
@@ -112,7 +112,7 @@ pub enum FastOpen {
     NotAsked,
     /// This machine has disabled it for clients (`net.ipv4.tcp_fastopen`).
     OffHere,
-    /// The server issued a cookie: it accepts data in the SYN.
+    /// The server issued a cookie: it accepts data in the `SYN`.
     Cookie,
     /// The server issued no cookie.
     NoCookie,
@@ -156,7 +156,7 @@ pub struct TlsFacts {
     /// Size in bytes of the server's flight, from its hello to the end of its part of the handshake; `None` if it is
     /// incomplete, and for a session resumed before TLS 1.3.
     pub flight_bytes: Option<u64>,
-    /// Part of the flight waited for an acknowledgement; `None` if the link is too short to see that.
+    /// Whether a part of the flight waited for an acknowledgement; `None` if the link is too short to see that.
     pub flight_waited: Option<bool>,
     /// Size of an initial window of ten segments in bytes.
     pub window_bytes: u64,
@@ -169,7 +169,7 @@ pub struct TlsFacts {
     pub is_trusted: Option<bool>,
     /// Reason why the certificate is not trusted, with dates and names.
     pub distrust: Option<String>,
-    /// The same in the words of the verifier.
+    /// As `distrust`, in the words of the verifier.
     #[serde(skip)]
     pub(crate) verdict: Option<String>,
     /// Tickets issued by the server.
@@ -192,7 +192,7 @@ pub struct AnswerFacts {
     pub head_bytes: usize,
     /// Size of the body in bytes as transmitted, compressed or not.
     pub body_bytes: u64,
-    /// Number of 1xx responses before this one.
+    /// Number of `1xx` responses before this one.
     pub interim: u32,
     /// Header fields.
     pub headers: Vec<(String, String)>,
@@ -215,7 +215,7 @@ pub struct Failure {
     pub step: Step,
     /// Description in one sentence.
     pub message: String,
-    /// Exit code.
+    /// [Exit code](ProbeError::exit_code).
     pub exit_code: u8,
 }
 
@@ -267,7 +267,7 @@ impl Report {
         report
     }
 
-    /// Minimum round-trip time in milliseconds; 0 if TCP did not connect.
+    /// Minimum round-trip time in milliseconds; `0` if TCP did not connect.
     pub fn rtt_ms(&self) -> f64 {
         self.tcp.as_ref().map_or(0.0, |tcp| tcp.rtt_ms)
     }

@@ -28,21 +28,21 @@ const WAIT: Duration = Duration::from_millis(800);
 /// Largest response over UDP.
 const ANSWER: usize = 4096;
 
-/// Most addresses used.
+/// Maximum number of addresses used.
 const ADDRESSES: usize = 64;
 
 /// An HTTPS record (RFC 9460 section 9).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HttpsRecord {
-    /// Priority; 0 for an alias.
+    /// `SvcPriority`; `0` for an alias.
     pub priority: u16,
-    /// Name of the service; `.` for the queried name.
+    /// `TargetName` of the service; `.` for the queried name.
     pub target: String,
     /// ALPN protocols.
     pub alpn: Vec<String>,
-    /// The record contains keys for encrypted hellos (ECH).
+    /// Whether the record contains keys for encrypted hellos (`ech`).
     pub has_ech: bool,
-    /// Address hints.
+    /// Address hints (`ipv4hint`, `ipv6hint`).
     pub hints: Vec<IpAddr>,
     /// Alternative port.
     pub port: Option<u16>,
@@ -133,7 +133,7 @@ async fn ask(url: &Url, server: SocketAddr) -> Result<HttpsAnswer, String> {
     }
 }
 
-/// Whether the response was truncated (RFC 1035 section 4.1.1, TC).
+/// Whether the response was truncated (`TC`, RFC 1035 section 4.1.1).
 fn is_truncated(answer: &[u8]) -> bool {
     answer.get(2).is_some_and(|flags| flags & 2 != 0)
 }

@@ -49,7 +49,7 @@ pub fn with_frames(report: &Report, paint: &Paint) -> String {
     format!("{}\n{}", text(report, paint), tables::frames(report, paint.width()))
 }
 
-/// Times of `curl -w`.
+/// Times of `curl -w`, from a [`Timing`].
 pub fn timing(timing: &Timing, paint: &Paint) -> String {
     titled(&tables::timing(timing), paint)
 }
@@ -59,7 +59,7 @@ pub fn compared(compared: &Compared, paint: &Paint) -> String {
     titled(&tables::compared(compared), paint)
 }
 
-/// Checks for a client like Chrome.
+/// The [`checks`](Browser::checks) for a client like Chrome.
 pub fn browser(browser: &Browser, paint: &Paint) -> String {
     let mut text = format!("{}\n", paint.style(Style::Title, "A client like Chrome"));
     for check in &browser.checks {

@@ -63,7 +63,7 @@ pub struct Timing {
     pub url: String,
     /// Number of rounds.
     pub rounds: usize,
-    /// Names of the times.
+    /// Names of the times: [`NAMES`].
     pub names: [&'static str; 6],
     /// Results in the order of [`KINDS`].
     pub columns: Vec<Column>,
@@ -72,14 +72,14 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Median time to the first byte of first connections, in milliseconds.
+    /// Median time to the first byte (`starttransfer`) of first connections, in milliseconds; `None` without one.
     pub fn first_byte_ms(&self) -> Option<f64> {
         self.columns.first()?.times.get(STARTTRANSFER).map(|time| time.median)
     }
 }
 
-/// Measures `rounds` rounds: a first connection, a further request on it, a resumed connection, and one with early
-/// data. Calls `progress` before each round.
+/// Measures `rounds` rounds of all [`KINDS`]: a first connection, a further request on it, a resumed connection, and one
+/// with early data. Calls `progress` before each round.
 pub fn timing(
     settings: &Settings,
     rounds: usize,

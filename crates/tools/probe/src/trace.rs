@@ -68,7 +68,7 @@ pub(crate) struct Trace {
     /// State of the TCP connection at its end.
     pub(crate) tcp_end: Option<TcpInfo>,
     pub(crate) facts: Option<ClientFacts>,
-    /// The response as far as it was received; its status is 0 before its head.
+    /// The [`Response`] as far as it was received; its status is `0` before its head.
     pub(crate) response: Option<Response>,
     pub(crate) frames: Vec<Frame>,
     /// Sessions issued by the server.
@@ -78,7 +78,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Verdict on the server's certificate. A resumed handshake verifies none, so the earlier verdict applies.
+    /// [`Verdict`] on the server's certificate. A resumed handshake verifies none, so `before` applies.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.recorder.copy().verdict {
             Verdict::Unknown => self.before.clone(),

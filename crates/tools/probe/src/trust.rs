@@ -3,7 +3,7 @@
 use brisk_handshake_view::{Certificate, Chain};
 use time::OffsetDateTime;
 
-/// Most names of a certificate in a message.
+/// Maximum number of names of a certificate in [`Refusal::reason`].
 const NAMES: usize = 5;
 
 /// A reason why clients refuse a chain.

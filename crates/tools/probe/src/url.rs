@@ -33,7 +33,7 @@ impl Url {
 impl FromStr for Url {
     type Err = String;
 
-    /// Parses `https://host:port/path`; scheme, port and path are optional.
+    /// Parses `https://host:port/path`; scheme, port and path are optional. Another scheme is an `Err`.
     fn from_str(text: &str) -> Result<Self, String> {
         let shown = without_user(text);
         let wrong = |why: &str| format!("{shown:?}: {why}; write a URL, e.g. https://example.com/");

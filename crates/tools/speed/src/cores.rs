@@ -15,7 +15,8 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Chooses `wanted`, or the core on which the caller runs. It must be in the caller's affinity mask.
+    /// Chooses `wanted`, or the core on which the caller runs. A core outside of the caller's affinity mask is
+    /// [`SpeedError::Core`].
     pub(crate) fn choose(wanted: Option<usize>) -> Result<Self, SpeedError> {
         let usable = sched_getaffinity(None).map_err(io::Error::from)?;
         let usable: Vec<_> = (0..CpuSet::MAX_CPU).filter(|core| usable.is_set(*core)).collect();

@@ -9,11 +9,11 @@ use brisk_tls::TlsError;
 use brisk_tls_client::ClientError;
 use thiserror::Error;
 
-/// Why a run failed. The message has one line.
+/// Why [`run`](crate::run) failed. The message has one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SpeedError {
-    /// The core does not exist, or this process may not use it.
+    /// [`Settings::core`](crate::Settings::core) does not exist, or is not in the affinity mask of the calling thread.
     #[error("core {core} is none of those that this process may run on: {usable}")]
     Core {
         /// The requested core.
@@ -21,7 +21,7 @@ pub enum SpeedError {
         /// The usable cores.
         usable: String,
     },
-    /// The cryptographic library failed without a reason.
+    /// The cryptographic library failed without a reason ([`Unspecified`]).
     #[error("the cryptographic library refuses to work")]
     Library,
     /// A signature failed.
@@ -30,13 +30,13 @@ pub enum SpeedError {
     /// Certificates for the handshakes could not be created.
     #[error(transparent)]
     Certificate(#[from] CertError),
-    /// The server of the handshakes cannot be set up.
+    /// The [`Acceptor`](brisk_tls::Acceptor) of the handshakes cannot be set up.
     #[error(transparent)]
     Server(#[from] TlsError),
     /// A handshake failed.
     #[error("a handshake failed: {0}")]
     Handshake(#[from] ClientError),
-    /// A handshake was not of the expected kind.
+    /// A handshake was not of the expected kind: full where `wanted` is resumed, or the reverse.
     #[error("a handshake that was to be {wanted} was {found}")]
     Unlike {
         /// The expected kind.
@@ -50,7 +50,7 @@ pub enum SpeedError {
 }
 
 impl SpeedError {
-    /// Whether the settings are wrong, as opposed to the system.
+    /// Whether the [`Settings`](crate::Settings) are wrong, as opposed to the system: only [`Core`](Self::Core).
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Core { .. })
     }

@@ -31,14 +31,14 @@ pub(crate) const MEASURED: usize = KINDS.len();
 const KINDS: [Handshake; 4] =
     [Handshake::EcdsaP256, Handshake::EcdsaP256MlKem768, Handshake::Rsa2048, Handshake::Resumed];
 
-/// Concurrent connections: enough to keep the server busy.
+/// Concurrent connections: enough to keep the [`Server`] busy.
 const LANES: u32 = 16;
 
-/// Last byte of the source addresses, 127.0.1.2 and so on. Several are needed, because a port may stay occupied for a
-/// minute after its connection was closed.
+/// Range of the last byte of the source addresses, `127.0.1.2` and so on. Several are needed, because a port may stay
+/// occupied for a minute after its connection was closed (`TIME_WAIT`).
 const SOURCES: (u32, u32) = (2, 250);
 
-/// Interval at which the server is asked whether all connections have ended.
+/// Interval at which [`Usage`] is requested until all connections have ended.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Runs the server on the measured core and its clients on others.
@@ -89,8 +89,9 @@ impl Load {
         Ok(kinds.into_iter().map(Kind::forecast).collect())
     }
 
-    /// Measures one kind of handshake for the given time.
+    /// Measures one kind of handshake for `time`.
     async fn round(&self, kind: &mut Kind, time: Duration) -> Result<Cost, SpeedError> {
+        // At rest, so that the end of a connection is part of the same round as its handshake.
         let before = self.usage_at_rest().await?;
         let until = Instant::now() + time;
         let mut lanes = JoinSet::new();
@@ -106,7 +107,7 @@ impl Load {
         Ok(Cost { count, cpu })
     }
 
-    /// Waits until the server has no connection, and returns its usage.
+    /// Waits until the server has no connection, and returns its [`Usage`].
     async fn usage_at_rest(&self) -> Result<Usage, SpeedError> {
         loop {
             let (request, answer) = oneshot::channel();
@@ -131,7 +132,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Connects once, and fetches a session if the kind resumes one.
+    /// Connects once, and fetches a session for [`Handshake::Resumed`].
     async fn prepare(handshake: Handshake, address: SocketAddr) -> Result<Self, SpeedError> {
         let client = Client::new(settings(handshake))?;
         let mut caller = Caller { address, client, session: Rc::new(None), expected: Resumption::Full };

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::result::{Cost, Figure, Forecast, Row, SpeedResult};
 
-/// Incremented when a field changes its meaning or is removed.
+/// Value of the field `schema`. Incremented when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
 /// The run as an indented JSON object with a line break at its end. `machine` describes the machine, `program` is the
@@ -39,7 +39,7 @@ struct Report<'a, M> {
     handshakes: Vec<Expected>,
 }
 
-/// Missing figures are null; `missing` contains the reason.
+/// Missing figures are `null`; `missing` contains the reason.
 #[derive(Serialize)]
 struct Measured {
     algorithm: &'static str,

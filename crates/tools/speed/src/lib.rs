@@ -30,9 +30,9 @@ use cores::Cores;
 use result::{Forecast, Row};
 use settings::Pace;
 
-/// Observes the progress of a run.
+/// Observes the progress of [`run`].
 pub trait Observer: Send {
-    /// Called on a measuring thread after each measurement.
+    /// Called on a measuring thread after each measurement; the next one starts its clock afterwards.
     fn step(&mut self, step: &Step<'_>);
 }
 
@@ -41,16 +41,16 @@ pub trait Observer: Send {
 pub struct Step<'a> {
     /// Measurements so far, including this one.
     pub done: u32,
-    /// Total number of measurements.
+    /// Total number of measurements: rounds times operations and kinds of [`Handshake`](result::Handshake).
     pub of: u32,
-    /// The operation that was measured.
+    /// The [`Operation`](result::Operation) or handshake that was measured, as in tables.
     pub what: &'a str,
     /// Operations per second.
     pub rate: f64,
 }
 
-/// Runs the measurements on its own threads, of which one at a time uses the measured core. It takes [`Settings::time`]
-/// for each operation and each kind of handshake, and some seconds before that to generate keys.
+/// Runs the measurements on its own threads, of which one at a time uses [`Settings::core`]. A run takes
+/// [`Settings::time`] for each operation and each kind of handshake, and some seconds before that to generate keys.
 pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<SpeedResult, SpeedError> {
     let cores = Cores::choose(settings.core)?;
     let pace = settings.pace();
@@ -96,12 +96,12 @@ fn on_core<T: Send>(
     })
 }
 
-/// The result of the thread; propagates its panic.
+/// The result of `thread`; propagates its panic.
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Counts the steps of a run.
+/// Counts the [`Step`]s of a run.
 struct Progress<'a> {
     observer: &'a mut dyn Observer,
     done: u32,

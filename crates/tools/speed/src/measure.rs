@@ -12,16 +12,16 @@ use crate::work::{Call, Work};
 use crate::{Progress, SpeedError};
 
 /// Minimum duration of a sample, so that reading the clock (about 30 ns) does not matter. Shorter operations are
-/// repeated within a sample.
+/// repeated within a sample, up to [`MOST_CALLS`] times.
 const SAMPLE: Duration = Duration::from_micros(20);
 
 /// Maximum number of calls for one sample.
 const MOST_CALLS: u32 = 1 << 16;
 
-/// Maximum duration of a sample in histograms.
+/// Maximum duration of a sample in histograms; a longer one counts as [`LONGEST`].
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Measures all available operations.
+/// Measures all available operations. The result has a [`Row`] for the [`Missing`](crate::result::Missing) ones too.
 pub(crate) fn measure(
     works: Vec<Work>,
     pace: Pace,
@@ -61,7 +61,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// Determines the number of calls per sample.
+    /// Determines `calls`, a power of two with which a sample takes at least [`SAMPLE`].
     fn new(operation: Operation, mut act: Call) -> Result<Self, SpeedError> {
         // One-time initialisation must not be part of a sample.
         act()?;

@@ -42,20 +42,20 @@ pub struct Operation {
     pub action: Action,
     /// Number of operations performed together: 1, or the size of a batch.
     pub batch: usize,
-    /// Bytes processed, if the time depends on them.
+    /// Bytes processed; `None` if the time does not depend on them.
     pub bytes: Option<usize>,
 }
 
 /// Actions of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A signature, as in the server's `CertificateVerify`.
+    /// A signature, as in the server's `CertificateVerify` (RFC 8446 section 4.4.3).
     Sign,
     /// Verification of a signature.
     Verify,
-    /// Generation of a key pair, as for the client's key share.
+    /// Generation of a key pair, as for the client's `key_share`.
     Keygen,
-    /// The server's part of a key exchange: its share and the secret. For X25519MLKEM768 it includes an encapsulation.
+    /// The server's part of a key exchange: `key_share` and secret. For X25519MLKEM768 with [`Self::Encapsulate`].
     Exchange,
     /// The server's part of ML-KEM.
     Encapsulate,
@@ -123,11 +123,11 @@ impl Figure {
 /// Why an operation was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The processor does not support RSA in batches.
+    /// The processor does not support RSA in batches: AVX2 or FMA is absent.
     Lanes,
-    /// The processor does not support batches of key exchanges and of ECDSA, or none of ML-KEM.
+    /// The processor does not support AVX-512 as batches of key exchanges, ECDSA or ML-KEM require it.
     Avx512,
-    /// Batches are slower than single operations on this machine.
+    /// Batches are slower than single operations on this machine, so `brisk serve` does not use them.
     SlowLanes,
 }
 
@@ -163,7 +163,7 @@ pub struct Forecast {
 pub struct Cost {
     /// Number of measured handshakes; 0 for a derived cost.
     pub count: u64,
-    /// Processor time per handshake in microseconds: median over the rounds.
+    /// Processor time of the server's thread per handshake in microseconds: median over [`SpeedResult::rounds`].
     pub cpu: f64,
 }
 
@@ -184,7 +184,7 @@ pub enum Handshake {
     /// Full, with an RSA-2048 certificate and X25519. The serving thread signs.
     Rsa2048,
     /// Full, with an RSA-2048 certificate, X25519, and signatures in batches. Derived from [`Rsa2048`](Self::Rsa2048)
-    /// and the costs of both signatures.
+    /// and the costs of both signatures ([`is_derived`](Self::is_derived)), on the condition that batches are full.
     Rsa2048Batched,
     /// Resumed by ticket, with X25519.
     Resumed,
@@ -219,7 +219,8 @@ impl Handshake {
     }
 }
 
-/// Adds the handshake with RSA in batches after that with RSA: its cost is lower by the difference of the signatures.
+/// Adds [`Handshake::Rsa2048Batched`] after [`Handshake::Rsa2048`]: its cost is lower by the difference of the
+/// signatures.
 pub(crate) fn with_batches(measured: Vec<Forecast>, rows: &[Row]) -> Vec<Forecast> {
     let signature = |batched: bool| {
         let is = |operation: &Operation| {

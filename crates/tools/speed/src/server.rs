@@ -21,16 +21,16 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::SpeedError;
 use crate::measure::thread_cpu;
 
-/// Name in its certificates.
+/// Name in the certificates of the [`Server`].
 pub(crate) const NAME: &str = "localhost";
 
-/// A request for its usage.
+/// A request for the [`Usage`] of a [`Server`].
 pub(crate) type UsageRequest = oneshot::Sender<Usage>;
 
 /// Usage of the server so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Processor time of its thread, user and system.
+    /// Processor time of the thread of [`Server::run`], user and system.
     pub(crate) cpu: Duration,
     /// Completed handshakes.
     pub(crate) handshakes: u64,
@@ -55,17 +55,17 @@ impl Server {
         Ok(Self { acceptor, socket, runtime: Builder::new_current_thread().enable_all().build()? })
     }
 
-    /// The address it listens on.
+    /// The loopback address of the socket.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Serves on the calling thread until all senders of questions are dropped.
+    /// Serves on the calling thread until all senders of `requests` are dropped.
     pub(crate) fn run(self, mut requests: mpsc::Receiver<UsageRequest>) -> io::Result<()> {
         let Self { acceptor, socket, runtime } = self;
         LocalSet::new().block_on(&runtime, async {
             let mut listener = Listener::new(socket)?;
-            // Each open connection has a clone of it, so its reference count yields their number.
+            // Each open connection has a clone of `completed`, so its reference count yields their number.
             let completed = Rc::new(Cell::new(0));
             loop {
                 tokio::select! {

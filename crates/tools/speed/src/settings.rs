@@ -10,17 +10,18 @@ const ROUNDS: u128 = 20;
 /// Minimum number of rounds, because two values have no meaningful median.
 const FEWEST_ROUNDS: u128 = 3;
 
-/// Minimum time of an operation in one round.
+/// Minimum time of an operation in one round, unless [`Settings::time`] is too short for [`FEWEST_ROUNDS`].
 const SLICE: Duration = Duration::from_millis(10);
 
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Subjects to measure; empty for all. Handshakes include RSA-2048, which they need.
+    /// Subjects to measure; empty for all. [`Subject::Handshakes`] includes [`Algorithm::Rsa2048`], which the forecast
+    /// of batches needs.
     pub subjects: Vec<Subject>,
     /// Time for each operation and each kind of handshake. Default: one second.
     pub time: Duration,
-    /// Number of the core. Default: `None`, the current one.
+    /// Number of the core. Default: `None`, the current one of the thread that calls [`run`](crate::run).
     pub core: Option<usize>,
 }
 
@@ -30,7 +31,7 @@ impl Default for Settings {
     }
 }
 
-/// Division of an operation's time into rounds.
+/// Division of [`Settings::time`] into rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) rounds: u32,

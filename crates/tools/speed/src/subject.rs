@@ -89,7 +89,7 @@ impl fmt::Display for Algorithm {
 pub enum Subject {
     /// All operations of an algorithm.
     Algorithm(Algorithm),
-    /// The forecast of handshakes.
+    /// The [`Forecast`](crate::result::Forecast) of handshakes.
     Handshakes,
 }
 
@@ -115,7 +115,7 @@ impl Subject {
         }
     }
 
-    /// The subject with this name or title, ignoring case.
+    /// The subject with this [`name`](Self::name) or [`title`](Self::title), ignoring case.
     pub fn named(text: &str) -> Option<Self> {
         let is = |name: &str| name.eq_ignore_ascii_case(text);
         Self::all().find(|subject| is(subject.name()) || is(subject.title()))

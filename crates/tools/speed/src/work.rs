@@ -12,10 +12,10 @@ use crate::subject::Algorithm;
 /// Operations in a full batch of key exchanges, ECDSA and ML-KEM.
 const LANES: usize = 8;
 
-/// Performs an operation, or a batch of them, once.
+/// Performs an [`Operation`], or a batch of them, once.
 pub(crate) type Call = Box<dyn FnMut() -> Result<(), SpeedError> + Send>;
 
-/// An operation, and the function that performs it, if it is available.
+/// An [`Operation`], and the function that performs it, or the reason why this processor cannot.
 pub(crate) struct Work {
     pub(crate) operation: Operation,
     pub(crate) act: Result<Call, Missing>,
@@ -31,7 +31,7 @@ impl Work {
         Self { operation, act: Ok(Box::new(act)) }
     }
 
-    /// A batch of eight operations in vector lanes.
+    /// A batch of [`LANES`] operations in vector lanes; [`Missing::Avx512`] unless `are_there`.
     fn in_lanes(
         algorithm: Algorithm,
         action: Action,
@@ -49,7 +49,8 @@ impl Work {
     }
 }
 
-/// All operations of the algorithms in the settings. Generates keys: an RSA-4096 key takes about a second.
+/// All operations of the algorithms that [`Settings::measures`] selects. Generates keys: an RSA-4096 key takes about a
+/// second.
 pub(crate) fn all(settings: &Settings) -> Result<Vec<Work>, SpeedError> {
     let wanted = Algorithm::ALL.into_iter().filter(|algorithm| settings.measures(*algorithm));
     let works = wanted.map(of).collect::<Result<Vec<_>, _>>()?;

@@ -9,7 +9,7 @@ use brisk_net::rates::{Event, Rate, RateLimits, Rates};
 
 use crate::Refusal;
 
-/// The most bytes of a beacon.
+/// The most bytes of a beacon; a longer one is [`Refusal::TooLarge`].
 pub const LARGEST: usize = 64 << 10;
 
 /// Limit per client on measured page views, and on beacons: enough for visitors who share an address.
@@ -22,7 +22,7 @@ const REPORTED: Rate = Rate { interval: Duration::from_secs(6), burst: 10 };
 /// a client to decide an experiment.
 const COMPARED: Rate = Rate { interval: Duration::from_mins(10), burst: 1 };
 
-/// Limit per client on pages that no other visit had: enough for a first visitor, too few to take the table.
+/// Limit per client on pages that no other visit had: enough for a first visitor, too few to fill the table of names.
 const ADDED_PAGES: Rate = Rate { interval: Duration::from_hours(1), burst: 32 };
 
 /// Limit of all clients: beacons per second, and in a burst.
@@ -104,6 +104,7 @@ impl Bucket {
     }
 
     fn take_at(&self, now: u64) -> bool {
+        // One atomic time instead of a count and a time, so that all workers share the bucket without a lock.
         const INTERVAL: u64 = 1_000_000_000 / IN_SECOND;
         let taken = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
             let later = full_at.max(now).saturating_add(INTERVAL);

@@ -26,7 +26,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind of a post with this `Content-Type`. Scripts can post text and forms without a CORS preflight, so
-    /// every other type counts as a form.
+    /// every other type counts as [`Kind::Form`].
     pub fn of(content_type: Option<&[u8]>) -> Self {
         let essence = content_type.unwrap_or_default().split(|byte| *byte == b';').next().unwrap_or_default();
         let is_reports = essence.trim_ascii().eq_ignore_ascii_case(b"application/reports+json");
@@ -44,7 +44,7 @@ pub struct Beacons {
 }
 
 impl Beacons {
-    /// Creates a receiver without page views. It records visits in `visits`.
+    /// Creates a receiver without page views, which records into `visits`.
     pub fn new(visits: Visits) -> Arc<Self> {
         Arc::new(Self { visits, pages: Pages::new(), admission: Admission::new(), counts: Counts::new() })
     }
@@ -54,13 +54,13 @@ impl Beacons {
         &self.visits
     }
 
-    /// Whether one more page view of `client` may be measured: a client that has many others forgotten is not. `None` is an
-    /// address of many clients.
+    /// Whether one more page view of `client` may be measured: a client whose page views displace many others may not.
+    /// `None` is an address of many clients.
     pub fn may_measure(&self, client: Option<IpAddr>) -> bool {
         self.admission.may_measure(client)
     }
 
-    /// Assigns an id to a page view and stores it. Takes a lock with little contention.
+    /// Assigns a [`Token`] to a page view and stores it. Takes a lock with little contention.
     pub fn issue(&self, issued: Issued) -> Token {
         let token = Token::random();
         add(&self.counts.issued, 1);
@@ -70,17 +70,18 @@ impl Beacons {
         token
     }
 
-    /// Counts the outcome for a page that was to get the script.
+    /// Counts the outcome for a page that was to get [`SCRIPT`](crate::SCRIPT).
     pub fn insertion(&self, insertion: Insertion) {
         self.counts.insertion(insertion);
     }
 
-    /// Counts a beacon that arrives.
+    /// Counts a beacon that arrives; one of [`refused`](Self::refused) and [`take`](Self::take) follows.
     pub fn arrived(&self) {
         add(&self.counts.received, 1);
     }
 
-    /// Whether a beacon of `client` may be read; `None` represents many clients.
+    /// Whether a beacon of `client` may be read; `None` represents many clients. An `Err` is [`Refusal::ClientRate`] or
+    /// [`Refusal::Rate`].
     pub fn admit(&self, client: Option<IpAddr>) -> Result<(), Refusal> {
         self.admission.may_read(client)
     }
@@ -120,6 +121,7 @@ impl Beacons {
         if page.is_load {
             let mut visit = issued.joined(page, ago)?;
             let is_compared = visit.connection == Connection::New && !visit.assigned.is_empty();
+            // The visit counts in all other figures: only experiments must not depend on one client.
             if is_compared && !self.admission.may_compare(client) {
                 visit.assigned = Arms::default();
             }
@@ -138,7 +140,7 @@ impl Beacons {
         Ok(())
     }
 
-    /// Records a visit to the page at `path`.
+    /// Records a [`Visit`] to the page at `path`.
     fn record(&self, mut visit: Visit, issued: &Issued, path: &str, client: Option<IpAddr>) {
         let may_add = || self.admission.may_add_page(client);
         let path = paths::pattern(path);

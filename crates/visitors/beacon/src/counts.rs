@@ -19,7 +19,7 @@ pub enum Insertion {
     Done,
     /// The page's `Content-Security-Policy` would refuse it.
     Policy,
-    /// The page has a content coding although none was requested, or must not be changed.
+    /// The page has a `Content-Encoding` although none was requested, or must not be changed (`no-transform`).
     Unchangeable,
     /// The page has no place for it.
     NoPlace,
@@ -102,7 +102,7 @@ pub(crate) fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }
 
-/// Writes the metrics of beacons.
+/// [`Collector`] of the metrics `brisk_beacon_*` and `brisk_beacons_*` of a [`Beacons`].
 #[derive(Debug)]
 pub struct BeaconMetrics(pub Arc<Beacons>);
 

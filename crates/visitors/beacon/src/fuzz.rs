@@ -8,8 +8,8 @@ use brisk_visits::{Metric, Visit, Visits};
 
 use crate::{Beacons, Issued, Kind, Page, paths};
 
-/// Checks a post, whose first byte selects its kind. A page is parsed or refused; stored values are within the limits
-/// of each metric; without an issued id it creates no visit, and with one exactly one.
+/// Checks a post, whose first byte selects its [`Kind`]. A [`Page`] is parsed or refused; stored values are within the
+/// limits of each [`Metric`]; without an issued id it creates no [`Visit`], and with one exactly one.
 pub fn beacon(bytes: &[u8]) {
     static BEACONS: OnceLock<Arc<Beacons>> = OnceLock::new();
     let Some((choice, body)) = bytes.split_first() else { return };

@@ -11,9 +11,9 @@ use crate::token::Token;
 /// Measurements of a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The id that came with its answer.
+    /// The id that came with the response; `None` if the beacon has none.
     pub token: Option<Token>,
-    /// The script here sent it, whose times of a connection are there only if the navigation opened one.
+    /// Whether the built-in script sent it, whose times of a connection are there only if the navigation opened one.
     pub is_own: bool,
     /// Time from the start of the navigation to its request in milliseconds, if the page reports no connection times.
     /// Chromium reports none if it expects HTTP/2 and opened the connection before it made the request.
@@ -22,7 +22,7 @@ pub struct Page {
     pub navigation: Option<Navigation>,
     /// Measured values.
     pub measures: Measures,
-    /// Resources by the protocol that they came by; see `PROTOCOLS`.
+    /// Number of resources by protocol, in the order of `PROTOCOLS`.
     pub resources: [u32; PROTOCOLS.len()],
     /// Whether the beacon contains the load of the page, and not only further views.
     pub is_load: bool,
@@ -32,12 +32,12 @@ pub struct Page {
     pub views: Vec<View>,
 }
 
-/// A view of a page that is loaded already: a soft navigation, or a return from the back/forward cache.
+/// A view of a loaded page: [`Navigation::Soft`], or a return from the back/forward cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// Kind of the view; never a load.
     pub kind: Navigation,
-    /// Path, optionally with a route of the application after `#`.
+    /// Path, optionally with a route of the application after `#`; at most 256 bytes.
     pub path: Option<Box<str>>,
     /// Measured values.
     pub measures: Measures,
@@ -52,7 +52,8 @@ const MOST_FIELDS: usize = 1000;
 /// Maximum length of a decoded value, in bytes.
 const LONGEST_VALUE: usize = 64;
 
-/// Maximum number of resources that a page reports: browsers keep 250 unless a page raises the limit.
+/// Maximum number of resources that a page reports: browsers keep 250 unless a page raises the limit
+/// (`setResourceTimingBufferSize`).
 const MOST_RESOURCES: u32 = 10_000;
 
 /// Maximum number of further views of a beacon. The script sends about 20 at once.
@@ -61,7 +62,7 @@ const MOST_VIEWS: usize = 64;
 /// Maximum length of the path of a view, in bytes.
 const LONGEST_PATH: usize = 256;
 
-/// Metrics of a soft navigation: the others belong to the load of the page.
+/// Metrics of [`Navigation::Soft`]: the others belong to the load of the page.
 const OF_SOFT: &[Metric] = &[Metric::Interaction, Metric::Shift];
 
 /// Metrics of a return from the back/forward cache.
@@ -100,7 +101,8 @@ const TIMES: [&str; 7] =
     ["nt_dns_st", "nt_dns_end", "nt_con_st", "nt_con_end", "nt_ssl_st", "nt_req_st", "nt_res_st"];
 
 impl Page {
-    /// Reads a form or the query of a URL. The time is proportional to its length.
+    /// Reads a form or the query of a URL. The time is proportional to its length; other keys are ignored. A duplicate
+    /// key, a malformed value or more than 1000 fields are [`Refusal::Malformed`].
     pub fn read(form: &[u8]) -> Result<Self, Refusal> {
         let mut page = Self::default();
         let mut times = [None; TIMES.len()];
@@ -237,7 +239,7 @@ fn number(text: &str) -> Option<f64> {
     (text.len() <= 24 && text.bytes().all(is_plain)).then(|| text.parse().ok())?
 }
 
-/// Sets an empty value. Fails if it was set before: duplicate keys are invalid.
+/// Sets an empty `place`. [`Refusal::Malformed`] if it was set before: duplicate keys are invalid.
 fn fill<T>(place: &mut Option<T>, value: T) -> Result<(), Refusal> {
     match place.replace(value) {
         None => Ok(()),

@@ -10,9 +10,9 @@ use crate::Refusal;
 use crate::page::{Page, View};
 use crate::token::Token;
 
-/// Places of a set; an id has one set.
+/// Places of a set; a [`Token`] has one set.
 const WAYS: usize = 8;
-/// Page views that are remembered: each takes some 400 bytes, and room is taken as they come.
+/// Page views that [`Pages`] remembers: each takes some 400 bytes, and room is taken as they arrive.
 const PLACES: usize = 1 << 16;
 /// Further views that one id may have.
 const MOST_VIEWS: usize = 250;
@@ -37,14 +37,14 @@ pub struct Issued {
     pub request: RequestId,
     /// The visit without measurements of the page.
     pub visit: Visit,
-    /// The path of the page, at most some hundred bytes.
+    /// The path of the page, at most some hundred bytes, reduced to a pattern when the beacon arrives.
     pub path: Box<str>,
     /// Time from the head of the request to the head of the response, measured by the gateway.
     pub answered_in: Duration,
     /// Time from the `ClientHello` to the head of the request, if this is the first request and arrived as soon as
     /// the connection was open: the browser may have delayed it until then.
     pub held_since_hello: Option<Duration>,
-    /// The browser may take something earlier for the answer, as hints (103).
+    /// Whether the browser may take something earlier for the response, such as `103` (Early Hints).
     pub may_be_hinted: bool,
 }
 
@@ -54,9 +54,9 @@ struct Pending {
     at: Instant,
     /// Time of the last beacon, or of the response.
     used: Instant,
-    /// Whether the measurements of the load have not come yet.
+    /// Whether the measurements of the load are still awaited.
     awaits_load: bool,
-    /// Further views that may come.
+    /// Number of further views that may arrive, at first [`MOST_VIEWS`].
     views: usize,
     /// Shared, so that a place is small and a beacon copies nothing.
     issued: Arc<Issued>,
@@ -76,17 +76,17 @@ impl From<&Page> for Claim {
     }
 }
 
-/// A page of which a beacon came.
+/// A page whose beacon [`Pages::claim`] accepted.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) issued: Arc<Issued>,
     /// Time since the response.
     pub(crate) ago: Duration,
-    /// Number of further views that count, of those in the beacon.
+    /// Number of further views that count, of those in the [`Claim`].
     pub(crate) views: usize,
 }
 
-/// The table.
+/// The table of page views, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Pages {
     sets: Box<[Mutex<Vec<Pending>>]>,
@@ -97,8 +97,8 @@ impl Pages {
         Self { sets: (0..PLACES / WAYS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Remembers a page. Whether another one that awaited its first beacon had to be forgotten for it. Pages whose load
-    /// is known are forgotten first.
+    /// Remembers a page. Returns whether another one that awaited its first beacon had to be forgotten for this page. Pages
+    /// whose load is known are forgotten first.
     pub(crate) fn put(&self, token: Token, issued: Issued, now: Instant) -> bool {
         let new = Pending {
             token,
@@ -120,7 +120,7 @@ impl Pages {
     }
 
     /// Claims the load of a page of `host`, which is possible once, and further views, of which [`MOST_VIEWS`] count for
-    /// each page. The last claim forgets the page.
+    /// each page. The last claim forgets the page. Otherwise [`Refusal::UnknownId`] or [`Refusal::OtherHost`].
     pub(crate) fn claim(
         &self,
         token: Token,
@@ -165,7 +165,8 @@ impl Issued {
         (!self.may_be_hinted).then_some(self.answered_in)
     }
 
-    /// The visit, if the measurements of the page are plausible. The response was sent `ago`.
+    /// The [`Visit`], if the measurements of the page are plausible, otherwise [`Refusal::Implausible`]. The response was
+    /// sent `ago`.
     pub(crate) fn joined(&self, page: &Page, ago: Duration) -> Result<Visit, Refusal> {
         self.check(page, ago)?;
         let waited = self.waited_for_connection(page);
@@ -195,7 +196,7 @@ impl Issued {
         Ok(visit)
     }
 
-    /// Checks the measurements of the page against the gateway's clock.
+    /// Checks the measurements of the page against the gateway's clock; [`Refusal::Implausible`] if they cannot be true.
     fn check(&self, page: &Page, ago: Duration) -> Result<(), Refusal> {
         let of_page = |metric| page.measures.get(metric);
         let (wait, first) = (of_page(Metric::Wait), of_page(Metric::FirstByte));
@@ -205,7 +206,7 @@ impl Issued {
             let counts_from_start = page.navigation != Some(Navigation::Prerender);
             require(!counts_from_start || first.is_none_or(|first| first * 1.001 + ROUNDING >= own))?;
         }
-        // The beacon came after the answer, and the answer after the request.
+        // The beacon followed the response, and the response the request.
         let rtt = self.visit.measures.get(Metric::RoundTrip).unwrap_or(0.0);
         let longest = milliseconds(self.answered_in) + milliseconds(ago) + rtt + DELIVERY;
         require(wait.is_none_or(|wait| wait <= longest))?;

@@ -1,6 +1,6 @@
 //! Patterns of paths: variable parts become `*`, so that pages with ids are one page.
 
-/// Maximum number of segments; the rest is one `*`.
+/// Maximum number of segments of a [`pattern`]; the rest is one `*`.
 const SEGMENTS: usize = 8;
 /// Maximum length of a pattern in bytes.
 const LONGEST: usize = 120;
@@ -9,7 +9,7 @@ const LONG: usize = 40;
 /// Length from which a mixture of digits and letters can be an id.
 const ID: usize = 8;
 
-/// The pattern of a path, which may have a route of the application after `#`. A query is omitted.
+/// The pattern of `path`, which may have a route of the application after `#`. A query is omitted.
 pub(crate) fn pattern(path: &str) -> String {
     let (path, route) = path.split_once('#').map_or((path, None), |(path, route)| (path, Some(route)));
     let mut pattern = String::new();

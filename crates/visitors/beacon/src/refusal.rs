@@ -1,6 +1,6 @@
 //! [`Refusal`], the reason for which a beacon is discarded.
 
-/// Reason for which a beacon is discarded. Each is counted under its name.
+/// Reason for which a beacon is discarded. Each is counted under [`name`](Self::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The visitor requests privacy (`Sec-GPC: 1`).
@@ -13,7 +13,7 @@ pub enum Refusal {
     ClientRate,
     /// All clients together exceed their rate.
     Rate,
-    /// Others that are arriving take the memory for them.
+    /// Other beacons that are arriving take all memory that is reserved for beacons.
     Busy,
     /// The beacon is incomplete, or was not complete in time.
     CutOff,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::Refusal;
 
-/// Reports of one post that are counted.
+/// Maximum number of reports of one post that are counted; further ones are ignored.
 const MOST: usize = 100;
 
 /// Kinds of reports that are counted under their names; others are `other`.
@@ -71,7 +71,7 @@ struct Body<'r> {
 /// Index of a report in [`KINDS`], and of its error in [`ERRORS`]; an index past the end stands for others.
 pub(crate) type Counted = (usize, Option<usize>);
 
-/// Reads a list of reports.
+/// Reads a list of reports. JSON of another form is [`Refusal::Malformed`].
 pub(crate) fn read(json: &[u8]) -> Result<Vec<Counted>, Refusal> {
     let reports: Vec<Report<'_>> = serde_json::from_slice(json).map_err(|_| Refusal::Malformed)?;
     let place =

@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-/// The script. It sends one beacon per page, when the page is first left or hidden, and only if the response had an
-/// id. It stores nothing in the browser and reads nothing except times and sizes measured by the browser.
+/// The script, `rum.js`. Sends a beacon when the page is first left or hidden, and only if the response had an id; stores
+/// nothing in the browser, and reads nothing except times and sizes measured by the browser.
 pub const SCRIPT: &str = include_str!("rum.js");
 
-/// Version of the script for the query of its URL and its entity tag: 16 hexadecimal digits.
+/// Version of [`SCRIPT`] for the query of its URL and its `ETag`: 16 hexadecimal digits.
 pub fn script_version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         // FNV-1a, because its result is the same in all builds, unlike `RandomState`.

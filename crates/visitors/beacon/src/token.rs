@@ -18,7 +18,7 @@ thread_local! {
 pub struct Token(u128);
 
 impl Token {
-    /// A new one.
+    /// A new [`Token`] from the generator of AWS-LC.
     pub fn random() -> Self {
         MADE.with_borrow_mut(|made| {
             if made.is_empty() {
@@ -31,7 +31,7 @@ impl Token {
         })
     }
 
-    /// Parses the output of [`digits`](Self::digits).
+    /// Parses the output of [`digits`](Self::digits); `None` for any other text.
     pub fn read(text: &[u8]) -> Option<Self> {
         let digits: &[u8; 32] = text.try_into().ok()?;
         digits
@@ -47,12 +47,12 @@ impl Token {
             .map(Self)
     }
 
-    /// The 32 digits.
+    /// The 32 hexadecimal digits, in lower case.
     pub fn digits(self) -> [u8; 32] {
         std::array::from_fn(|index| b"0123456789abcdef"[(self.0 >> (124 - 4 * index)) as usize & 0xf])
     }
 
-    /// A number below `places`, the same one each time.
+    /// A number below `places`, the same each time for one `Token`.
     pub(crate) fn place(self, places: usize) -> usize {
         self.0 as usize % places
     }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::experiments::{ExperimentSettings, Experiments, Values};
 
-/// The experiments of one configuration.
+/// The [`Experiments`] of one configuration, by host.
 #[derive(Debug)]
 pub struct Draws {
     visits: Visits,
@@ -39,7 +39,8 @@ impl<'d> Assignment<'d> {
         Self { draws, connection, drawn: RefCell::default() }
     }
 
-    /// Draws the arms for the host with index `host`. Returns the settings of the handshake.
+    /// Draws the arms for the host with index `host`. Returns the [`Variant`] of the handshake; the default without
+    /// experiments.
     pub fn draw(&self, host: usize) -> Variant {
         let Some(draws) = self.draws else { return Variant::default() };
         let drawn = draws.draw(self.connection, host);
@@ -48,7 +49,7 @@ impl<'d> Assignment<'d> {
         variant
     }
 
-    /// Applies the settings of the socket and returns the arms. If the socket refuses a setting, the connection leaves
+    /// Applies the settings of the socket and returns the [`Arms`]. If the socket refuses a setting, the connection leaves
     /// the experiment.
     pub fn apply(self, tcp: &TcpStream, warnings: &Throttle) -> Arms {
         let mut drawn = self.drawn.into_inner();
@@ -75,7 +76,7 @@ struct Drawn {
 }
 
 impl Draws {
-    /// Prepares the experiments for `hosts` hosts; `None` without experiments.
+    /// Prepares `experiments` for `hosts` hosts; `None` without experiments.
     pub fn new(experiments: &Experiments, hosts: usize, visits: &Visits) -> Option<Self> {
         let of_host = |host| experiments.of_host(host).map(|(id, one)| (id, Arc::clone(one))).collect();
         let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
@@ -90,7 +91,9 @@ impl Draws {
             if !self.visits.is_running(*id) {
                 continue;
             }
+            // With the name, so that the arms of two experiments are independent of each other.
             let number = self.secret.hash_one((connection, &one.experiment.name));
+            // Without room for the arm the value must not apply: the visit would count as one of no arm.
             if let Some(arm) = arm(number, one.experiment.share, one.experiment.arms.len())
                 && drawn.arms.push(Arm { setting: *id, value: arm })
             {
@@ -130,11 +133,13 @@ impl Drawn {
 
 /// The arm for a random number; `None` if the number is outside of the share.
 fn arm(number: u64, share: f64, arms: usize) -> Option<u8> {
+    // 53 bits, the precision of `f64`, so that every quotient is exact and below 1.
     let drawn = (number >> 11) as f64 / (1_u64 << 53) as f64;
     if drawn >= share {
         return None;
     }
     let arm = (drawn / share * arms as f64) as usize;
+    // `drawn / share` may be rounded up to 1.
     u8::try_from(arm.min(arms.saturating_sub(1))).ok()
 }
 

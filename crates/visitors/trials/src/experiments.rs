@@ -56,7 +56,8 @@ impl Experiments {
         &self.all
     }
 
-    /// Registers the experiments in the store of visits as the current ones, once. Before that, no connection is drawn.
+    /// Registers the experiments in `visits` as the current ones, once ([`Visits::define`]). Before that, no connection is
+    /// drawn.
     pub fn define(&self, visits: &Visits) {
         self.ids.get_or_init(|| {
             let all: Vec<_> = self.all.iter().map(|one| one.experiment.clone()).collect();

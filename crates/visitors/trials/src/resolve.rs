@@ -14,7 +14,7 @@ use self::values::Setting;
 use crate::experiments::{ExperimentSettings, Experiments};
 use crate::keys::ExperimentKeys;
 
-/// Bytes of a name at most.
+/// Maximum bytes of the name of an [`Experiment`].
 const LONGEST_NAME: usize = 64;
 
 /// Settings outside of the experiments, as far as experiments depend on them.
@@ -64,7 +64,7 @@ struct Found {
     settings: ExperimentSettings,
 }
 
-/// Resolves the tables `[experiment.NAME]` by name. Adds all mistakes to `findings`.
+/// Resolves the tables `[experiment.NAME]` by name into [`Experiments`]. Adds all mistakes to `findings`.
 pub fn resolve(
     tables: &BTreeMap<String, ExperimentKeys>,
     surroundings: &Surroundings,

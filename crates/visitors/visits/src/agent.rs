@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::closed::closed;
 
-/// Maximum number of bytes of the header that are searched. Browsers send fewer than 250.
+/// Maximum number of bytes of `User-Agent` that are searched. Browsers send fewer than 250.
 const LOOKED_AT: usize = 512;
 
 closed! {
@@ -48,7 +48,7 @@ closed! {
 /// Substrings of `User-Agent` with their meaning. The first match decides.
 type Signs<T> = Vec<(Finder<'static>, T)>;
 
-/// In this order because most browsers name others for compatibility.
+/// In this order because most browsers name others for compatibility: Edge contains `Chrome`, and Chrome `Safari`.
 static BROWSERS: LazyLock<Signs<Browser>> = LazyLock::new(|| {
     signs(&[
         ("bot", Browser::Robot),
@@ -94,7 +94,7 @@ fn first<T: Copy>(agent: &[u8], signs: &Signs<T>) -> Option<T> {
 }
 
 impl Browser {
-    /// The family named by a `User-Agent` header. Searches its first 512 bytes.
+    /// The family named by a `User-Agent` header; [`Self::Other`] for an unknown one. Searches its first 512 bytes.
     pub fn of(user_agent: &[u8]) -> Self {
         first(user_agent, &BROWSERS).unwrap_or(Self::Other)
     }
@@ -102,7 +102,7 @@ impl Browser {
 
 impl Device {
     /// The class named by a `User-Agent` header. Searches its first 512 bytes. An iPad that requests desktop pages
-    /// counts as a desktop.
+    /// counts as a [`Self::Desktop`].
     pub fn of(user_agent: &[u8]) -> Self {
         first(user_agent, &DEVICES).unwrap_or(Self::Other)
     }

@@ -10,13 +10,13 @@ use crate::metric::{METRICS, Metric};
 use crate::sequential::FEWEST;
 use crate::visit::Visit;
 
-/// Page views from which the absence of a kind is significant.
+/// Page views from which the absence of a kind is significant for [`Sight::blindness`].
 const ENOUGH: u64 = 100;
-/// Expected number of visits in the experiment from which their absence is significant.
+/// Expected number of visits in the [`Experiment`] from which their absence is significant.
 const EXPECTED: f64 = 50.0;
 /// A count below `1 / FAR_FEWER` of the expected one is reported.
 const FAR_FEWER: u64 = 10;
-/// Time without visits of a host before a log message.
+/// Time without visits of a host before [`Blindness::Unmeasured`] is logged.
 const SILENCE: Duration = Duration::from_hours(1);
 
 /// Page views of the hosts of an experiment since this process knows the experiment.
@@ -25,14 +25,14 @@ pub(crate) struct Sight {
     measured: u64,
     /// Page views by humans whose navigation opened the connection.
     opened: u64,
-    /// Page views in `opened` whose connection takes part in the experiment.
+    /// Page views in `opened` whose connection has an arm of the experiment.
     counted: u64,
 }
 
-/// Visits by metric, of all arms.
+/// Number of visits by [`Metric`], of all arms.
 pub(crate) type ByMetric = [u64; METRICS];
 
-/// Cause for which an experiment has no data.
+/// Cause for which an [`Experiment`] has no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blindness {
     /// No page of the experiment's hosts sends measurements.
@@ -43,7 +43,7 @@ pub(crate) enum Blindness {
     NotDrawn,
     /// Almost all visitors share a few addresses.
     FewAddresses,
-    /// Browsers do not report the metric.
+    /// Browsers do not report [`Experiment::metric`].
     NoMetric,
 }
 
@@ -123,7 +123,7 @@ impl Sight {
     }
 }
 
-/// The last cause logged for each experiment.
+/// The last [`Blindness`] logged for each experiment, with the time.
 #[derive(Debug, Default)]
 pub(crate) struct Said(HashMap<ExperimentId, (Instant, Option<Blindness>)>);
 

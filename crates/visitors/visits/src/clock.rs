@@ -9,7 +9,7 @@ const SET: u64 = 300;
 /// Limits of a plausible clock, in seconds: behind the last removal, and ahead of it beyond the time that has passed.
 const BEHIND: i64 = 3_600;
 const AHEAD: i64 = 2 * 86_400;
-/// Time for which a doubted clock must run evenly before it is trusted: a gateway that was off for weeks has a
+/// Time for which a doubted clock must run evenly before [`Removal::ByAge`]: a gateway that was off for weeks has a
 /// correct clock.
 const SETTLED: Duration = Duration::from_hours(72);
 
@@ -37,7 +37,7 @@ impl Clock {
         Self { looked: Duration::ZERO, at, doubted: None }
     }
 
-    /// The removal due at `now`, `uptime` after the start of the process, if the database was last cleared at
+    /// The [`Removal`] due at `now`, `uptime` after the start of the process, if the database was last cleared at
     /// `latest`; `None` if none is due.
     pub(crate) fn removal(&mut self, uptime: Duration, now: i64, latest: Option<i64>) -> Option<Removal> {
         let passed = uptime.saturating_sub(self.looked);

@@ -14,7 +14,7 @@ use crate::sample::{Sample, Sampled};
 use crate::statistics::{Estimate, median};
 use crate::store::Kind;
 
-/// Number of values shown per dimension: those with the most visits.
+/// Number of values shown per [`Dimension`]: those with the most visits.
 const SHOWN: usize = 50;
 /// Quantile of the normal distribution for an individual 95 % interval.
 const Z: f64 = 1.96;
@@ -74,7 +74,7 @@ const ROUND_TRIP_NAMES: [&str; 9] = [
 ];
 
 impl Dimension {
-    /// The number of this dimension's value for `visit`; 0 is unknown.
+    /// The number of this dimension's value for `visit`; `0` is unknown.
     pub(crate) fn of(self, visit: &Sampled) -> u16 {
         let row = &visit.row;
         match self {
@@ -100,7 +100,7 @@ impl Dimension {
         }
     }
 
-    /// The name of the value with this number.
+    /// The name of the value with this `number`, as in `sample`.
     pub(crate) fn name_of(self, number: u16, sample: &Sample) -> String {
         fn closed<T: Copy>(all: &[T], number: u16, name: fn(T) -> &'static str) -> String {
             all.get(usize::from(number)).map_or("unknown", |value| name(*value)).to_owned()
@@ -159,7 +159,7 @@ pub(crate) fn is_person(visit: &Sampled) -> bool {
 /// Visits by the values of every dimension.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cuts {
-    /// The name of the metric.
+    /// The [name](Metric::name) of the metric.
     pub metric: &'static str,
     /// Start of the time span, in Unix seconds.
     pub start: i64,
@@ -167,11 +167,11 @@ pub struct Cuts {
     pub visits: u64,
     /// Number of visits analysed, a random sample.
     pub sampled: usize,
-    /// Dimensions; experiments come last.
+    /// One [`Cut`] for each [`Dimension`]; experiments come last.
     pub dimensions: Vec<Cut>,
 }
 
-/// Visits by the values of one dimension.
+/// Visits by the values of one [`Dimension`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cut {
     /// Name of the dimension, such as `version`, or `experiment NAME`.
@@ -180,7 +180,7 @@ pub struct Cut {
     pub only_new_connections: bool,
     /// Values with the most visits, in descending order.
     pub values: Vec<CutValue>,
-    /// Number of values omitted beyond the limit.
+    /// Number of values omitted beyond the 50 with the most visits.
     pub left_out: usize,
 }
 
@@ -200,7 +200,7 @@ pub struct CutValue {
 #[derive(Default)]
 struct Group {
     weight: f64,
-    /// Values, each with its weight.
+    /// Values, each with the [`Sampled::weight`] of its visit.
     values: Vec<(f64, f64)>,
 }
 
@@ -211,7 +211,7 @@ impl Group {
     }
 }
 
-/// Groups `sample` by every dimension.
+/// Groups `sample` by every [`Dimension`] and every experiment.
 pub(crate) fn cuts(sample: &Sample, metric: Metric) -> Cuts {
     let dimensions = Dimension::ALL.iter().map(|dimension| {
         let only_new = dimension.is_of_handshake();

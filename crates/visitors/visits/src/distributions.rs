@@ -14,9 +14,9 @@ fn bounds([good, poor]: [f64; 2]) -> [f64; 7] {
 /// Visits by classes of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Distribution {
-    /// The name of the metric.
+    /// The [name](Metric::name) of the metric.
     pub metric: &'static str,
-    /// Thresholds of Web Vitals: good up to the first, poor above the second.
+    /// [Thresholds](Metric::thresholds) of Web Vitals: good up to the first, poor above the second.
     pub thresholds: [f64; 2],
     /// Upper bounds of the classes; the last class has none.
     pub bounds: [f64; 7],
@@ -26,7 +26,7 @@ pub struct Distribution {
     pub p75: Option<f64>,
 }
 
-/// Distributions of all metrics with thresholds.
+/// Distributions of all metrics with [`Metric::thresholds`].
 pub(crate) fn distributions(sample: &Sample) -> Vec<Distribution> {
     let of = |metric: &Metric| {
         let thresholds = metric.thresholds()?;

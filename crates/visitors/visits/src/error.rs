@@ -18,7 +18,7 @@ pub enum VisitsError {
         /// Cause.
         source: std::io::Error,
     },
-    /// brisk cannot use the file.
+    /// The file cannot be used: it is locked, no file, or of another program.
     #[error("cannot use {}: {reason}", path.display())]
     File {
         /// The file.
@@ -31,12 +31,12 @@ pub enum VisitsError {
     Later {
         /// The file.
         path: PathBuf,
-        /// Schema of the file.
+        /// Schema of the file (`user_version` of `SQLite`).
         found: i64,
         /// Latest schema that this version supports.
         known: i64,
     },
-    /// There are no histograms of this metric.
+    /// There are no histograms of this [`Metric`].
     #[error("there is no series of {0}: handshake, ttfb, lcp, inp, wait, fcp and cls have one")]
     NoSeries(Metric),
     /// The file of marks cannot be read.
@@ -48,14 +48,14 @@ pub enum VisitsError {
 }
 
 impl VisitsError {
-    /// Whether the file is damaged or not a database.
+    /// Whether the file is damaged or not a database, so that it is renamed.
     pub(crate) fn is_damage(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         let Self::Database(error) = self else { return false };
         matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
     }
 
-    /// Whether the database has reached its maximum size.
+    /// Whether the database has reached its maximum size (`SQLITE_FULL`); a full disk has the same code.
     pub(crate) fn is_full(&self) -> bool {
         let Self::Database(error) = self else { return false };
         error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)

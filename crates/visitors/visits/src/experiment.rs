@@ -9,9 +9,9 @@ pub use brisk_variants::{
 
 use crate::metric::Metric;
 
-/// Maximum number of arms of one experiment.
+/// Maximum number of arms of one [`Experiment`]; further ones are ignored.
 pub const MOST_ARMS: usize = 8;
-/// Definitions that one process keeps; each change of an experiment by a reload adds one.
+/// [`Definitions`] that one process keeps; each change of an experiment by a reload adds one.
 const MOST_DEFINITIONS: usize = 1_000;
 
 /// Definition of an experiment. Two experiments are equal if they differ in `advice`, `hosts` and `share` only; the
@@ -27,9 +27,9 @@ pub struct Experiment {
     pub advice: Vec<Arc<str>>,
     /// Metric that decides; one for which [`Metric::is_compared`] returns `true`.
     pub metric: Metric,
-    /// Relative difference that is irrelevant: 0.02 is 2 %.
+    /// Relative difference that is irrelevant: `0.02` is 2 %.
     pub margin: f64,
-    /// Hosts of the experiment, named as in visits.
+    /// Hosts of the experiment, named as in [`Visit::host`](crate::Visit::host).
     pub hosts: Vec<Arc<str>>,
     /// Share of the connections that take part, 0 to 1. Each arm gets an equal part of them.
     pub share: f64,
@@ -45,7 +45,7 @@ impl PartialEq for Experiment {
 /// The id of an experiment that is not compared because there are too many.
 pub(crate) const NOT_COMPARED: ExperimentId = ExperimentId(u16::MAX);
 
-/// Experiments that this process has defined, by id.
+/// Experiments that this process has defined, by [`ExperimentId`].
 #[derive(Debug, Default)]
 pub(crate) struct Definitions(Mutex<Defined>);
 
@@ -53,7 +53,7 @@ pub(crate) struct Definitions(Mutex<Defined>);
 struct Defined {
     /// Experiments, each with a flag for those in the current configuration.
     all: Vec<(Arc<Experiment>, bool)>,
-    /// Whether a configuration has been applied.
+    /// Whether [`Definitions::define`] was called.
     is_known: bool,
 }
 
@@ -70,8 +70,8 @@ impl Definitions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the experiments of the configuration and returns their ids. An unchanged definition keeps its id while it
-    /// stays configured.
+    /// Sets the experiments of the configuration and returns their ids, [`NOT_COMPARED`] beyond [`MOST_DEFINITIONS`]. An
+    /// unchanged definition keeps its id while it stays configured.
     pub(crate) fn define(&self, experiments: &[Experiment]) -> Vec<ExperimentId> {
         let mut defined = self.lock();
         defined.is_known = true;
@@ -91,12 +91,12 @@ impl Definitions {
         self.lock().all.get(usize::from(id.0)).is_some_and(|(_, is_current)| *is_current)
     }
 
-    /// The experiment with this id.
+    /// The [`Experiment`] with this id, also if it is no longer configured.
     pub(crate) fn get(&self, id: ExperimentId) -> Option<Arc<Experiment>> {
         self.lock().all.get(usize::from(id.0)).map(|(experiment, _)| Arc::clone(experiment))
     }
 
-    /// Whether a configuration has been applied.
+    /// Whether a configuration has been applied, so that the absence of an experiment means that it ended.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().is_known
     }

@@ -7,20 +7,20 @@ use crate::gather::ArmSums;
 use crate::metric::Metric;
 use crate::sequential::{Decision, FEWEST, Interval, difference, is_uneven};
 
-/// An experiment with its current result.
+/// An [`Experiment`] with its current result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExperimentReport {
     /// Name of the experiment.
     pub name: String,
-    /// The name of the metric that decides.
+    /// The [name](Metric::name) of the metric that decides.
     pub metric: &'static str,
-    /// Relative difference that is irrelevant.
+    /// Relative difference that is irrelevant ([`Experiment::margin`]).
     pub margin: f64,
     /// Start, in Unix seconds.
     pub since: i64,
     /// Time of the decision, in Unix seconds.
     pub decided: Option<i64>,
-    /// Time at which it was removed from the configuration, in Unix seconds.
+    /// Time at which the experiment was removed from the configuration, in Unix seconds; `None` while it is configured.
     pub ended: Option<i64>,
     /// The arms; the first is the control.
     pub arms: Vec<ArmReport>,
@@ -46,7 +46,7 @@ pub struct ArmReport {
     pub difference: Option<Interval>,
 }
 
-/// Creates the report of an experiment with these arms and the decision, if any.
+/// Creates the [`ExperimentReport`] of an experiment with these arms and the decision, if any.
 pub(crate) fn report(
     name: String,
     metric: Metric,

@@ -17,7 +17,7 @@ use crate::sequential::Decision;
 use crate::shared::Shared;
 use crate::visit::Visit;
 
-/// Number of hosts with series of their own; all other hosts share one.
+/// Number of hosts with series of their own; all other hosts share one, so that a scrape stays bounded.
 const MOST_HOSTS: usize = 200;
 
 /// Counters since the start of the process. The writer thread increments them, and a scrape reads them.
@@ -28,7 +28,7 @@ pub(crate) struct Figures(Mutex<Counts>);
 struct Counts {
     hosts: BTreeMap<Arc<str>, [OfHost; CONNECTIONS.len()]>,
     arms: BTreeMap<(ExperimentId, u8), OfArm>,
-    /// Page views for each configured experiment since it was configured.
+    /// Page views for each configured experiment since [`Definitions::define`] added it.
     sights: BTreeMap<ExperimentId, Sight>,
 }
 
@@ -76,7 +76,7 @@ impl Figures {
         counts.sights.retain(|experiment, _| definitions.is_current(*experiment));
     }
 
-    /// Page views of the hosts of an experiment.
+    /// Page views of the hosts of an experiment, for [`Sight::blindness`].
     pub(crate) fn sight(&self, experiment: ExperimentId) -> Sight {
         self.counts().sights.get(&experiment).copied().unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl Counts {
     }
 }
 
-/// Adds the counters to the metrics page.
+/// [`Collector`] of [`Figures`] and decisions.
 #[derive(Debug)]
 pub(crate) struct VisitsCollector(pub(crate) Arc<Shared>);
 
@@ -147,7 +147,7 @@ impl Collector for VisitsCollector {
     }
 }
 
-/// The decisions on configured experiments, one series each.
+/// The [`Decision`]s on configured experiments, one series each.
 fn decisions(shared: &Shared, page: &mut Encoder<'_, '_>) -> fmt::Result {
     let help = "1 for what each experiment of the configuration has shown, with the arm to be written into the configuration; \
                 until then the control is served.";

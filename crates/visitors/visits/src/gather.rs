@@ -25,28 +25,28 @@ pub(crate) const SERIES: [Metric; 7] = [
 
 /// Maximum number of visits of one host kept as rows between two writes.
 const KEPT_OF_A_HOST: usize = 512;
-/// Cap of a time in an experiment, in milliseconds.
+/// Cap of a time in [`ArmSums`], in milliseconds.
 const LONGEST_OF_ARM: f64 = 60_000.0;
-/// Size of all histograms at which they are written ahead of schedule, in bytes.
+/// Size of all histograms at which [`Gathered`] is written ahead of schedule, in bytes.
 const FULL_BYTES: usize = 64 << 20;
-/// Number of rows at which they are written ahead of schedule.
+/// Number of rows at which [`Gathered`] is written ahead of schedule.
 const FULL: usize = 32_768;
 
 /// Seconds per minute.
 pub(crate) const MINUTE: i64 = 60;
 
-/// Visits of one host in one minute.
+/// Visits of one host in one [`MINUTE`].
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
     /// Number of visits.
     pub(crate) seen: u64,
-    /// Random sample of the visits.
+    /// Random sample of the visits, at most [`KEPT_OF_A_HOST`].
     pub(crate) kept: Vec<Visit>,
     /// Histograms of [`SERIES`] over all visits.
     pub(crate) histograms: [Option<Box<TimeHistogram>>; SERIES.len()],
 }
 
-/// Sums of logarithms of one metric in one arm.
+/// Sums of natural logarithms of one metric in one arm, in milliseconds before the logarithm.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct ArmSums {
     /// Visits with a value.
@@ -88,7 +88,7 @@ impl Gathered {
         Self { portions: HashMap::new(), arms: HashMap::new(), random: Random::new(), rows: 0, bytes: 0 }
     }
 
-    /// Takes a visit.
+    /// Adds a visit to its [`Portion`] and its arms.
     pub(crate) fn add(&mut self, visit: Visit) {
         self.add_to_arms(&visit);
         let seconds = visit.at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64);
@@ -112,7 +112,8 @@ impl Gathered {
         }
     }
 
-    /// Adds the visit to its arms, if it opened the connection: arms are assigned per connection.
+    /// Adds the visit to its arms, unless it is [`Connection::Reused`], since arms are assigned per connection, or by a
+    /// [`Browser::Robot`].
     fn add_to_arms(&mut self, visit: &Visit) {
         if visit.connection == Connection::Reused || visit.browser == Browser::Robot {
             return;
@@ -126,7 +127,7 @@ impl Gathered {
         }
     }
 
-    /// Whether a write is due because of size.
+    /// Whether a write is due because of [`FULL`] or [`FULL_BYTES`].
     pub(crate) fn is_full(&self) -> bool {
         self.rows >= FULL || self.portions.len() >= FULL || self.bytes >= FULL_BYTES
     }

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 /// Units per millisecond: values are recorded in units of 10 µs.
 const UNITS_PER_MS: f64 = 100.0;
-/// Greatest value, ten minutes, in units.
+/// Greatest value, ten minutes, in units of [`UNITS_PER_MS`]; greater ones are clamped.
 const GREATEST: u64 = 60_000_000;
 /// Significant decimal digits of recorded values.
 const DIGITS: u8 = 2;
@@ -88,7 +88,7 @@ impl TimeHistogram {
         }
     }
 
-    /// The time in milliseconds that a share of `quantile` of all times does not exceed.
+    /// The time in milliseconds that a share of `quantile`, 0 to 1, of all times does not exceed.
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
         self.whole().value_at_quantile(quantile) as f64 / UNITS_PER_MS
     }

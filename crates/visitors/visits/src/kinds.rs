@@ -6,7 +6,7 @@ use brisk_wire::registry::SignatureScheme;
 use crate::closed::closed;
 
 closed! {
-    /// Kind of the connection's session, with the reason if it was not resumed.
+    /// Kind of the connection's session, with the [reason](ResumptionFailure) if it was not resumed.
     Session {
         /// Unknown, or no TLS.
         Unknown = "unknown",
@@ -28,13 +28,13 @@ closed! {
         Used = "full-used",
         /// A full handshake: the session was created for another name, client-certificate policy, suite or version.
         Unsuitable = "full-unsuitable",
-        /// Resumed by TLS 1.2 session ID.
+        /// Resumed by TLS 1.2 session ID (RFC 5246 section 7.3).
         SessionId = "resumed-session-id",
-        /// Resumed by TLS 1.2 session ticket.
+        /// Resumed by TLS 1.2 session ticket (RFC 5077).
         Ticket = "resumed-ticket",
-        /// Resumed by TLS 1.3 pre-shared key.
+        /// Resumed by TLS 1.3 `pre_shared_key`.
         Psk = "resumed-psk",
-        /// Resumed by TLS 1.3 pre-shared key with accepted early data.
+        /// Resumed by TLS 1.3 `pre_shared_key` with accepted `early_data`.
         EarlyData = "resumed-0-rtt",
     }
 }
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Whether a session was resumed; `None` if unknown.
+    /// Whether a session was resumed; `None` for [`Self::Unknown`].
     pub const fn is_resumed(self) -> Option<bool> {
         match self {
             Self::Unknown => None,

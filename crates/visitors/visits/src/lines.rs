@@ -8,10 +8,10 @@ use crate::cuts::{Dimension, is_new};
 use crate::metric::Metric;
 use crate::sample::{Sample, Sampled};
 
-/// Values of a dimension with a line: those with the most visits.
+/// Number of values of a [`Dimension`] with a [`Line`]: those with the most visits.
 const LINES: usize = 6;
 
-/// Values of each dimension of a table.
+/// Number of values of each [`Dimension`] of a [`Table`].
 const CELLS: usize = 8;
 
 /// Fewest values of a sample from which a percentile is computed.
@@ -20,7 +20,7 @@ const FEWEST: usize = 6;
 /// The share of visits below the percentile of Web Vitals.
 pub(crate) const SHARE: f64 = 0.75;
 
-/// Lines of one dimension.
+/// Lines of one [`Dimension`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lines {
     /// Name of the dimension.
@@ -90,7 +90,7 @@ pub(crate) fn lines(sample: &Sample, metric: Metric, dimension: Dimension, step:
     Lines { dimension: dimension.name(), step, values: values.collect() }
 }
 
-/// Visits by the values of both dimensions.
+/// Visits by the values of both `dimensions`.
 pub(crate) fn table(sample: &Sample, metric: Metric, dimensions: [Dimension; 2]) -> Table {
     let [first, second] = dimensions;
     let mut groups = HashMap::<(u16, u16), (f64, Values)>::new();
@@ -136,7 +136,7 @@ fn most_visited(sample: &Sample, dimension: Dimension, most: usize) -> Vec<(u16,
     all
 }
 
-/// The value that a `share` of the weight does not exceed; `None` for fewer than six values.
+/// The value that a `share` of the weight does not exceed; `None` for fewer than [`FEWEST`] values.
 pub(crate) fn percentile(values: &mut Values, share: f64) -> Option<f64> {
     if values.len() < FEWEST {
         return None;

@@ -15,7 +15,7 @@ const FILE: &str = "marks";
 /// Bytes at the end of the file that are read; earlier marks are ignored.
 const READ: u64 = 64 << 10;
 
-/// Longest name of a mark, in characters.
+/// Longest [`MarkName`], in characters.
 const LONGEST: usize = 60;
 
 /// Kind of a mark.
@@ -64,13 +64,13 @@ impl MarkName {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written.
+    /// Fails if the file `marks` cannot be written.
     pub fn add_to(&self, folder: &Path, at: i64) -> io::Result<()> {
         add(folder, &format!("{at} deployment {}\n", self.0))
     }
 }
 
-/// Adds a mark of a reload.
+/// Adds a [`MarkKind::Reload`] at `at`, in Unix seconds.
 pub(crate) fn add_reload(folder: &Path, at: i64) -> io::Result<()> {
     add(folder, &format!("{at} reload\n"))
 }

@@ -40,14 +40,14 @@ closed! {
     }
 }
 
-/// Number of metrics.
+/// Number of [`Metric`]s.
 pub(crate) const METRICS: usize = Metric::ALL.len();
 
 /// Greatest time, ten minutes: no visitor waits longer.
 const LONGEST_MS: f64 = 600_000.0;
 
 impl Metric {
-    /// Greatest value that is stored.
+    /// Greatest value that [`Measures::set`] stores.
     pub const fn limit(self) -> f64 {
         match self {
             Self::Shift => 1_000.0,
@@ -86,8 +86,8 @@ impl Metric {
         }
     }
 
-    /// Whether experiments can be decided by this metric: a time that visitors wait for, and not one of its parts,
-    /// which an arm may shift to another part.
+    /// Whether an [`Experiment`](crate::Experiment) can be decided by this metric: a time that visitors wait for, and not
+    /// one of its parts, which an arm may shift to another part.
     pub const fn is_compared(self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl Metric {
     }
 }
 
-/// Codes per factor of e, so that the greatest value of each metric has a code.
+/// Codes per factor of `e`, so that the greatest value of each metric has a code of 16 bits.
 const STEPS: f64 = 3_600.0;
 
 /// Measured values of one visit; each may be missing.
@@ -135,7 +135,7 @@ impl Measures {
         is_kept
     }
 
-    /// The value, if there is one.
+    /// The value of `metric`; `None` if it is missing.
     pub fn get(&self, metric: Metric) -> Option<f64> {
         let code = self.0[metric as usize].checked_sub(1)?;
         let value = (f64::from(code) / STEPS).exp_m1() * metric.grain();

@@ -28,7 +28,7 @@ impl Network {
     }
 }
 
-/// Table of prefixes with their labels. The longest matching prefix decides.
+/// Table of prefixes with their labels, at most two million. The longest matching prefix decides.
 #[derive(Debug, Clone, Default)]
 pub struct Networks {
     labels: Vec<Arc<str>>,
@@ -49,7 +49,8 @@ pub struct NetworksError {
 
 impl Networks {
     /// Parses a table: a prefix and a label per line, such as `203.0.113.0/24 office`. The label extends to the end
-    /// of the line. Empty lines and lines that start with `#` are ignored.
+    /// of the line, at most 64 bytes. Empty lines and lines that start with `#` are ignored. An invalid line is a
+    /// [`NetworksError`], also one with bits after its prefix, or with another label for a prefix that has one.
     pub fn parse(text: &str) -> Result<Self, NetworksError> {
         let mut table = Self::default();
         let mut numbers = HashMap::new();
@@ -73,6 +74,10 @@ impl Networks {
         let prefix: IpNet = prefix.parse().map_err(|_| {
             format!("{:?} is no prefix such as 203.0.113.0/24 or 2001:db8::/32", shortened(prefix))
         })?;
+        let meant = canonical(prefix);
+        if meant != prefix {
+            return Err(format!("{prefix} is written as {meant}; or is another length meant?"));
+        }
         let label = label.trim();
         if label.len() > LONGEST_LABEL || label.chars().any(char::is_control) {
             return Err(format!(
@@ -81,6 +86,11 @@ impl Networks {
         }
         if self.prefixes.len() >= MOST_PREFIXES {
             return Err(format!("a table has at most {MOST_PREFIXES} prefixes"));
+        }
+        if let Some(other) = self.prefixes.get(&prefix).map(|number| &self.labels[usize::from(*number)])
+            && **other != *label
+        {
+            return Err(format!("{prefix} has the label {other:?} already: keep one of the two lines"));
         }
         let number = match numbers.get(label) {
             Some(number) => *number,
@@ -99,11 +109,12 @@ impl Networks {
         if !lengths.contains(&prefix.prefix_len()) {
             lengths.push(prefix.prefix_len());
         }
-        self.prefixes.insert(prefix.trunc(), number);
+        self.prefixes.insert(prefix, number);
         Ok(())
     }
 
-    /// The label of the network of `address`. Costs one lookup per distinct prefix length in the table.
+    /// The label of the network of `address`, [`Network::UNKNOWN`] without a match. Costs one lookup per distinct prefix
+    /// length in the table.
     pub fn find(&self, address: IpAddr) -> Network {
         let address = address.to_canonical();
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
@@ -111,6 +122,18 @@ impl Networks {
         let number = prefixes.into_iter().find_map(|prefix| self.prefixes.get(&prefix.trunc()));
         Network(number.map(|number| Arc::clone(&self.labels[usize::from(*number)])))
     }
+}
+
+/// `prefix` without the bits after its length, and as IPv4 if its addresses are IPv4-mapped (RFC 4291 section 2.5.5.2): addresses
+/// of clients are compared in this form.
+fn canonical(prefix: IpNet) -> IpNet {
+    let prefix = prefix.trunc();
+    let mapped = || {
+        let IpNet::V6(prefix) = prefix else { return None };
+        let length = prefix.prefix_len().checked_sub(96)?;
+        IpNet::new(prefix.network().to_ipv4_mapped()?.into(), length).ok()
+    };
+    mapped().unwrap_or(prefix)
 }
 
 fn shortened(text: &str) -> &str {
@@ -127,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_counts() {
-        let table = "# ours\n10.0.0.0/8 company\n10.1.2.3/16 lab in the cellar\n\n2001:db8::/32 company\n";
+        let table = "# ours\n10.0.0.0/8 company\n10.1.0.0/16 lab in the cellar\n\n2001:db8::/32 company\n\
+                     10.0.0.0/8 company\n";
         let table = Networks::parse(table).unwrap();
         assert_eq!(label(&table, "10.9.9.9").as_deref(), Some("company"));
         assert_eq!(label(&table, "10.1.200.1").as_deref(), Some("lab in the cellar"));
@@ -135,6 +159,25 @@ mod tests {
         assert_eq!(label(&table, "2001:db8:1::1").as_deref(), Some("company"));
         assert_eq!(label(&table, "192.0.2.1"), None);
         assert_eq!(table.labels.len(), 2);
+    }
+
+    #[test]
+    fn no_prefix_is_lost_or_cut_without_an_error() {
+        let found = |text: &str| Networks::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            found("10.0.0.0/8 a\n10.0.0.0/8 b"),
+            "line 2: 10.0.0.0/8 has the label \"a\" already: keep one of the two lines"
+        );
+        assert_eq!(
+            found("\n10.1.2.3/16 a"),
+            "line 2: 10.1.2.3/16 is written as 10.1.0.0/16; or is another length meant?"
+        );
+        assert_eq!(
+            found("::ffff:10.0.0.0/104 a"),
+            "line 1: ::ffff:10.0.0.0/104 is written as 10.0.0.0/8; or is another length meant?"
+        );
+        assert!(Networks::parse("::/0 a\n0.0.0.0/0 b\n::ffff:0:0/95 c").is_err(), "bits after the prefix");
+        assert!(Networks::parse("::/0 a\n0.0.0.0/0 b").is_ok());
     }
 
     #[test]
@@ -152,7 +195,9 @@ mod tests {
             found(&format!("::/0 {}", "x".repeat(65))),
             "line 1: the label must have at most 64 bytes, and no control characters"
         );
-        let many: Vec<_> = (0..=MOST_LABELS).map(|number| format!("10.0.0.0/8 {number}")).collect();
+        let many = (0..=MOST_LABELS)
+            .map(|number| format!("10.{}.{}.0/24 {number}", number / 256, number % 256))
+            .collect::<Vec<_>>();
         assert_eq!(found(&many.join("\n")), "line 1001: a table has at most 1000 different labels");
     }
 }

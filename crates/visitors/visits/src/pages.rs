@@ -15,7 +15,7 @@ const ROOM: usize = 16;
 pub(crate) struct Pages(Mutex<HashMap<Box<str>, HashSet<Arc<str>>>>);
 
 impl Pages {
-    /// The name of the page at `path` of `host`. `None` if it is unknown and either the host has its share or
+    /// The name of the page at `path` of `host`. `None` if the page is unknown and either the host has its share ([`ROOM`]) or
     /// `may_add` forbids another name.
     pub(crate) fn name(&self, host: &str, path: &str, may_add: impl FnOnce() -> bool) -> Option<Arc<str>> {
         let name = [host, path].concat();

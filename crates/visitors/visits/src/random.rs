@@ -18,7 +18,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A random number.
+    /// A random number from all values of `u64`.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

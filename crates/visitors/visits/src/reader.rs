@@ -43,7 +43,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// The span with this name; `None` for any other text.
+    /// The span with this `name`: `hour`, `day` or `month`; `None` for any other text.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "hour" => Some(Self::Hour),
@@ -82,7 +82,7 @@ impl Span {
         }
     }
 
-    /// Seconds per point of lines, which are estimated from samples.
+    /// Seconds per point of [`Lines`](crate::Lines), which are estimated from samples.
     const fn line_step(self) -> i64 {
         match self {
             Self::Hour => 600,
@@ -116,7 +116,7 @@ pub struct Query {
 /// Quantiles over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Series {
-    /// The name of the metric.
+    /// The [name](Metric::name) of the metric.
     pub metric: &'static str,
     /// Seconds per point.
     pub step: i64,
@@ -128,7 +128,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// Visits of one interval. Times are in milliseconds, with an error of at most 1 %.
+/// Visits of one interval of a [`Series`]. Times are in milliseconds, with an error of at most 1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// Start of the interval, in Unix seconds.
@@ -171,12 +171,13 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// Fails for metrics without histograms; `handshake`, `ttfb`, `lcp`, `inp`, `wait`, `fcp` and `cls` have them.
+    /// Returns [`VisitsError::NoSeries`] for metrics without histograms; `handshake`, `ttfb`, `lcp`, `inp`, `wait`, `fcp`
+    /// and `cls` have them.
     pub fn series(&self, query: &Query) -> Result<Series, VisitsError> {
         Database::open(&self.folder)?.series(query, unix_seconds())
     }
 
-    /// Visits by the values of every dimension, with medians of the metric.
+    /// Visits by the values of every [`Dimension`](crate::Dimension), with medians of [`Query::metric`].
     pub fn cuts(&self, query: &Query) -> Result<Cuts, VisitsError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let sample = Database::open(&self.folder)?.sample(query, unix_seconds())?;

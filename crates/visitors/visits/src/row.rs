@@ -6,7 +6,7 @@ use brisk_wire::HttpVersion;
 use crate::metric::{METRICS, Measures};
 use crate::visit::Visit;
 
-/// Maximum number of arms in a row.
+/// Maximum number of arms in a [`Row`]; further ones of a visit are not stored.
 pub(crate) const ARMS: usize = 4;
 /// Kinds with fewer than 16 values, in whose upper halves a row has the number of its page. Rows of earlier versions
 /// have zeros there, which is no page, so that databases keep their rows.
@@ -14,7 +14,7 @@ const HALVES: usize = 4;
 /// Length of a row in bytes.
 pub(crate) const LENGTH: usize = 2 * (3 + 2) + 9 + 3 * ARMS + 2 * METRICS;
 
-/// A visit with a number for each value; 0 is unknown.
+/// A [`Visit`] with a number for each value; `0` is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) version: u16,
@@ -88,7 +88,7 @@ impl Row {
         bytes.extend(self.measures.codes().iter().flat_map(|code| code.to_le_bytes()));
     }
 
-    /// Decodes a row.
+    /// Decodes a row written by [`write`](Self::write).
     pub(crate) fn read(bytes: &[u8; LENGTH]) -> Self {
         let mut reader = Bytes(bytes);
         let [version, suite, group, route, network] = std::array::from_fn(|_| reader.u16());

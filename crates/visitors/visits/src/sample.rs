@@ -27,17 +27,17 @@ pub(crate) struct Sample {
 pub(crate) struct Sampled {
     /// Number of visits that this one represents.
     pub(crate) weight: f64,
-    /// The number of its host.
+    /// The number of the visit's host.
     pub(crate) host: u16,
     /// Index of the hour or day, counted from the first.
     pub(crate) period: u16,
-    /// Start of its minute or hour, in Unix seconds.
+    /// Start of the visit's minute or hour, in Unix seconds.
     pub(crate) at: i64,
     pub(crate) row: Row,
 }
 
 impl Sample {
-    /// The name with this number.
+    /// The name with this `number` among those of `kind`.
     pub(crate) fn name(&self, kind: Kind, number: u16) -> &str {
         self.names.get(&(kind as u8, number)).map_or("other", String::as_str)
     }

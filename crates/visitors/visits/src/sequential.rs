@@ -31,7 +31,7 @@ pub struct Interval {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "decision")]
 pub enum Decision {
-    /// An arm is faster than the control; the relative difference is negative.
+    /// An arm is faster than the control; the relative difference `by` is negative.
     Better {
         /// Index of the arm.
         arm: u8,
@@ -53,7 +53,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Encodes the decision for the database.
+    /// Encodes the decision for the database; [`from_text`](Self::from_text) decodes it.
     pub(crate) fn to_text(self) -> String {
         let of_arm = |name, arm, by: Interval| format!("{name} {arm} {} {} {}", by.value, by.low, by.high);
         match self {

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crate::network::Networks;
 
-/// Settings of the store of visits.
+/// Settings of [`Visits`](crate::Visits).
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Retention of samples of visits and hourly figures.
     pub keep: Duration,
-    /// Maximum size of the database in bytes; the oldest data is removed before it is reached.
+    /// Maximum size of the database in bytes; the oldest data is removed before it is reached. Below
+    /// [`Settings::smallest`] it does not hold a day.
     pub max_bytes: u64,
     /// Labels of networks.
     pub networks: Arc<Networks>,

@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) error: Mutex<Option<String>>,
     pub(crate) figures: Figures,
     pub(crate) pages: Pages,
-    /// Decisions on the compared experiments that have been read from the database.
+    /// [`Decisions`] on the compared experiments that have been read from the database.
     pub(crate) decisions: ArcSwap<Decisions>,
 }
 
@@ -42,6 +42,6 @@ pub(crate) enum Asked {
     Defined,
     /// Write all previous visits and reply whether they are in the database.
     Flush(Sender<bool>),
-    /// Like `Flush`, and end the thread.
+    /// Like [`Asked::Flush`], and end the thread.
     Close(Sender<bool>),
 }

@@ -10,7 +10,7 @@ pub(crate) fn normal_below(z: f64) -> f64 {
     if z > 0.0 { 1.0 - tail / 2.0 } else { tail / 2.0 }
 }
 
-/// The z that the absolute value of a standard normal variable exceeds with probability `alpha`.
+/// The `z` that the absolute value of a standard normal variable exceeds with probability `alpha`.
 pub(crate) fn two_sided(alpha: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     for _ in 0..60 {

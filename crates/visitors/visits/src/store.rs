@@ -32,7 +32,7 @@ pub(crate) use self::roll_up::{DAY, HOUR, SAMPLE_HOUR, SERIES_HOUR, SERIES_TEN_M
 pub(crate) const FILE: &str = "visits.db";
 /// Name under which a damaged file is kept.
 const DAMAGED: &str = "visits.db.damaged";
-/// `SQLite` application id of the file: "bVis".
+/// `application_id` of the file for `SQLite`: `bVis`.
 const APPLICATION: i64 = 0x6256_6973;
 
 /// Scripts that migrate a database from each schema to the next.
@@ -40,13 +40,13 @@ const MIGRATIONS: &[&str] = &[include_str!("store/schema-1.sql"), include_str!("
 
 /// Timeout for a write while another process writes.
 const BUSY: Duration = Duration::from_secs(5);
-/// Size to which the write-ahead log is truncated after a checkpoint, in bytes.
+/// Size to which the write-ahead log is truncated after a checkpoint, in bytes (`journal_size_limit`).
 const LOG_BYTES: i64 = 16 << 20;
 
 /// Level of figures per minute: samples and histograms as written.
 pub(crate) const LEVEL_MINUTE: i64 = 0;
 
-/// Value of the host column for all hosts together.
+/// Value of the column `host` for all hosts together.
 pub(crate) const ALL_HOSTS: i64 = -1;
 
 /// The database, open for writing.
@@ -62,7 +62,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the database in `folder` and creates missing files.
+    /// Opens the database in `folder` and creates missing files. A database of a later version is
+    /// [`VisitsError::Later`].
     pub(crate) fn open(folder: &Path) -> Result<Self, VisitsError> {
         DirBuilder::new()
             .recursive(true)
@@ -87,7 +88,7 @@ impl Store {
         Ok(Self { connection, names: Names::default(), kept_at_once: 8_192, file, _lock: lock })
     }
 
-    /// Whether the path in `folder` still refers to the open file.
+    /// Whether [`FILE`] in `folder` still refers to the open file.
     pub(crate) fn is_current(&self, folder: &Path) -> bool {
         identity(&folder.join(FILE)) == self.file
     }
@@ -134,7 +135,7 @@ impl Store {
         Ok(self.connection.pragma_query_value(None, name, |row| row.get(0))?)
     }
 
-    /// Writes gathered visits in one transaction.
+    /// Writes [`Gathered`] visits in one transaction.
     pub(crate) fn write(
         &mut self,
         gathered: &mut Gathered,
@@ -290,7 +291,7 @@ fn make_file(path: &Path) -> Result<(), VisitsError> {
     }
 }
 
-/// Checks that the database is empty or was created by brisk.
+/// Checks by [`APPLICATION`] that the database is empty or was created by brisk.
 fn check_owner(connection: &Connection, path: &Path) -> Result<(), VisitsError> {
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -300,7 +301,7 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<(), VisitsError> 
     Err(VisitsError::File { path: path.to_owned(), reason: "it is another program's database".to_owned() })
 }
 
-/// Migrates the schema to the latest version.
+/// Migrates the schema to the latest version by [`MIGRATIONS`].
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), VisitsError> {
     // Read within the transaction, since another process may migrate at the same time.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

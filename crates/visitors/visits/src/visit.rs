@@ -51,14 +51,14 @@ pub struct Visit {
     pub device: Device,
     /// How the visitor reached the page.
     pub navigation: Navigation,
-    /// Arms of experiments assigned to the connection.
+    /// [`Arms`] of experiments assigned to the connection.
     pub assigned: Arms,
     /// Measured values.
     pub measures: Measures,
 }
 
 impl Visit {
-    /// Creates a visit at the current time with all other values unknown.
+    /// Creates a visit at the current time with all other values `None` or `Unknown`.
     pub fn new(host: Arc<str>, route: Arc<str>) -> Self {
         Self {
             at: SystemTime::now(),

@@ -32,7 +32,7 @@ const MANY: usize = QUEUE / 4;
 /// Capacity of the queue of other messages, which are rare.
 const ASKED: usize = 64;
 
-/// State of the store.
+/// State of the store of [`Visits`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Visits accepted.
@@ -41,7 +41,7 @@ pub struct Status {
     pub dropped: u64,
     /// Size of the database in bytes.
     pub bytes: u64,
-    /// Reason for which visits are not stored now.
+    /// Reason for which visits are not stored now; `None` while they are.
     pub error: Option<String>,
 }
 
@@ -98,14 +98,14 @@ impl Visits {
         self.0.is_some()
     }
 
-    /// Replaces the settings.
+    /// Replaces the [`Settings`].
     pub fn update(&self, settings: Settings) {
         if let Some(inner) = &self.0 {
             inner.shared.settings.store(Arc::new(settings));
         }
     }
 
-    /// Share of page views to measure, 0 to 1.
+    /// [`Settings::share`] of page views to measure, 0 to 1.
     pub fn share(&self) -> f64 {
         self.0.as_ref().map_or(0.0, |inner| inner.shared.settings.load().share)
     }
@@ -118,12 +118,13 @@ impl Visits {
         let taken = !is_closed && inner.queue.try_send(visit).is_ok();
         let counter = if taken { &inner.shared.recorded } else { &inner.shared.dropped };
         counter.fetch_add(1, Ordering::Relaxed);
+        // One message is enough, and the queue must keep room for the other messages.
         if inner.queue.len() >= MANY && inner.asked.is_empty() {
             let _ = inner.asked.try_send(Asked::Gather);
         }
     }
 
-    /// The network of a client at `address`.
+    /// The [`Network`] of a client at `address`, by [`Settings::networks`].
     pub fn network(&self, address: IpAddr) -> Network {
         let inner = self.0.as_ref();
         inner.map_or(Network::UNKNOWN, |inner| inner.shared.settings.load().networks.find(address))
@@ -198,7 +199,7 @@ impl Visits {
             && done.recv_deadline(deadline).unwrap_or(false)
     }
 
-    /// The current state of the store.
+    /// The current [`Status`] of the store.
     pub fn status(&self) -> Status {
         let shared = self.0.as_ref().map(|inner| &inner.shared);
         let load =

@@ -32,7 +32,7 @@ const UNADJUSTED: usize = 20_000;
 /// Minimum difference of shares from which an imbalance is reported.
 const UNBALANCED: f64 = 0.1;
 
-/// Dimensions in which both groups could differ.
+/// [`Dimension`]s in which both groups could differ.
 const CONFOUNDERS: [Dimension; 7] = [
     Dimension::Host,
     Dimension::Route,
@@ -46,7 +46,7 @@ const CONFOUNDERS: [Dimension; 7] = [
 /// Estimated gains of changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Worth {
-    /// The name of the metric.
+    /// The [name](Metric::name) of the metric.
     pub metric: &'static str,
     /// Start of the time span, in Unix seconds.
     pub start: i64,
@@ -56,7 +56,7 @@ pub struct Worth {
     pub sampled: usize,
     /// All comparisons as text, including those without a finding.
     pub compared: Vec<String>,
-    /// Significant differences, greatest gain first.
+    /// Significant differences, greatest gain first: [`Finding::share`] times [`Finding::difference`].
     pub findings: Vec<Finding>,
 }
 
@@ -101,9 +101,9 @@ pub struct Imbalance {
     pub dimension: &'static str,
     /// Value with the greatest excess among the faster visits.
     pub value: String,
-    /// Its share among the faster visits.
+    /// Share of `value` among the faster visits, 0 to 1.
     pub better: f64,
-    /// Its share among the slower visits.
+    /// Share of `value` among the slower visits, 0 to 1.
     pub worse: f64,
 }
 
@@ -114,7 +114,7 @@ struct Groups<'s> {
     sides: [Vec<(&'s Sampled, f64)>; 2],
 }
 
-/// Searches `sample` for differences.
+/// Searches `sample` for differences between the sides of each [`Lever`].
 pub(crate) fn worth(sample: &Sample, metric: Metric) -> Worth {
     let groups = levers(sample).into_iter().map(|lever| Groups::new(lever, sample, metric));
     let groups: Vec<_> =
@@ -144,7 +144,7 @@ impl<'s> Groups<'s> {
         Self { lever, sides }
     }
 
-    /// The difference, if its interval excludes zero and enough visits have a counterpart.
+    /// The difference, if its interval [excludes zero](Estimate::excludes_zero) and enough visits have a counterpart.
     fn finding(&self, sample: &Sample, metric: Metric, z: f64) -> Option<Finding> {
         let (strata, matched) = self.strata();
         let rows: [usize; 2] = [

@@ -17,7 +17,7 @@ use crate::visit::Visit;
 
 /// Interval between two writes. Visits since the last write are lost if the process is killed.
 const INTERVAL: Duration = Duration::from_secs(20);
-/// Interval at which the queue is read, so that recording a visit need not wake the thread.
+/// Interval at which the queue is read, so that [`Visits::record`](crate::Visits::record) need not wake the thread.
 const GATHERING: Duration = Duration::from_millis(250);
 
 /// State of the writer thread.
@@ -27,7 +27,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     gathered: Gathered,
     store: Option<Store>,
-    /// Identity of the last opened file.
+    /// [`Identity`] of the last opened file.
     file: Option<Identity>,
     clock: Clock,
     started: Instant,
@@ -116,7 +116,7 @@ impl Writer {
         }
     }
 
-    /// Writes collected visits into the database. Returns whether this succeeded.
+    /// Writes [`Gathered`] visits into the database. Returns whether this succeeded.
     fn write(&mut self) -> bool {
         let result = self.try_write();
         let error = result.as_ref().err().map(ToString::to_string);
@@ -234,7 +234,7 @@ impl Writer {
 }
 
 impl Shared {
-    /// Warns of experiments without data although their hosts have visitors.
+    /// Warns of each [`Blindness`](crate::blind::Blindness): experiments without data although their hosts have visitors.
     fn say_what_is_blind(&self, decided: &store::Decided, said: &mut Said) {
         let running = decided.decisions.iter().filter(|(_, decision)| decision.is_none());
         for (id, _) in running {
@@ -249,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// Applies decisions to new connections. Each decision is logged when it is made and at every start.
+    /// Applies [`Decisions`] to new connections. Each decision is logged when it is made and at every start.
     fn put_in_force(&self, decisions: Decisions) {
         let decisions = Arc::new(decisions);
         let before = self.decisions.swap(Arc::clone(&decisions));

@@ -7,7 +7,8 @@ use crate::options;
 
 /// Position of the first byte of the connection ID in a packet with a short header (RFC 8999 section 5.2).
 const ID_IN_SHORT: u32 = 1;
-/// The same for a long header (RFC 8999 section 5.1): after the first byte, the version and the length of the ID.
+/// Position of the same byte behind a long header (RFC 8999 section 5.1): after the first byte, the version and the ID's
+/// length.
 const ID_IN_LONG: u32 = 6;
 /// Bit of the first byte that marks a long header.
 const LONG_HEADER: u32 = 0x80;
@@ -22,7 +23,7 @@ pub(super) struct Steering {
     pub(super) own: usize,
     /// Number of processes whose sockets are in the group: 1 or 2.
     pub(super) halves: usize,
-    /// Whether new connections are for the second process.
+    /// Whether new connections are for the second process, which has the sockets from `own` on.
     pub(super) is_second: bool,
 }
 
@@ -32,7 +33,7 @@ impl Steering {
         Self { own, halves: 1, is_second: false }
     }
 
-    /// Attaches the program to the group of these sockets. A group of one socket needs none.
+    /// Attaches [`Self::program`] to the group of these sockets. A group of one socket needs none.
     pub(super) fn attach(self, sockets: &[UdpSocket]) -> io::Result<()> {
         let Some(first) = sockets.first().filter(|_| self.own * self.halves > 1) else { return Ok(()) };
         options::attach_reuse_port_program(first, &mut self.program())

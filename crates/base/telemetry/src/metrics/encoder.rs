@@ -1,4 +1,4 @@
-//! Encoder for the text of a scrape.
+//! [`Encoder`] for the text of a scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ const BYTES: &Unit = &Unit::Bytes;
 const SECONDS: &Unit = &Unit::Seconds;
 
 impl Encoder<'_, '_> {
-    /// A counter.
+    /// A counter, whose series have the suffix `_total`.
     pub fn counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, MetricType::Counter).map(Family)
     }
 
-    /// A counter of bytes.
+    /// A counter of bytes, with the suffix `_bytes_total`.
     pub fn bytes_counter<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Counter).map(Family)
     }
 
-    /// A counter of time.
+    /// A counter of time, with the suffix `_seconds_total`.
     pub fn seconds_counter<'s>(
         &'s mut self,
         name: &'static str,
@@ -50,28 +50,28 @@ impl Encoder<'_, '_> {
         self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Counter).map(Family)
     }
 
-    /// A gauge.
+    /// A gauge, whose name is `brisk_` and `name`.
     pub fn gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge).map(Family)
     }
 
-    /// A gauge of bytes.
+    /// A gauge of bytes, with the suffix `_bytes`.
     pub fn bytes_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, Some(BYTES), MetricType::Gauge).map(Family)
     }
 
-    /// A gauge of time.
+    /// A gauge of time, with the suffix `_seconds`.
     pub fn seconds_gauge<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Gauge).map(Family)
     }
 
-    /// A histogram of durations.
+    /// A histogram of durations, with the suffix `_seconds` and the buckets of [`Histogram`].
     pub fn seconds<'s>(&'s mut self, name: &'static str, help: &str) -> Result<Family<'s>, fmt::Error> {
         self.0.encode_descriptor(name, help, Some(SECONDS), MetricType::Histogram).map(Family)
     }
 }
 
-/// The series of one metric.
+/// The series of one metric, each with its [`Labels`].
 #[derive(Debug)]
 pub struct Family<'a>(MetricEncoder<'a>);
 
@@ -79,7 +79,7 @@ pub struct Family<'a>(MetricEncoder<'a>);
 pub type Labels<'a> = [(&'static str, &'a str)];
 
 impl Family<'_> {
-    /// The value of the series with these labels.
+    /// Writes `value` as the series with these labels.
     pub fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
         if labels.is_empty() {
             return self.0.encode_counter::<NoLabelSet, u64, f64>(&value, None);
@@ -87,7 +87,7 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
     }
 
-    /// Like `counter`, for a duration in seconds.
+    /// Like [`counter`](Self::counter), for a duration in seconds.
     pub fn seconds_counter(&mut self, labels: &Labels<'_>, value: Duration) -> fmt::Result {
         let seconds = value.as_secs_f64();
         if labels.is_empty() {
@@ -96,7 +96,7 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, f64>(&seconds, None)
     }
 
-    /// Like `counter`, for a gauge.
+    /// Like [`counter`](Self::counter), for a gauge.
     pub fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue + Copy) -> fmt::Result {
         if labels.is_empty() {
             return self.0.encode_gauge(&value);
@@ -104,12 +104,12 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_gauge(&value)
     }
 
-    /// Writes the observations of a histogram as the series with these labels.
+    /// Writes the observations of a [`Histogram`] as the series with these labels.
     pub fn durations(&mut self, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
         self.histogram(labels, &Totals::of([histogram]))
     }
 
-    /// The observations of the series with these labels.
+    /// The [`Totals`] of the series with these labels.
     pub(super) fn histogram(&mut self, labels: &Labels<'_>, totals: &Totals) -> fmt::Result {
         let buckets: Vec<_> = totals.buckets().collect();
         let (sum, count) = (totals.sum_seconds(), totals.count());

@@ -43,7 +43,7 @@ const OUTCOMES: usize = HandshakeOutcome::ALL.len();
 const CELLS: usize = VERSIONS.len() * SUITES.len() * GROUPS.len() * SCHEMES.len() * RESUMPTIONS;
 const TIMES: usize = VERSIONS.len() * GROUPS.len() * RESUMPTIONS;
 
-/// The code points with their own label; two more places are for `none` and for all `other` ones.
+/// The code points with their own label; two more indices are for `none` and for all `other` ones.
 struct Axis<const N: usize>([u16; N]);
 
 impl<const N: usize> Axis<N> {
@@ -67,7 +67,7 @@ impl<const N: usize> Axis<N> {
     }
 }
 
-/// Handshake counters. A handshake costs several ns here, found by position, not by label.
+/// Handshake counters. A handshake costs several ns here: its counter is one of [`CELLS`], found by position, not by label.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     complete: Box<[AtomicU64]>,
@@ -101,7 +101,7 @@ impl Handshakes {
         }
     }
 
-    /// Counts a handshake that succeeded.
+    /// Counts a handshake that succeeded, in a cell of [`Agreed`].
     pub(super) fn complete(&self, tls: &TlsFacts) {
         let version = VERSIONS.index(Some(tls.version.0));
         let group = GROUPS.index(tls.group.map(|group| group.0));
@@ -121,12 +121,12 @@ impl Handshakes {
         }
     }
 
-    /// Counts a session that was not resumed.
+    /// Counts a session that was not resumed, by [`ResumptionFailure`].
     pub(super) fn resumption_failed(&self, reason: ResumptionFailure) {
         self.resumption_failures[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the outcome of early data.
+    /// Counts the outcome of [`EarlyData`].
     pub(super) fn early_data(&self, outcome: EarlyData) {
         self.early_data[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -136,7 +136,7 @@ impl Handshakes {
         self.failed[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The combinations that were met.
+    /// Each [`Agreed`] combination with a count above zero.
     pub(super) fn agreed(&self) -> impl Iterator<Item = Agreed> + '_ {
         self.complete.iter().enumerate().filter_map(|(cell, count)| {
             let count = count.load(Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Handshakes {
         })
     }
 
-    /// Failures by outcome, including outcomes with a count of zero.
+    /// Failures by [`HandshakeOutcome`], including outcomes with a count of zero.
     pub(super) fn failures(&self) -> impl Iterator<Item = (HandshakeOutcome, u64)> + '_ {
         let counts = self.failed.iter().map(|count| count.load(Ordering::Relaxed));
         let failures = HandshakeOutcome::ALL.iter().copied().zip(counts);
@@ -163,7 +163,7 @@ impl Handshakes {
         })
     }
 
-    /// Handshakes that took another round trip for the key share.
+    /// Handshakes that took another round trip for the key share (`HelloRetryRequest`).
     pub(super) fn hello_retries(&self) -> u64 {
         self.hello_retries.load(Ordering::Relaxed)
     }
@@ -174,7 +174,7 @@ impl Handshakes {
         ResumptionFailure::ALL.iter().copied().zip(counts)
     }
 
-    /// Connections with early data by outcome, including outcomes that never occurred.
+    /// Connections with early data by [`EarlyData`], including outcomes that never occurred.
     pub(super) fn early_data_outcomes(&self) -> impl Iterator<Item = (EarlyData, u64)> + '_ {
         let counts = self.early_data.iter().map(|count| count.load(Ordering::Relaxed));
         EarlyData::ALL.iter().copied().zip(counts)

@@ -9,7 +9,7 @@ pub(super) const BOUNDS: [u64; 16] = [
     2_000_000, 5_000_000,
 ];
 
-/// A histogram of durations. All metrics share the buckets: from 50 µs to 5 s, and one for longer durations.
+/// A histogram of durations. All metrics share the buckets `BOUNDS`: from 50 µs to 5 s, and one for longer durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -26,7 +26,7 @@ impl Histogram {
     }
 }
 
-/// Sum of one or several histograms at one time.
+/// Sum of one [`Histogram`] or several at one time.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     buckets: [u64; BOUNDS.len() + 1],
@@ -46,7 +46,7 @@ impl Totals {
         totals
     }
 
-    /// Observations.
+    /// Number of observations, by [`Histogram::observe`].
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

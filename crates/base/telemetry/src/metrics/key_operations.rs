@@ -11,7 +11,7 @@ use super::histogram::Histogram;
 use crate::named;
 
 named! {
-    /// Outcome of a key operation.
+    /// Outcome of a key operation, the label `outcome` of its metric.
     KeyOutcome {
         /// The engine answered with a result.
         Ok = "ok",
@@ -47,13 +47,13 @@ impl KeyOperationFacts {
     }
 }
 
-/// The key operations of one engine with one algorithm.
+/// The key operations with one pair of `engine` and `algorithm`.
 #[derive(Debug)]
 pub(super) struct KeySeries {
     pub(super) engine: &'static str,
     pub(super) algorithm: &'static str,
     pub(super) wait: Histogram,
-    /// Empty where the engine is none.
+    /// Empty where [`KeyOperationFacts::engine`] is `None`.
     pub(super) compute: Histogram,
     outcomes: [AtomicU64; KeyOutcome::ALL.len()],
 }
@@ -76,12 +76,13 @@ impl KeySeries {
     fn observe(&self, facts: &KeyOperationFacts) {
         self.outcomes[facts.outcome as usize].fetch_add(1, Ordering::Relaxed);
         self.wait.observe(facts.wait);
+        // Without an engine nothing was computed; zeros would lower the quantiles of the others.
         if facts.engine.is_some() {
             self.compute.observe(facts.compute);
         }
     }
 
-    /// Operations by outcome.
+    /// Number of operations by [`KeyOutcome`].
     pub(super) fn outcomes(&self) -> impl Iterator<Item = (KeyOutcome, u64)> + '_ {
         let counts = self.outcomes.iter().map(|count| count.load(Ordering::Relaxed));
         KeyOutcome::ALL.iter().copied().zip(counts)

@@ -17,7 +17,7 @@ use super::encoder::Encoder;
 use super::{Listening, Metrics, Refusal, Reload};
 use crate::outcome::{EarlyRequest, MalformedReason, Side};
 
-/// Renders all metrics as text. Allocates; for scrapes only.
+/// Renders all [`Metrics`] in the OpenMetrics text format. Allocates; for scrapes only.
 pub(super) fn render(metrics: &Arc<Metrics>) -> String {
     let mut registry = Registry::with_prefix("brisk");
     registry.register_collector(Box::new(Page(Arc::clone(metrics))));
@@ -134,7 +134,7 @@ fn early_data(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     Ok(())
 }
 
-/// Status codes with a label of their own: the IANA registry, and 499 of other gateways. An upstream can respond with any
+/// Status codes with a label of their own: the IANA registry, and `499` of other gateways. An upstream can respond with any
 /// code, and each label is a time series.
 const LABELLED: [RangeInclusive<u16>; 13] = [
     100..=104,

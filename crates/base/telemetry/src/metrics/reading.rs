@@ -1,4 +1,4 @@
-//! The counters as values, for outputs other than scrapes, such as the dashboard.
+//! The counters as values of a [`Reading`], for outputs other than scrapes, such as the dashboard.
 
 use std::sync::atomic::Ordering;
 
@@ -6,14 +6,14 @@ use super::histogram::Totals;
 use super::{Listening, Metrics};
 use crate::outcome::{EarlyData, HandshakeOutcome, ResumptionFailure, Side};
 
-/// Counts since the start of the process.
+/// Counts since the start of the process, from [`Metrics::reading`].
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     /// Connections accepted.
     pub accepted: u64,
     /// Connections that are open.
     pub open: u64,
-    /// Connections closed at once because of a limit.
+    /// Connections closed at once because of a limit: the sum over each [`Refusal`](super::Refusal).
     pub refused: u64,
     /// Requests by the first digit of the status code; the first without a response.
     pub requests: [u64; 6],
@@ -21,7 +21,7 @@ pub struct Reading {
     pub errors: [u64; Side::ALL.len()],
     /// Durations of requests: upper bound in seconds and number of each bucket, the last one unbounded.
     pub request_times: Vec<(f64, u64)>,
-    /// Completed handshakes by version and kind, where there were any.
+    /// Completed handshakes by `version`, `group` and `resumption`, where there were any.
     pub handshakes: Vec<HandshakeCount>,
     /// Failed handshakes by outcome, where there were any.
     pub failures: Vec<(HandshakeOutcome, u64)>,
@@ -33,14 +33,14 @@ pub struct Reading {
     pub key_operations: Vec<KeyReading>,
 }
 
-/// Handshakes of one kind.
+/// Handshakes with one version, group and [`Resumption`](crate::outcome::Resumption).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandshakeCount {
-    /// The version of TLS.
+    /// The version of TLS, such as `TLS 1.3`.
     pub version: &'static str,
     /// The key exchange group; `none` without a key exchange.
     pub group: &'static str,
-    /// Kind of the session.
+    /// Name of the [`Resumption`](crate::outcome::Resumption).
     pub resumption: &'static str,
     /// Number of handshakes.
     pub count: u64,
@@ -49,13 +49,13 @@ pub struct HandshakeCount {
 /// Key operations of one engine with one algorithm.
 #[derive(Debug, Clone)]
 pub struct KeyReading {
-    /// The engine.
+    /// The engine; `none` for operations that no engine performed.
     pub engine: &'static str,
     /// The family of the key.
     pub algorithm: &'static str,
     /// Operations with a result.
     pub done: u64,
-    /// Operations without.
+    /// Operations with another [`KeyOutcome`](super::KeyOutcome) than `Ok`.
     pub failed: u64,
     /// Total wait of operations in seconds.
     pub wait: f64,

@@ -8,7 +8,7 @@ use super::Listening;
 use super::histogram::{Histogram, Totals};
 use crate::outcome::{EarlyRequest, Side};
 
-/// Status codes with a counter of their own; all others are counted as no status.
+/// Status codes with a counter of their own; all others are counted as [`NO_STATUS`].
 const STATUSES: std::ops::Range<u16> = 100..600;
 const NO_STATUS: usize = 500;
 
@@ -60,7 +60,7 @@ pub(crate) struct PerWorker<T>(Box<[Apart<T>]>);
 struct Apart<T>(T);
 
 impl<T> PerWorker<T> {
-    /// One for each core that the process may use, at most 64.
+    /// One value of `make` for each core that the process may use, at most 64.
     pub(crate) fn new(make: impl Fn() -> T) -> Self {
         // Bounded to 64 copies, each with more than 500 counters.
         let cores = thread::available_parallelism().map_or(1, usize::from).min(64);
@@ -78,7 +78,7 @@ impl<T> PerWorker<T> {
     }
 }
 
-/// The figures of all workers.
+/// The [`Shard`] of each worker.
 #[derive(Debug)]
 pub(super) struct Shards(PerWorker<Shard>);
 
@@ -92,7 +92,7 @@ impl Shards {
         self.0.mine()
     }
 
-    /// The sum of one counter over all workers.
+    /// The sum of one counter over all workers. The loads are relaxed, so concurrent additions may be missing.
     pub(super) fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
         self.0.all().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
     }
@@ -102,7 +102,7 @@ impl Shards {
         Totals::of(self.0.all().map(histogram))
     }
 
-    /// Status codes that were counted, 0 for none, each with its count. Upstreams choose the codes.
+    /// Status codes that were counted, `0` for none, each with its count. Upstreams choose the codes.
     pub(super) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         (0..=NO_STATUS).filter_map(|index| {
             let count = self.sum(|shard| &shard.statuses[index]);

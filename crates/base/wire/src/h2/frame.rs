@@ -13,7 +13,7 @@ pub const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
 /// Types of frames.
 pub mod kind {
-    /// Part of a body.
+    /// Part of a body (RFC 9113 section 6.1).
     pub const DATA: u8 = 0;
     /// The head of a message, or trailers.
     pub const HEADERS: u8 = 1;
@@ -31,7 +31,7 @@ pub mod kind {
     pub const GOAWAY: u8 = 7;
     /// More may be sent.
     pub const WINDOW_UPDATE: u8 = 8;
-    /// The rest of a header block.
+    /// The rest of a header block that `HEADERS` began.
     pub const CONTINUATION: u8 = 9;
     /// A priority by RFC 9218.
     pub const PRIORITY_UPDATE: u8 = 0x10;
@@ -58,7 +58,7 @@ pub struct Reason(pub u32);
 impl Reason {
     /// No error.
     pub const NO_ERROR: Self = Self(0);
-    /// The other side broke the protocol.
+    /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1);
     /// This side failed.
     pub const INTERNAL_ERROR: Self = Self(2);
@@ -68,7 +68,7 @@ impl Reason {
     pub const STREAM_CLOSED: Self = Self(5);
     /// The length of a frame is wrong.
     pub const FRAME_SIZE_ERROR: Self = Self(6);
-    /// The request was not looked at.
+    /// The request was not processed, so the client may send it again.
     pub const REFUSED_STREAM: Self = Self(7);
     /// The stream is no longer wanted.
     pub const CANCEL: Self = Self(8);
@@ -110,7 +110,7 @@ pub struct FrameHead {
     pub length: u32,
     /// The type, one of [`kind`] or unknown.
     pub kind: u8,
-    /// Flags; their meaning depends on the type.
+    /// Flags of [`flag`]; their meaning depends on the type.
     pub flags: u8,
     /// The stream; 0 for the connection.
     pub stream: u32,

@@ -9,7 +9,7 @@ pub mod id {
     pub const HEADER_TABLE_SIZE: u16 = 1;
     /// Whether pushes may be sent.
     pub const ENABLE_PUSH: u16 = 2;
-    /// Streams at a time.
+    /// Maximum number of open streams, of those that the receiver of `SETTINGS` opens.
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
     /// The window of new streams.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
@@ -32,11 +32,11 @@ pub const DEFAULT_FRAME: u32 = 16_384;
 /// Settings of the peer that concern frames sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// Bytes of its HPACK table.
+    /// Bytes of its HPACK table: `HEADER_TABLE_SIZE`.
     pub header_table: u32,
     /// The window of new streams.
     pub initial_window: u32,
-    /// Maximum number of concurrent streams opened by this side.
+    /// Maximum number of concurrent streams opened by this side: `MAX_CONCURRENT_STREAMS`.
     pub max_streams: u32,
     /// Extended `CONNECT` is allowed.
     pub connect_protocol: bool,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brisk_config::Period;
 use clap::Args;
+use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Request};
 
 /// Arguments of `brisk check`.
@@ -40,10 +41,8 @@ pub(crate) struct Check {
 fn request(text: &str) -> Result<Request<()>, String> {
     let (method, url) = text.split_once(' ').unwrap_or(("GET", text));
     let wrong = || format!("{text:?} is no request: write method and URL, as 'GET https://example.com/path'");
-    if !url.starts_with("https://") {
-        return Err(wrong());
-    }
-    Request::builder().method(method).uri(url.trim()).body(()).map_err(|_| wrong())
+    let request = Request::builder().method(method).uri(url.trim()).body(()).map_err(|_| wrong())?;
+    if request.uri().scheme() == Some(&Scheme::HTTPS) { Ok(request) } else { Err(wrong()) }
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {

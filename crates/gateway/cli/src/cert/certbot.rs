@@ -28,7 +28,7 @@ impl Certbot {
         names.iter().all(|name| self.names.contains(name))
     }
 
-    /// The certificate in the form of brisk's own, for the host with `names`.
+    /// The certificate as an [`IssuedCertificate`], for the host with `names`.
     pub(crate) fn issued(&self, names: &[String]) -> IssuedCertificate {
         IssuedCertificate::imported(names, &self.authority, &self.chain, &self.key, SystemTime::now())
     }

@@ -22,7 +22,7 @@ pub(super) struct Folder {
     pub(super) path: PathBuf,
 }
 
-/// A name in a folder, with the type that the folder states for it.
+/// A name in a [`Folder`], with the type that the folder states for it.
 pub(super) struct Entry {
     pub(super) name: OsString,
     pub(super) kind: FileType,
@@ -35,13 +35,13 @@ impl Folder {
         Ok(Self { descriptor, path: path.to_owned() })
     }
 
-    /// Opens the subfolder `name`; fails for a link.
+    /// Opens the subfolder `name`; fails for a link (`O_NOFOLLOW`).
     pub(super) fn subfolder(&self, name: &OsStr) -> io::Result<Self> {
         let descriptor = self.open_entry(name, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { descriptor, path: self.path.join(name) })
     }
 
-    /// The entries, without `.` and `..`.
+    /// Each [`Entry`], without `.` and `..`.
     pub(super) fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.descriptor)? {

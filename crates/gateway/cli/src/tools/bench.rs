@@ -24,8 +24,8 @@ use crate::limits;
 
 pub(super) use args::Bench;
 
-/// Runs the load or the comparison. Exit code: 0 after a measurement without failed operations, 2 for wrong arguments, files
-/// or plans, 1 otherwise.
+/// Runs the load or the comparison. Exit code: `0` after a measurement without failed operations, `2` for wrong arguments,
+/// files or plans, `1` otherwise.
 pub(crate) fn run(arguments: Bench) -> ExitCode {
     // A refusal is no error here: a run that lacks descriptors fails, and reports the lack.
     limits::raise_open_files();

@@ -54,10 +54,11 @@ fn damage(summary: Summary, name: &str) -> Option<String> {
 
 /// Compares two captures. Returns the damage of one of them.
 fn compared(arguments: &Capture, other: &Path) -> anyhow::Result<Option<String>> {
+    let secrets = secrets(arguments)?;
     let sample = |file: &Path| {
         let mut sample = Sample::default();
         let settings =
-            Settings { limits: arguments.limits(), secrets: secrets(arguments)?, ..Settings::default() };
+            Settings { limits: arguments.limits(), secrets: secrets.clone(), ..Settings::default() };
         let name = file.display().to_string();
         let summary = analyse(open(file)?, settings, &mut sample).map_err(|error| named(error, &name))?;
         anyhow::Ok((sample, summary))
@@ -71,10 +72,15 @@ fn compared(arguments: &Capture, other: &Path) -> anyhow::Result<Option<String>>
     Ok(damage(first, &names[0]).or(damage(second, &names[1])))
 }
 
+/// The key log of `arguments`. Reports lines that are not used on standard error.
 fn secrets(arguments: &Capture) -> anyhow::Result<Secrets> {
     let mut secrets = Secrets::default();
     if let Some(file) = &arguments.keylog {
-        secrets.add(&fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
+        let name = file.display();
+        let skipped = secrets.add(&fs::read(file).with_context(|| format!("cannot read {name}"))?);
+        if !skipped.is_empty() {
+            eprintln!("{name}: {skipped}");
+        }
     }
     Ok(secrets)
 }

@@ -13,6 +13,7 @@ use brisk_certs::Store;
 use brisk_certs::store::Folder;
 use brisk_config_file::KeyPath;
 use brisk_gateway::settings::{FleetStore, SessionSettings};
+use brisk_wire::uri::without_scheme;
 use zeroize::Zeroizing;
 
 use super::context::Context;
@@ -274,7 +275,7 @@ fn contact(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<St
     let path = path.key("contact");
     let mut contact = Vec::new();
     for (index, text) in raw.contact.iter().enumerate() {
-        let address = text.strip_prefix("mailto:").unwrap_or(text);
+        let address = without_scheme(text, "mailto:").unwrap_or(text);
         if !address.contains('@') || address.contains([' ', ',', '?']) {
             context.shared.findings.wrong(
                 &path.index(index),

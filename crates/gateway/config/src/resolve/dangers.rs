@@ -23,6 +23,7 @@ pub(super) fn review(raw: &raw::Config, state_dir: Option<&Path>, context: &mut 
         if let Some(ask) = host.own.on_demand.as_ref().and_then(|on_demand| on_demand.ask.as_ref()) {
             decisions(ask, &path.key("on_demand").key("ask"), context);
         }
+        forwarded(raw, host, &path, context);
     }
     served_folders(raw, state_dir, context);
 }
@@ -69,17 +70,42 @@ fn admin(raw: &raw::Config, context: &mut Context<'_>) {
 
 /// Warns of decisions that cross a network in plain text. The message omits the URL, which may contain secrets.
 fn decisions(ask: &str, path: &KeyPath, context: &mut Context<'_>) {
-    let Ok(url) = ask.parse::<Uri>() else { return };
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let Some(host) = plain_host(ask) else { return };
+    let warning = format!(
+        "{path}: {host} decides over plain HTTP, so an attacker in the network in between can approve names: write an https:// \
+         URL"
+    );
+    context.shared.findings.warn(warning);
+}
+
+/// Warns of servers of `forward_auth` that are asked in plain text, with the cookies of clients.
+fn forwarded(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) {
+    for (number, route) in host.routes().iter().enumerate() {
+        let Some(auth) = &route.forward_auth.forward_auth else { continue };
+        let group = auth.upstream.as_ref().and_then(|name| raw.upstream.get(name));
+        let servers = group.into_iter().flat_map(|group| &group.features.servers.servers);
+        let servers = servers.map(|server| ("upstream", server.url.to_string()));
+        let mut asked = auth.url.iter().map(|url| ("url", url.clone())).chain(servers);
+        if let Some((key, host)) = asked.find_map(|(key, url)| Some((key, plain_host(&url)?))) {
+            let path = path.key("route").index(number).key("forward_auth").key(key);
+            let warning = format!(
+                "{path}: {host} decides over plain HTTP, so an attacker in the network in between can read cookies and permit \
+                 requests: write an https:// URL"
+            );
+            context.shared.findings.warn(warning);
+        }
+    }
+}
+
+/// The host of a URL without TLS, unless it is this machine.
+fn plain_host(url: &str) -> Option<String> {
+    let url = url.parse::<Uri>().ok()?;
+    let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
     let is_local = host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
-    if url.scheme_str() == Some("http") && !is_local {
-        let warning = format!(
-            "{path}: {host} decides over plain HTTP, so an attacker in the network in between can approve names: write an \
-             https:// URL"
-        );
-        context.shared.findings.warn(warning);
-    }
+    let scheme = url.scheme_str()?.to_ascii_lowercase();
+    let is_plain = matches!(scheme.trim_start_matches("srv+"), "http" | "h2c");
+    (is_plain && !is_local).then(|| host.to_owned())
 }
 
 fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Context<'_>) {

@@ -11,19 +11,20 @@ const USUAL: Size = Size(16 << 10);
 
 /// Whether the host or one of its routes allows early data.
 pub(super) fn is_allowed(host: &raw::Host) -> bool {
-    let routes = host.routes().iter().map(|route| &route.early_data.early_data);
-    let mut all = routes.chain([&host.features.early_data.early_data]);
-    all.any(|early| !matches!(early, None | Some(EarlyData::No)))
+    let routes = host.routes().iter().map(|route| route.early_data.early_data.as_ref());
+    routes.chain([host.features.early_data.early_data.as_ref()]).any(allows)
+}
+
+fn allows(written: Option<&EarlyData>) -> bool {
+    !matches!(written, None | Some(EarlyData::No))
 }
 
 /// Maximum early data per connection of the host whose table is at `path`, in bytes: 0 unless the host or one of its
 /// routes allows early data.
 pub(super) fn limit(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> u32 {
-    let written = |early: Option<&EarlyData>| !matches!(early, None | Some(EarlyData::No));
-    let route =
-        host.features.site.route.iter().position(|route| written(route.early_data.early_data.as_ref()));
+    let route = host.routes().iter().position(|route| allows(route.early_data.early_data.as_ref()));
     let path = match route {
-        _ if written(host.features.early_data.early_data.as_ref()) => path.key("early_data"),
+        _ if allows(host.features.early_data.early_data.as_ref()) => path.key("early_data"),
         Some(index) => path.key("route").index(index).key("early_data"),
         None => return 0,
     };
@@ -49,11 +50,7 @@ pub(super) fn size(raw: &raw::Config, context: &mut Context<'_>) {
     let path = KeyPath::of("tls").key("early_data_size");
     let sizes = Size(1 << 10)..=Size(1 << 20);
     context.shared.findings.within(&path, raw.tls.early_data_size, USUAL, &sizes);
-    let routes =
-        raw.host.iter().flat_map(|host| &host.features.site.route).map(|route| &route.early_data.early_data);
-    let mut all = raw.host.iter().map(|host| &host.features.early_data.early_data).chain(routes);
-    let some = all.any(|early| !matches!(early, None | Some(EarlyData::No)));
-    if raw.tls.early_data_size.is_some() && !some {
+    if raw.tls.early_data_size.is_some() && !raw.host.iter().any(is_allowed) {
         context.shared.findings.wrong(&path, "has no effect: no route has `early_data`");
     }
 }

@@ -6,9 +6,8 @@ use super::context::Context;
 
 /// Variables with the variable of brisk; a name that ends with `_` or `(` begins a family with the name of a header, cookie or
 /// parameter.
-const COUNTERPARTS: [(&str, &str); 48] = [
+const COUNTERPARTS: [(&str, &str); 47] = [
     ("$remote_addr", "{client.address}"),
-    ("$realip_remote_addr", "{client.address}"),
     ("$binary_remote_addr", "{client.address}"),
     ("$remote_port", "{client.port}"),
     ("$server_addr", "{server.address}"),
@@ -87,7 +86,7 @@ fn warning(path: &KeyPath, variable: &str, counterpart: Option<&str>, is_body: b
         Some(counterpart) => {
             format!("brisk writes {counterpart}, in request_headers, response_headers and redirect")
         }
-        None => "docs/configuration.md lists the variables of brisk".to_owned(),
+        None => "docs/pages.md lists the variables of brisk".to_owned(),
     };
     format!("{path}: {variable} is a variable of {program}, and is used here as plain text: {advice}")
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -144,8 +145,11 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
         return Named::new();
     };
     let folder = context.file(folder);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
+    let entries = fs::read_dir(&folder).and_then(|entries| {
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
+    });
+    let mut files = match entries {
+        Ok(files) => files,
         Err(error) => {
             context
                 .shared
@@ -154,7 +158,6 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
             return Named::new();
         }
     };
-    let mut files: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
     files.sort();
     let mut named = Named::new();
     for file in files.iter().filter(|file| is_key_file(file)) {
@@ -200,11 +203,12 @@ fn in_tokens(raw: &raw::ServerSection, path: &KeyPath, named: &mut Named, contex
     }
 }
 
-/// Files that editors and tools leave behind are no keys.
+/// Files that editors and tools leave behind are no keys. A file that cannot be examined, such as a link to a missing one, counts
+/// as a key, so that reading it reports the error.
 fn is_key_file(path: &Path) -> bool {
     let is_hidden = name_of(path).starts_with('.');
     let is_named = path.extension().is_some_and(|extension| extension == "key" || extension == "pem");
-    !is_hidden && is_named && path.is_file()
+    !is_hidden && is_named && fs::metadata(path).map_or(true, |facts| facts.is_file())
 }
 
 fn name_of(path: &Path) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brisk_config_file::{KeyPath, Period};
-use brisk_keys::{encoding_fault, pem_certificates};
+use brisk_keys::encoding_fault;
 use brisk_session::{RedisAddress, RedisCredentials, RedisSettings, RedisTls, RedisTopology};
 use zeroize::Zeroizing;
 
@@ -105,7 +105,6 @@ fn tls(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Option<Re
     let authorities = raw.ca.as_ref().map(|ca| {
         let file = context.file(ca);
         let pem = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        pem_certificates(&pem).map_err(|fault| format!("{}: {fault}", file.display()))?;
         RedisTls::trusting(&pem).map_err(|error| format!("{}: {error}", file.display()))
     });
     let trusted = authorities.unwrap_or_else(|| Ok(RedisTls::system())).unwrap_or_else(|message| {

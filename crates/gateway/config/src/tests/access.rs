@@ -34,7 +34,7 @@ fn wrong_lists_of_networks_are_refused() {
         ),
         (
             "deny = [\"::ffff:10.0.0.0/104\"]\n",
-            "brisk.toml:8:9: host[0].route[0].deny[0]: ::ffff:10.0.0.0/104 is an IPv4 network: write \"10.0.0.0/8\"",
+            "brisk.toml:8:9: host[0].route[0].deny[0]: \"::ffff:10.0.0.0/104\" is an IPv4 network: write \"10.0.0.0/8\"",
         ),
         (
             "deny = [\"all\"]\n",

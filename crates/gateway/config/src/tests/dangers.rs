@@ -59,6 +59,33 @@ fn decisions_over_plain_http_to_another_machine_are_a_warning() {
 }
 
 #[test]
+fn permissions_over_plain_http_from_another_machine_are_a_warning() {
+    let with = |auth: &str, server: &str| {
+        format!(
+            "{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nupstream = \"app\"\nforward_auth = {{ {auth} }}\n\
+             [upstream.app]\nservers = [\"http://10.0.0.1\"]\n[upstream.auth]\nservers = [\"https://a.test\", \"{server}\"]\n"
+        )
+    };
+    let key = "host[0].route[0].forward_auth.";
+    for url in ["http://10.0.0.1/verify?a", "HTTP://10.0.0.1", "h2c://10.0.0.1:1/"] {
+        let text = with(&format!("url = \"{url}\""), "http://10.0.0.2");
+        warned(&text, &[key, "url: 10.0.0.1 decides", "cookies", "https://"]);
+    }
+    let by_name = "upstream = \"auth\", path = \"/verify\"";
+    warned(&with(by_name, "http://10.0.0.2:1"), &[key, "upstream: 10.0.0.2 decides"]);
+    for (auth, server) in [
+        ("url = \"https://10.0.0.1/verify\"", "http://10.0.0.2"),
+        ("url = \"http://127.0.0.1:9091/verify\"", "http://10.0.0.2"),
+        ("url = \"http://LOCALHOST/\"", "http://10.0.0.2"),
+        (by_name, "http://[::1]:1"),
+        (by_name, "unix:/run/auth.sock"),
+    ] {
+        let warnings = warnings(&with(auth, server));
+        assert!(!warnings.iter().any(|warning| warning.contains("forward_auth")), "{warnings:?}");
+    }
+}
+
+#[test]
 fn folders_of_the_system_are_warnings() {
     for folder in ["/", "/etc", "/proc", "/sys", "/var"] {
         let text = format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nstatic = \"{folder}\"\n");

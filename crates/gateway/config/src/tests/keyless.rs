@@ -145,6 +145,21 @@ fn the_file_of_a_key_server_is_read() {
     assert_eq!(resolved.settings.server.files.len(), 6);
 }
 
+/// A link to a missing key was skipped without a word, while all other keys were used.
+#[test]
+fn a_key_that_cannot_be_examined_is_an_error() {
+    let folder = files();
+    let keys = folder.path().join("keys");
+    fs::create_dir_all(keys.join("folder.key")).expect("a folder, which is no key");
+    fs::copy(folder.path().join("a.key"), keys.join("site.key")).expect("a key");
+    std::os::unix::fs::symlink("../gone.key", keys.join("link.key")).expect("a link");
+    let file = folder.path().join("keyserver.toml");
+    fs::write(&file, format!("{SERVER}[client.one]\n")).expect("written");
+    let message = keyserver(&file, &Running::default()).expect_err("a missing key").to_string();
+    assert!(message.contains("link.key: No such file or directory"), "{message}");
+    assert!(!message.contains("folder.key"), "{message}");
+}
+
 #[test]
 fn a_wrong_file_of_a_key_server_is_refused_line_by_line() {
     for (text, expected) in [

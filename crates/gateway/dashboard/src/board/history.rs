@@ -26,7 +26,7 @@ const RATES: usize = 7;
 /// Counters at the end of a second, in the order of the rates.
 type Counts = [u64; RATES];
 
-/// Values of one second. Empty ones are NaN.
+/// Values of one second in the order of [`FIELDS`]. Empty ones are NaN.
 type Row = [f64; FIELDS.len()];
 
 pub(super) struct History {
@@ -42,7 +42,7 @@ impl History {
         Self { before: counts(reading), times_before, rows: VecDeque::with_capacity(KEPT) }
     }
 
-    /// Appends the rates since the last call, `passed` ago, and the present load of workers.
+    /// Appends the rates since the last call, `passed` ago, and the present [`WorkerLoad`]s.
     pub(super) fn add(&mut self, now: u64, passed: Duration, reading: &Reading, workers: &[WorkerLoad]) {
         let counts = counts(reading);
         let seconds = passed.as_secs_f64().max(0.001);

@@ -59,7 +59,7 @@ pub(super) fn in_order(mut all: Vec<Report>) -> Vec<Report> {
     all
 }
 
-/// One page of sorted certificates.
+/// One [`Page`] of certificates sorted by [`in_order`].
 pub(super) fn certificates(all: &[Report], now: SystemTime, page: &Page<'_>) -> Value {
     let found: Vec<_> = all
         .iter()

@@ -14,10 +14,10 @@ use http::{HeaderValue, StatusCode};
 
 use crate::settings::CertificateSettings;
 
-/// The most time of a fetch.
+/// Timeout of one [`Fetch`].
 const TIME: Duration = Duration::from_secs(10);
 
-/// Starts the maintenance of certificates, with an empty set.
+/// Starts the [`Maintenance`] of certificates, with an empty set.
 pub(crate) fn start(
     settings: &CertificateSettings,
     fetcher: Arc<CertificateFetcher>,
@@ -26,10 +26,10 @@ pub(crate) fn start(
     Maintenance::start(settings.maintenance, fetcher, store, settings.fleet.clone())
 }
 
-/// Fetches with a client that is made for the first fetch: most gateways never need one.
+/// Fetches with a [`Client`] that is made for the first fetch: most gateways never need one.
 ///
 /// Certificates contain the URLs, so the provider of a certificate chooses them. So only public addresses are permitted,
-/// and those that the configuration names.
+/// and those of [`CertificateSettings::allow_private`].
 #[derive(Debug)]
 pub(crate) struct CertificateFetcher {
     client: OnceLock<Result<Client, String>>,
@@ -41,7 +41,7 @@ impl CertificateFetcher {
         Self { client: OnceLock::new(), private: Mutex::new(private) }
     }
 
-    /// Replaces the permitted private hosts. Returns whether they differ.
+    /// Replaces the permitted [`PrivateHost`]s. Returns whether they differ.
     pub(crate) fn permit(&self, private: &Arc<[PrivateHost]>) -> bool {
         let mut own = self.private.lock().unwrap_or_else(PoisonError::into_inner);
         let differs = *own != *private;
@@ -49,7 +49,7 @@ impl CertificateFetcher {
         differs
     }
 
-    /// The client with a limit of the body, and the destinations that are permitted now.
+    /// The [`Client`] with a `limit` of the body in bytes, and the destinations that are permitted now.
     fn limited(&self, limit: usize) -> Result<Client, FetchFailure> {
         let limits = Limits { time: TIME, body: limit, ..Limits::default() };
         let private = Arc::clone(&self.private.lock().unwrap_or_else(PoisonError::into_inner));

@@ -22,16 +22,16 @@ pub(crate) use probing::run;
 use record::Record;
 pub(crate) use report::KeyMetrics;
 
-/// Longest time for which a start, a reload or a renewal waits for answers of keys. Certificates whose keys have not
-/// answered by then are shown when they have.
+/// Longest time for which [`KeyChecks::publish`] waits for answers of keys, at a start, a reload or a renewal. Certificates
+/// whose keys have not answered by then are shown when they have.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// The certificates that a slot is to show.
+/// The certificates that a [`Slot`] is to show.
 pub(crate) struct Publication {
     /// First name of the host, for messages.
     pub(crate) host: String,
     pub(crate) slot: Arc<Slot>,
-    /// The slot of a host before with other names, whose certificates stay in use if `slot` is empty.
+    /// The [`Slot`] of a host before with other names, whose certificates stay in use if `slot` is empty.
     pub(crate) before: Option<Arc<Slot>>,
     pub(crate) certificates: Vec<Arc<Certificate>>,
     /// The private keys, or the engines that have them.
@@ -40,7 +40,7 @@ pub(crate) struct Publication {
     pub(crate) is_announced: bool,
 }
 
-/// Certificates of all slots with the answers of their keys.
+/// Certificates of all [`Slot`]s with the answers of their keys.
 pub(crate) struct KeyChecks {
     maintenance: Arc<Maintenance>,
     engines: Arc<dyn Engines>,
@@ -48,15 +48,15 @@ pub(crate) struct KeyChecks {
     records: Mutex<Records>,
     /// Signals an answer, to callers that [wait](WAIT).
     answered: Condvar,
-    /// Wakes the task that asks.
+    /// Wakes [`probing::run`].
     pub(crate) wake: Arc<Notify>,
 }
 
-/// Records by the address of their slot.
+/// Records by the [`address`] of their slot.
 type Records = HashMap<usize, Record>;
 
 impl KeyChecks {
-    /// Checks of keys in `engines`. `refused` are the keys for which a configuration was refused.
+    /// Checks of keys in `engines`. `refused` are the keys for which a configuration was refused; [`Self::notes`] lists them.
     pub(crate) fn new(
         maintenance: &Arc<Maintenance>,
         engines: &Arc<dyn Engines>,
@@ -97,13 +97,13 @@ impl KeyChecks {
         }
     }
 
-    /// Forgets all slots but these, with the keys of their certificates.
+    /// Forgets all slots except `slots`, with the keys of their certificates.
     pub(crate) fn keep(&self, slots: &[Arc<Slot>]) {
         let slots: HashSet<_> = slots.iter().map(address).collect();
         self.records().retain(|slot, _| slots.contains(slot));
     }
 
-    /// Records the certificates of `publication` with the answers that are known already.
+    /// Adds a [`Record`] of `publication` with the answers that are known already.
     fn record(&self, records: &mut Records, publication: Publication) {
         let own = address(&publication.slot);
         if publication.certificates.is_empty() {

@@ -12,7 +12,7 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 /// first.
 const SERIES: usize = 500;
 
-/// The metrics of certificates.
+/// [`Collector`] of the metrics of certificates.
 #[derive(Debug)]
 pub(crate) struct CertificateMetrics {
     pub(crate) maintenance: Arc<Maintenance>,
@@ -60,7 +60,8 @@ fn days_left(not_after: SystemTime, now: SystemTime) -> f64 {
     (left / 864.0).floor() / 100.0
 }
 
-/// Excludes a name that was just requested: its staple may arrive in a moment.
+/// Whether the certificate of `report` lacks its staple. Excludes a name that was just requested: its staple may arrive in
+/// a moment.
 fn lacks_staple(report: &Report) -> bool {
     report.wants_staple && report.staple.is_none() && (report.is_tried || !report.is_of_folder)
 }

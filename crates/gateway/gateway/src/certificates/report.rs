@@ -84,14 +84,15 @@ fn described(report: &Report) -> Value {
     })
 }
 
-/// The reason for which a gateway is not ready: certificates that clients refuse for lack of a staple.
+/// The reason for which `/readyz` responds with `503`: certificates that clients refuse for lack of a staple.
 pub(crate) fn staple_trouble(maintenance: &Maintenance) -> Option<String> {
     let lacking = maintenance.without_required_staple();
     let is_lacking = !lacking.is_empty();
     is_lacking.then(|| format!("must-staple certificates without a valid staple: {}", lacking.join(", ")))
 }
 
-/// Names of folders whose files cannot be loaded. A note, since one of many thousand names says little about the gateway.
+/// Names of folders whose files cannot be loaded. A note of `/readyz`, since one of many thousand names says little about
+/// the gateway.
 pub(crate) fn folder_notes(catalogues: &Catalogues) -> Option<String> {
     let note = |catalogue: &Arc<Catalogue>| {
         let (count, first) = catalogue.faulty(1);

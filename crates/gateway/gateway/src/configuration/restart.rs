@@ -27,7 +27,7 @@ impl Fixed {
         }
     }
 
-    /// Warns of each difference of a configuration that is in force now.
+    /// Warns of each setting that differs in `new`, the configuration in force now.
     pub(crate) fn warn_of_changes(&self, new: &Self) {
         let changed = [
             ("server.https, http, backlog or fast_open", self.listeners != new.listeners),

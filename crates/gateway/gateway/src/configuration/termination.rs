@@ -22,7 +22,7 @@ pub(crate) struct Termination {
 }
 
 impl Termination {
-    /// Reuses the acceptor of `before` unless settings other than certificates have changed. Certificates are not
+    /// Reuses the [`Acceptor`] of `before` unless settings other than certificates have changed. Certificates are not
     /// served before they are [published](crate::certificates::Certificates::publish).
     pub(crate) fn new(
         settings: &GatewaySettings,
@@ -43,12 +43,12 @@ impl Termination {
         self.hosts.iter().filter(|host| !host.obtained)
     }
 
-    /// The slots of all hosts.
+    /// The [`Slot`]s of all hosts.
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
         self.hosts.iter().map(|host| Arc::clone(&host.slot)).collect()
     }
 
-    /// The slot of a host that has one of `names`.
+    /// The [`Slot`] of a host that has one of `names`.
     pub(crate) fn slot_of(&self, names: &[String]) -> Option<Arc<Slot>> {
         let has_name = |host: &&HostSettings| host.names.iter().any(|name| names.contains(name));
         self.hosts.iter().find(has_name).map(|host| Arc::clone(&host.slot))
@@ -82,7 +82,7 @@ impl Termination {
     }
 }
 
-/// The hosts of `service`, each with the slot of the host before that has the same names.
+/// The hosts of `service`, each with the [`Slot`] of the host in `before` that has the same names.
 fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSettings> {
     let with_slot = |host: &proxy::HostSettings| {
         let host = &host.tls;

@@ -45,7 +45,7 @@ impl WorkerGroups {
         Self { wheel: wheel.clone(), present: RefCell::default() }
     }
 
-    /// The groups of `states` by name, made where there are none yet. Others are retired.
+    /// The [`Group`]s of `states` by name, made where there are none yet. Others are [retired](Group::retire).
     pub(crate) fn follow(&self, states: &[Arc<GroupState>]) -> HashMap<String, Rc<Group>> {
         let before = self.present.take();
         let is_kept = |group: &&Rc<Group>| states.iter().any(|state| Arc::ptr_eq(group.state(), state));

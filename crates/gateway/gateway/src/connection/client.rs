@@ -44,7 +44,7 @@ pub(crate) async fn introduce(
     Ok(received)
 }
 
-/// The refusal of a handshake that took too long, or whose place was needed.
+/// The [`Refusal`] of a handshake that took too long, or whose [`Place`] was needed.
 pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
     let evicted = deadline.is_evicted();
     Refusal::new(if evicted { HandshakeOutcome::Evicted } else { HandshakeOutcome::TimedOut })
@@ -104,7 +104,7 @@ impl Permits {
     }
 }
 
-/// Reads the header; true if it named a client, which is in the record then.
+/// Reads the header; `true` if it named a client, which is in the [`ConnectionRecord`] then.
 async fn read_proxy_header(
     tcp: &mut TcpStream,
     received: &mut Vec<u8>,

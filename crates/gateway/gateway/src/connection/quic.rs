@@ -165,7 +165,7 @@ impl Service for Http3Service {
     }
 }
 
-/// The refusal for a handshake whose session gave no reason.
+/// The [`Refusal`] for a handshake whose session gave no reason.
 fn refusal_of(failure: &Failure) -> Refusal {
     match failure {
         Failure::Late => Refusal::new(HandshakeOutcome::TimedOut),
@@ -249,7 +249,7 @@ impl Http3Connection {
         }
     }
 
-    /// Completes the record.
+    /// Completes the [`ConnectionRecord`].
     fn finish(&self, end: End, transport: Option<&quinn_proto::Connection>) {
         let mut record = self.connection.client.record.borrow_mut();
         if matches!(end, End::Malformed | End::Flood) {

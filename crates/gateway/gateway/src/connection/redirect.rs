@@ -19,7 +19,7 @@ use crate::connection::client::{Permits, introduce};
 use crate::connection::limit_client;
 use crate::worker::Worker;
 
-/// Serves one plain HTTP connection to its end. It may begin with a PROXY header, as HTTPS connections may.
+/// Serves one plain HTTP connection to its end. As with HTTPS, a PROXY header may precede the first request.
 pub(crate) async fn serve_http(
     worker: Rc<Worker>,
     mut tcp: TcpStream,
@@ -59,7 +59,7 @@ async fn answer(
     connection.client.record.borrow_mut().finish(ConnectionEnd::Served(end.name()));
 }
 
-/// Responds to a validation request of a certificate authority, or redirects to HTTPS.
+/// Responds to a validation request of a certificate authority below [`HTTP_PATH`], or redirects to HTTPS.
 async fn respond(worker: &Worker, connection: &Rc<Connection>, head: Parts) -> Response<RecordedBody> {
     // RFC 8555 section 8.3: the authority sends HTTP-01 requests to port 80, so they take precedence over the redirect.
     let asked = head.uri.path();

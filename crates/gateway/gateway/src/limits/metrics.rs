@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_net::rates::{Event, Refusals};
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-/// Requests and connections refused because a client exceeded a rate.
+/// [`Collector`] of requests and connections refused because a client exceeded a rate of [`Event`]s.
 #[derive(Debug)]
 pub(crate) struct RateMetrics(pub(crate) Arc<Refusals>);
 

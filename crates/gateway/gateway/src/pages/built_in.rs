@@ -27,9 +27,9 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// URL of the dashboard, once it listens.
 pub(crate) type DashboardUrl = Arc<OnceLock<String>>;
 
-/// Adds the page to every host of `service` without routes; true if there is one. A replayed request for it is
-/// harmless, so hosts that accept early data answer it early. Without a configuration file, the page leads to the dashboard and
-/// the next step.
+/// Adds the page to every host of `service` without routes; `true` if there is one. A replayed request for the page is
+/// harmless, so hosts that accept early data respond early. Without a configuration file (`first_run`), the page leads to the
+/// dashboard and the next step.
 pub(crate) fn fill_hosts(service: &mut ServiceSettings, first_run: Option<&DashboardUrl>) -> bool {
     let mut any = false;
     for host in service.hosts.iter_mut().filter(|host| host.routes.is_empty()) {
@@ -210,13 +210,13 @@ fn connection_rows(record: &ConnectionRecord, client: SocketAddr, requests: u32,
     rows
 }
 
-/// A value in words.
+/// Adds a row with `value` in words.
 fn row(rows: &mut String, title: &str, value: &str) {
     let value = escape_markup(value);
     write!(rows, "<dt>{title}</dt><dd>{value}</dd>").expect("a string takes everything");
 }
 
-/// A value that is a name of the protocols, or words for its absence.
+/// Adds a row with a name of the protocols, or the words `absent` for `None`.
 fn name(rows: &mut String, title: &str, value: Option<&impl ToString>, absent: &str) {
     let Some(value) = value else { return row(rows, title, absent) };
     // Names of suites and schemes are broken between their words where the page is narrow.
@@ -224,7 +224,7 @@ fn name(rows: &mut String, title: &str, value: Option<&impl ToString>, absent: &
     write!(rows, "<dt>{title}</dt><dd><code>{value}</code></dd>").expect("a string takes everything");
 }
 
-/// Parts of a handshake, each with the milestone that ends it and its name.
+/// Parts of a handshake, each with the [`Milestone`] that ends it and its name.
 const PARTS: [(Milestone, &str); 5] = [
     (Milestone::ClientHello, "Your hello"),
     (Milestone::CertificateChosen, "Certificate"),

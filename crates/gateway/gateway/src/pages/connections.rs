@@ -55,7 +55,7 @@ pub(crate) fn tls(tls: &TlsFacts) -> Value {
     })
 }
 
-/// The milestones after the first, each with its time from the start.
+/// The [`Milestone`]s after the first, each with its time from the start in microseconds.
 pub(crate) fn steps(timeline: &Timeline) -> Map<String, Value> {
     let reached = timeline.reached().filter(|(milestone, _)| *milestone != Milestone::TcpEstablished);
     reached.map(|(milestone, at)| (milestone.name().to_owned(), micros(at).into())).collect()

@@ -8,7 +8,7 @@ use brisk_visits::Visits;
 
 use crate::shared::Shared;
 
-/// The dashboard that is served now, if any.
+/// The [`Dashboard`] that is served now, if any.
 #[derive(Debug)]
 pub(crate) struct Served {
     sources: Sources,
@@ -50,7 +50,7 @@ impl Served {
         Ok(Self { sources, present })
     }
 
-    /// URL of the dashboard, if it listens already.
+    /// URL of the dashboard; `None` while no dashboard listens.
     pub(crate) fn url(&self) -> Option<String> {
         self.present.as_ref().and_then(Dashboard::url)
     }

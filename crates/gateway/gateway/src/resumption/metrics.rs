@@ -12,12 +12,12 @@ use brisk_telemetry::metrics::{Collector, Encoder};
 
 use crate::unix_time::unix_seconds;
 
-/// Sources of the session metrics.
+/// [`Collector`] of the session metrics.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
     pub(crate) keyring: Arc<TicketKeyring>,
     pub(crate) memory: Arc<MemoryStore>,
-    /// The store that the fleet shares, if it shares one.
+    /// The [`RedisStore`] that the fleet shares; `None` without a fleet.
     pub(crate) fleet: Option<RedisStore>,
 }
 

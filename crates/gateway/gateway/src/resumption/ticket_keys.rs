@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::unix_time::unix_seconds;
 
-/// Keys on the ring beyond which no rotation is forced: each is one more to look at for every ticket that is offered.
+/// Keys on the [`TicketKeyring`] beyond which no rotation is forced: each is one more to look at for every ticket that is
+/// offered.
 const MOST_KEYS: usize = 64;
 
 /// All keys as JSON. Times are in Unix seconds.
@@ -40,7 +41,7 @@ fn key(key: &KeyStatistics) -> Value {
     })
 }
 
-/// The reason why a rotation was refused.
+/// The reason why [`rotate`] was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRotated {
     #[error(transparent)]
@@ -49,7 +50,7 @@ pub(crate) enum NotRotated {
     TooMany(usize),
 }
 
-/// Seals with a new key from now on; returns the response.
+/// Seals with a new key from now on; returns the response of the admin listener.
 pub(crate) fn rotate(keyring: &TicketKeyring, now: SystemTime) -> Result<&'static str, NotRotated> {
     let keys = keyring.keys(now);
     if keys.len() >= MOST_KEYS {

@@ -11,11 +11,11 @@ pub(crate) const GATEWAY: &str = "gateway";
 /// The client of a connection.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Common name of its certificate.
+    /// Common name of the client's certificate; [`GATEWAY`] in a key process.
     pub(super) client: String,
-    /// Its address, for the log.
+    /// Address of the client, for the log.
     pub(super) address: String,
-    /// End of validity of its certificate; `None` for the gateway of a key process, which has none.
+    /// End of validity of the client's certificate; `None` for the gateway of a key process, which has none.
     pub(super) valid_until: Option<SystemTime>,
 }
 

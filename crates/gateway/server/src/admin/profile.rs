@@ -40,13 +40,13 @@ enum Format {
 
 /// A request for a profile.
 pub(super) enum Begun {
-    /// The request is answered already.
+    /// The request has its response: a refusal.
     Answered(Response<Full<Bytes>>),
-    /// Will be.
+    /// The response follows at the end of the profile.
     Running(Running),
 }
 
-/// A profile in progress. Dropping it, as when the client disconnects, ends the profile.
+/// A profile in progress. Dropping `Running`, as when the client disconnects, ends the profile.
 pub(super) struct Running {
     format: Format,
     body: oneshot::Receiver<Result<Vec<u8>, ProfileError>>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Pauses of one connection.
+/// Pauses of one connection, between [`FIRST`] and [`LONGEST`].
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,

@@ -18,7 +18,7 @@ impl RemoteEngines {
         same.unwrap_or_else(|| Arc::new(RemoteEngine::new(settings)))
     }
 
-    /// Uses these engines from now on. The others are forgotten: they end when no certificate uses them any more.
+    /// Uses the engines `used` from now on. The others are forgotten: they end when no certificate uses them any more.
     pub fn keep(&self, used: Vec<Arc<RemoteEngine>>) {
         for engine in &used {
             self.metrics.show(engine);
@@ -31,7 +31,7 @@ impl RemoteEngines {
         self.engines().iter().filter_map(|engine| engine.trouble()).collect()
     }
 
-    /// The metrics of all engines.
+    /// The [`RemoteMetrics`] of all engines.
     pub fn metrics(&self) -> &RemoteMetrics {
         &self.metrics
     }

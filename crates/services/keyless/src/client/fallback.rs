@@ -6,7 +6,7 @@ use brisk_keys::{KeyOperation, PendingOperation, PrivateKeyEngine};
 
 use super::RemoteEngine;
 
-/// Key servers, with a `RemoteEngine` in this process that has the same keys and replaces them when none responds.
+/// Key servers, with a [`PrivateKeyEngine`] in this process that has the same keys and replaces them when none responds.
 #[derive(Debug)]
 pub struct Fallback {
     remote: Arc<RemoteEngine>,
@@ -14,7 +14,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// A `RemoteEngine` that uses `remote`, and `local` if no server is reachable or the operation fails there.
+    /// An engine that uses `remote`, and `local` if no server is reachable or the operation fails there.
     pub fn new(remote: Arc<RemoteEngine>, local: Arc<dyn PrivateKeyEngine>) -> Self {
         Self { remote, local }
     }

@@ -25,7 +25,7 @@ use crate::code::ErrorCode;
 use crate::frame::{Hello, Request, Response, VERSION};
 use crate::io::{poll_drain, poll_fill};
 
-/// Timeout for connecting, with handshake and the server's `HELLO`.
+/// Timeout for connecting, with handshake and the server's `HELLO`; then the next pause of [`Backoff`] begins.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// Timeout of the kernel for unacknowledged data.
@@ -54,7 +54,7 @@ pub(super) struct ServerLink {
     /// Index of the server in the settings.
     pub(super) server: usize,
     connected: RefCell<Option<Connected>>,
-    /// The server does not respond although an operation is waiting.
+    /// Whether the server does not respond ([`Responsiveness::Silent`]) although an operation is waiting.
     silent: Cell<bool>,
     troubles: Cell<u32>,
     rests_until: Cell<Option<Instant>>,
@@ -242,7 +242,7 @@ impl ServerLink {
         }
     }
 
-    /// Records received input: the server responds.
+    /// Records received input: the server is not [`Responsiveness::Silent`].
     fn hear(&self, pool: &Pool) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             connected.heard = Instant::now();

@@ -77,7 +77,7 @@ async fn time(pool: Rc<Pool>) {
     }
 }
 
-/// Operations and connections of a set of key servers.
+/// [`Operation`]s and connections of a set of key servers.
 pub(super) struct Pool {
     pub(super) settings: Arc<RemoteSettings>,
     pub(super) statistics: Arc<Statistics>,
@@ -245,7 +245,7 @@ impl Pool {
         }
     }
 
-    /// Sends an operation to a second server if the last one has not responded for a while.
+    /// Sends an operation to a second server if the last one has not responded for [`RemoteSettings::hedge`].
     fn hedge(&self, number: u32, now: Instant) {
         let has_it = self.links.iter().filter_map(|link| Some((link.sent(number)?, link)));
         let Some((sent, last)) = has_it.max_by_key(|(sent, _)| *sent) else { return };
@@ -293,7 +293,7 @@ impl Pool {
         true
     }
 
-    /// Asks servers not to begin an operation.
+    /// Asks servers with `CANCEL` not to begin an operation.
     fn cancel(&self, number: u32) {
         self.links.iter().filter(|link| link.has(number)).for_each(|link| link.cancel(number));
     }

@@ -25,7 +25,7 @@ pub struct RemoteSettings {
     pub tls: ConnectorSettings,
     /// Identifies the contents of the files that `tls` names, so that settings with changed files differ.
     pub stamp: Vec<u8>,
-    /// Connections to each server. Default: 1.
+    /// Connections to each of the `servers`. Default: 1.
     pub connections: NonZeroUsize,
     /// Timeout of an operation, with all attempts. Default: 1 s.
     pub deadline: Duration,

@@ -31,7 +31,7 @@ pub enum Response {
         /// The signature in the encoding of TLS, or the decrypted premaster secret.
         result: Bytes,
     },
-    /// Response to a ping.
+    /// Response to a [`Ping`](super::Request::Ping).
     Pong {
         /// Number of the ping.
         number: u32,
@@ -44,7 +44,7 @@ pub enum Response {
     /// An operation failed; or, with the code [`Protocol`](ErrorCode::Protocol) or
     /// [`UnknownClient`](ErrorCode::UnknownClient), the connection ends.
     Error {
-        /// Number of the operation; 0 if the connection ends.
+        /// Number of the operation; `0` if the connection ends.
         operation: u32,
         /// Code of the error.
         code: ErrorCode,

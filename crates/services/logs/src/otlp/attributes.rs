@@ -36,7 +36,7 @@ impl<'a> Attributes<'a> {
         self.value(key, |value| string(value, text));
     }
 
-    /// A value of a client. Bytes that are no UTF-8 become U+FFFD.
+    /// A value of a client. Bytes that are no UTF-8 become `U+FFFD`.
     fn raw(&mut self, key: &str, value: &[u8]) {
         self.text(key, &String::from_utf8_lossy(value));
     }
@@ -149,7 +149,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The result of a handshake.
+    /// The [`TlsFacts`] of a handshake, as `tls.*`.
     pub(super) fn tls(&mut self, facts: &TlsFacts) {
         self.text("tls.protocol.name", "tls");
         self.optional(

@@ -22,7 +22,7 @@ struct HttpExporter {
     headers: HeaderMap,
 }
 
-/// Prepares the exporter of an output. Reads the trust anchors, but does not connect.
+/// Prepares the [`Exporter`] of an output. Reads the trust anchors of [`OtlpSettings::ca`], but does not connect.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ impl Exporter for HttpExporter {
     }
 }
 
-/// The statuses after which a request is repeated, by the specification of OTLP/HTTP.
+/// Whether a request is repeated after this status, by the specification of OTLP/HTTP: `429`, `502`, `503` and `504`.
 fn is_retryable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }

@@ -12,7 +12,7 @@ use super::route;
 /// Kernel settings; `None` if they cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// `net.ipv4.tcp_fastopen`, a bit set: 2 enables servers.
+    /// `net.ipv4.tcp_fastopen`, a bit set: `2` enables servers.
     pub fast_open: Option<u32>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u32>,

@@ -18,7 +18,7 @@ const INITCWND: u16 = 11;
 const MAIN_TABLE: u8 = 254;
 const UNICAST: u8 = 1;
 
-/// Most responses read.
+/// Maximum number of responses read.
 const MOST: usize = 256;
 
 /// Window in segments; `None` if the default route does not set it, there is no default route, or the query fails.

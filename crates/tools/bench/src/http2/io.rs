@@ -42,7 +42,7 @@ impl Io {
         }
     }
 
-    /// Sets the connection.
+    /// Sets the connection, and wakes a reader that waits for it.
     pub(super) fn open(&self, link: Link) {
         let before = self.0.replace(State::Open(Box::new(link)));
         if let State::Gathering { reader: Some(waker), .. } = before {
@@ -50,7 +50,7 @@ impl Io {
         }
     }
 
-    /// The result of its handshake; `None` without TLS.
+    /// The result of the handshake of the [`Link`]; `None` without TLS.
     pub(super) fn facts(&self) -> Option<ClientFacts> {
         match &*self.0.borrow() {
             State::Open(link) => link.facts().cloned(),
@@ -58,7 +58,7 @@ impl Io {
         }
     }
 
-    /// Counts its traffic.
+    /// Counts the traffic of the [`Link`].
     pub(super) fn account(&self, now: Instant) {
         if let State::Open(link) = &mut *self.0.borrow_mut() {
             link.account(now);
@@ -72,7 +72,7 @@ impl Io {
         }
     }
 
-    /// Removes the connection and returns it.
+    /// Removes the [`Link`] and returns it.
     pub(super) fn cut(&self) -> Option<Link> {
         match self.0.replace(State::Cut) {
             State::Open(link) => Some(*link),

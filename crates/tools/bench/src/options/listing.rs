@@ -4,7 +4,7 @@ use super::Options;
 use brisk_tls_client::SessionUse;
 
 impl Options {
-    /// Options with their values; the value of a flag is empty.
+    /// Options with their values, named as on the command line (`--rate`); the value of a flag is empty.
     pub(super) fn listing(&self) -> Vec<(&'static str, String)> {
         let parts = [self.listing_of_workload(), self.listing_of_handshakes(), self.listing_of_schedule()];
         parts.concat()

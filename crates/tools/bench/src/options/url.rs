@@ -34,7 +34,7 @@ impl UrlParts {
         Ok(Self { scheme, host, authority: authority.clone(), target, path })
     }
 
-    /// Whether connections are without TLS.
+    /// Whether connections are without TLS: the scheme is `http`.
     pub(super) fn is_plain(&self) -> bool {
         self.scheme == Scheme::HTTP
     }

@@ -8,7 +8,7 @@ use brisk_report::{Machine, Table};
 use super::{plots, tables};
 use crate::result::RunResult;
 
-/// The page of one run: facts, charts, tables. `program` is the name and version of the measuring program.
+/// The page of one [`RunResult`]: facts, charts, tables. `program` is the name and version of the measuring program.
 pub fn run(result: &RunResult, machine: &Machine, program: &str) -> String {
     let settings =
         result.settings.iter().map(|(name, value)| format!("{name} {value}").trim_end().to_owned());

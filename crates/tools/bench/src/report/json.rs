@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::tables::{QUANTILES, busy, opens_fast};
 use crate::result::{Interval, RunResult, ServerUsage};
 
-/// Incremented when a field changes its meaning or is removed.
+/// Value of the field `schema`. Incremented when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
 /// The run as an indented JSON object with a line break at its end. `program` is the name and version of the measuring
@@ -32,7 +32,7 @@ struct Report<'a> {
     unit: &'static str,
     operations: u64,
     rate_per_s: f64,
-    /// Null without TLS.
+    /// `null` without TLS.
     handshakes_per_s: Option<f64>,
     unstarted: u64,
     primed: u64,
@@ -104,13 +104,13 @@ struct WireTraffic {
     packets_received: u64,
     /// Kept connections that the server had closed before the next request.
     reconnects: u64,
-    /// Null without `--fast-open`.
+    /// `null` without `--fast-open`.
     fast_open: Option<FastOpen>,
-    /// Averages per handshake; null without handshakes.
+    /// Averages per handshake; `null` without handshakes.
     handshake: Option<PerHandshake>,
 }
 
-/// Handshakes whose SYN carried data, those whose SYN carried the whole first flight, and the bytes of both.
+/// Handshakes whose `SYN` carried data, those whose `SYN` carried the whole first flight, and the bytes of both.
 #[derive(Serialize)]
 struct FastOpen {
     with_syn: u64,

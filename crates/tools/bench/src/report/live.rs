@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// Seconds of the chart of rates.
 const HISTORY: usize = 120;
 
-/// Shorter intervals are not shown.
+/// Least [`Interval::length`] of which figures are shown.
 const LEAST: Duration = Duration::from_millis(250);
 
 /// Widest lines.
@@ -68,7 +68,7 @@ impl<W: Write> LiveFigures<W> {
         Self { status, unit, limits, size, rates, operations: 0, errors: 0, latency: histogram() }
     }
 
-    /// Shows the figures of the last second.
+    /// Shows the figures of the last [`Interval`].
     pub fn show(&mut self, interval: &Interval) {
         self.operations += interval.operations;
         self.errors += interval.errors;

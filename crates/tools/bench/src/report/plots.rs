@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use super::tables::{Step, ramp};
 use crate::result::{Interval, RunResult};
 
-/// Shorter intervals are not drawn.
+/// Least [`Interval::length`] that is drawn.
 const LEAST: Duration = Duration::from_millis(250);
 
 /// Maximum number of bars in a histogram.
@@ -158,7 +158,7 @@ fn latency_by_step(steps: &[Step]) -> String {
     chart("Ramp: latency", &x, &latency_axis(&series), &series)
 }
 
-/// The phases with a histogram to show; `request` is omitted, because it repeats another one.
+/// The phases with a [`Histogram`] to show; `request` is omitted, because it repeats another one.
 fn phases(result: &RunResult) -> Vec<(&'static str, &Histogram<u64>)> {
     let all = result.phases.all();
     all.into_iter().filter(|(name, histogram)| *name != "request" && !histogram.is_empty()).collect()

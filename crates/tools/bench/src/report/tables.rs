@@ -106,7 +106,7 @@ pub(super) struct Step {
     pub(super) offered: Option<f64>,
     /// Maximum number of concurrent operations.
     pub(super) concurrency: usize,
-    /// Its length.
+    /// Length of the step.
     pub(super) length: Duration,
     /// Operations that succeeded.
     pub(super) operations: u64,
@@ -251,7 +251,8 @@ pub(super) fn opens_fast(result: &RunResult) -> bool {
     result.settings.iter().any(|(option, _)| *option == "--fast-open")
 }
 
-/// Benefit of TCP Fast Open. A server can start only with the whole hello, so a part of it in the SYN has no benefit.
+/// Benefit of TCP Fast Open. A server can start only with the whole `ClientHello`, so a part of it in the `SYN` has no
+/// benefit.
 fn fast_open(traffic: &Traffic) -> String {
     let Traffic { handshakes, syn_data, syn_whole, .. } = *traffic;
     if syn_data == 0 {

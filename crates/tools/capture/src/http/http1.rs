@@ -10,10 +10,10 @@ use super::{Exchange, Exchanges, NotHttp, Place, short};
 /// Longest head.
 const HEAD: usize = 64 * 1024;
 
-/// Fields of a head at most.
+/// Maximum number of fields of a head; more are [`NotHttp`].
 const FIELDS: usize = 200;
 
-/// Requests without a response at most.
+/// Maximum number of requests without a response; more are [`NotHttp`].
 const PENDING: usize = 1000;
 
 /// Both directions of a connection.
@@ -36,7 +36,7 @@ struct Side {
     /// Bytes of an incomplete head, and their place.
     head: Vec<u8>,
     begin: Option<Place>,
-    /// The body that is read, and the index of its request.
+    /// The [`Body`] that is read, and the index of its request.
     body: Option<(Body, Option<usize>)>,
 }
 

@@ -14,10 +14,10 @@ const TABLE: usize = 65_536;
 /// Longest header block.
 const BLOCK: usize = 64 * 1024;
 
-/// Fields of a head at most.
+/// Maximum number of fields of a head.
 const FIELDS: usize = 256;
 
-/// Streams without a complete response at most.
+/// Maximum number of streams without a complete response.
 const STREAMS: usize = 1000;
 
 /// A header field.
@@ -219,7 +219,7 @@ impl Http2 {
         }
     }
 
-    /// Memory in bytes. A field in a table takes at most twice the bytes that HPACK counts.
+    /// Heap memory in bytes. A field in a table takes at most twice the bytes that HPACK counts (RFC 7541 section 4.1).
     pub(super) fn memory(&self) -> usize {
         let sides = self.sides.iter().map(|side| {
             let block = side.block.as_ref().map_or(0, |(_, block)| block.capacity());

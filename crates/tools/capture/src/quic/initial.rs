@@ -55,7 +55,8 @@ pub(super) struct LongHeader<'a> {
     header: usize,
 }
 
-/// Reads the first packet of a datagram and returns the rest; `None` without a long header, or if it is malformed.
+/// Reads the [`LongHeader`] of the first packet of a datagram and returns the rest; `None` without a long header, or if it is
+/// malformed.
 pub(super) fn read(datagram: &[u8]) -> Option<(LongHeader<'_>, &[u8])> {
     let (&first, rest) = datagram.split_first()?;
     let (version, rest) = rest.split_first_chunk::<4>()?;
@@ -141,8 +142,8 @@ pub(super) fn version_name(version: u32) -> String {
     }
 }
 
-/// Parts of the CRYPTO frames in the payload of an Initial packet: offset and bytes. Ends before the first other frame than
-/// PADDING, PING and ACK.
+/// Parts of the `CRYPTO` frames in the payload of an Initial packet: offset and bytes. Ends before the first other frame than
+/// `PADDING`, `PING` and `ACK`.
 pub(super) fn crypto(payload: &[u8]) -> Vec<(u64, &[u8])> {
     let (mut found, mut rest) = (Vec::new(), payload);
     while let Some(next) = frame(rest, &mut found) {

@@ -49,7 +49,7 @@ pub struct RingFiles {
 }
 
 impl RingFiles {
-    /// Writes to this path; without a ring, the size is not limited.
+    /// Writes to `path`; without a [`Ring`], the size is not limited.
     pub fn new(path: PathBuf, ring: Option<Ring>) -> Self {
         Self { path, ring, current: None, number: 0, written: 0 }
     }
@@ -83,7 +83,7 @@ impl RingFiles {
 }
 
 /// Creates or empties a file. A new file is readable by its owner only, since it has the contents of connections. Links are not
-/// followed, since another user may have made one.
+/// followed (`O_NOFOLLOW`), since another user may have made one.
 fn create(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Err(io::Error::other(format!("{} is a symbolic link: write to its target", path.display())));

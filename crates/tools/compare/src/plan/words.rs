@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// Sets `name`, and replaces an earlier value.
+    /// Sets `name` to `value`, and replaces an earlier value.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// `text` with every `{NAME}` replaced; `{{` and `}}` are literal braces. An unknown name is an error.
+    /// `text` with every `{NAME}` replaced; `{{` and `}}` are literal braces. An unknown name is an `Err`.
     pub fn fill(&self, text: &str) -> Result<String, String> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -41,7 +41,7 @@ impl Variables {
         found.ok_or_else(|| format!("{{{name}}} in {text:?} stands for nothing: there are {}", known()))
     }
 
-    /// The words of `text` with variables replaced. A value is never split.
+    /// The words of `text` with variables replaced as by [`fill`](Self::fill). A value is never split.
     pub fn words(&self, text: &str) -> Result<Vec<String>, String> {
         let words = shlex::split(text).ok_or_else(|| format!("a quote has no partner in {text:?}"))?;
         words.iter().map(|word| self.fill(word)).collect()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Report;
 use crate::{Cell, Measure, baseline, ratio};
 
-/// Incremented when a field changes its meaning or is removed.
+/// Value of the field `schema`. Incremented when a field changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
 pub(super) fn text(report: &Report<'_>) -> String {
@@ -66,7 +66,7 @@ struct JsonCell<'a> {
 struct Figures {
     value: Estimate,
     ratio: Option<Estimate>,
-    /// One value for each round; null if the cell was not measured in it.
+    /// One value for each round; `null` if the cell was not measured in it.
     rounds: Vec<Option<f64>>,
 }
 

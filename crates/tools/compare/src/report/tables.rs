@@ -6,10 +6,10 @@ use brisk_report::figures::{number, percent};
 use super::Report;
 use crate::{Cell, Ended, Estimate, Measure, baseline, ratio};
 
-/// Utilisation below which the server was waiting for the client.
+/// [`Measure::ServerBusy`] below which the server was waiting for the client.
 const BUSY: f64 = 0.9;
 
-/// Maximum number of such cells that are named.
+/// Maximum number of cells below [`BUSY`] that are named.
 const NAMED: usize = 4;
 
 /// Width of a value and its ratio in columns.
@@ -64,7 +64,7 @@ fn is_there(report: &Report<'_>, cell: &Cell) -> bool {
     report.missing[cell.target].is_none()
 }
 
-/// The text in place of figures, and the reason why there are none; `None` for a cell with figures.
+/// The text in place of figures, and the reason for their absence; `None` for a cell with figures.
 fn absence(report: &Report<'_>, cell: &Cell) -> Option<(&'static str, String)> {
     if cell.has_figures() {
         return None;

@@ -14,7 +14,7 @@ pub struct Body(Rest);
 pub struct Taken {
     /// Bytes that belong to the body with its framing. Bytes after them follow the end of the response.
     pub used: usize,
-    /// Bytes of content among them.
+    /// Bytes of content among the `used` ones.
     pub content: u64,
 }
 
@@ -45,12 +45,12 @@ impl Body {
         Self(Rest::Complete)
     }
 
-    /// A body of `length` bytes.
+    /// A body of `length` bytes, as `Content-Length` states.
     pub fn of_length(length: u64) -> Self {
         Self(if length == 0 { Rest::Complete } else { Rest::Length(length) })
     }
 
-    /// A body in chunks.
+    /// A body with `Transfer-Encoding: chunked` (RFC 9112 section 7.1).
     pub fn chunked() -> Self {
         Self(Rest::Size { seen: 0, size: 0, extension: false })
     }
@@ -70,7 +70,7 @@ impl Body {
         self.0 == Rest::UntilClose
     }
 
-    /// Takes received bytes, up to the end of the body.
+    /// Takes received bytes, up to the end of the body. Wrong framing is [`HttpError::Protocol`].
     pub fn take(&mut self, bytes: &[u8]) -> Result<Taken, HttpError> {
         let mut taken = Taken { used: 0, content: 0 };
         while taken.used < bytes.len() {
@@ -100,7 +100,7 @@ impl Body {
         Ok(taken)
     }
 
-    /// State after one more byte of a line.
+    /// The [`Rest`] after one more byte of a line.
     fn next(&self, byte: u8) -> Result<Rest, HttpError> {
         Ok(match self.0 {
             Rest::Size { seen, .. } | Rest::Trailer { seen } if seen > LINE => {

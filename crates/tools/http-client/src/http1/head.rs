@@ -12,7 +12,7 @@ pub struct Head {
     pub status: u16,
     /// Framing of the body; `None` if `Content-Length` is no number.
     pub body: Option<Body>,
-    /// The server closes the connection after the response.
+    /// Whether the server closes the connection after the response, as with `Connection: close`.
     pub is_last: bool,
     /// Size of the head in bytes.
     pub len: usize,

@@ -7,10 +7,10 @@ use brisk_wire::h2::frame::{FrameHead, LARGEST_WINDOW, Reason, flag, kind, word}
 use brisk_wire::h2::settings::id;
 use serde::Serialize;
 
-/// Most frames kept.
+/// Maximum number of [`Frame`]s kept; further ones are not logged.
 const MOST: usize = 4000;
 
-/// Most bytes of header fields kept.
+/// Maximum bytes of [`Frame::headers`] kept, of all frames.
 const FIELDS: usize = 1 << 20;
 
 /// A frame of HTTP/2.
@@ -25,7 +25,7 @@ pub struct Frame {
     pub kind: String,
     /// Stream; 0 for the connection.
     pub stream: u32,
-    /// Names of the flags.
+    /// Names of the flags, such as `END_STREAM`.
     pub flags: Vec<&'static str>,
     /// Size of the payload in bytes.
     pub length: u32,

@@ -16,11 +16,11 @@ use tokio::time::{Sleep, sleep_until};
 use super::error::Http3Error;
 use super::shared::Shared;
 
-/// Batches of datagrams before other tasks of the thread get a turn.
+/// [`Batch`]es of datagrams before other tasks of the thread get a turn.
 const ROUNDS: usize = 4;
 
-/// Sends and receives for a connection. Completes when the connection has ended and its last packet was sent. Dropping it
-/// cuts the connection.
+/// Sends and receives for a connection. Completes when the connection has ended and its last packet was sent. Dropping a
+/// `Driver` cuts the connection without a `CONNECTION_CLOSE`.
 #[must_use = "the connection does nothing unless the driver is polled"]
 pub struct Driver {
     shared: Rc<RefCell<Shared>>,
@@ -37,7 +37,7 @@ impl Driver {
         Self { shared, batch, sleep, armed: None }
     }
 
-    /// Receives all datagrams that have arrived; others have to wait after some rounds.
+    /// Receives all datagrams that have arrived, at most [`ROUNDS`] batches; the rest waits for the next turn.
     fn receive(&self, shared: &mut Shared, cx: &mut Context<'_>) {
         let mut batch = self.batch.borrow_mut();
         for _ in 0..ROUNDS {

@@ -18,16 +18,16 @@ pub enum Http3Error {
     /// The TLS handshake failed.
     #[error(transparent)]
     Tls(Arc<ClientError>),
-    /// The server supports no common version of QUIC.
+    /// The server supports no common version of QUIC: its `Version Negotiation` packet has none.
     #[error("the server does not support version 1 of QUIC")]
     Version,
-    /// The server has closed the connection.
+    /// The server has closed the connection with `CONNECTION_CLOSE`.
     #[error("the server closed the connection: {0}")]
     Closed(String),
     /// The server does not know the connection any more (stateless reset), or does not respond any more.
     #[error("the server has lost the connection: {0}")]
     Lost(String),
-    /// The server has ended the request without a response.
+    /// The server has ended the request by `RESET_STREAM`, with this code.
     #[error("the server gave up the request: {0}")]
     Cancelled(String),
     /// The server violated QUIC or HTTP/3.

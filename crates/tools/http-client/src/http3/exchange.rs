@@ -18,7 +18,7 @@ use crate::response::Response;
 /// Maximum length of an encoded head.
 const HEAD: u64 = 64 << 10;
 
-/// Maximum number of 1xx responses before the final one.
+/// Maximum number of `1xx` responses before the final one.
 const INTERIM: u32 = 32;
 
 /// A request and its response.
@@ -26,7 +26,7 @@ pub(super) struct Exchange {
     pub(super) stream: StreamId,
     /// The whole request, which is sent again if early data is rejected.
     pub(super) request: Bytes,
-    /// The rest of it that flow control has not permitted yet.
+    /// The rest of `request` that flow control has not permitted yet.
     pub(super) unsent: Bytes,
     kept_fields: KeptFields,
     reader: FrameReader<RequestOrder>,
@@ -117,7 +117,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sets the outcome, unless there is one.
+    /// Sets `outcome`, unless there is one.
     pub(super) fn finish(&mut self, outcome: Result<(), Http3Error>) {
         self.outcome.get_or_insert(outcome);
         if let Some(waker) = self.waker.take() {
@@ -125,7 +125,7 @@ impl Exchange {
         }
     }
 
-    /// The response of an ended exchange.
+    /// The [`Response`] of an ended exchange.
     pub(super) fn into_response(self) -> Result<Response, Http3Error> {
         self.outcome.unwrap_or(Ok(())).map(|()| self.response)
     }

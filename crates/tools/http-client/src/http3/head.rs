@@ -35,7 +35,8 @@ pub struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// The bytes of a request on its stream, with these fields, whose names are in lower case, and with this body.
+    /// The bytes of a request on its stream, with `fields`, whose names are in lower case, and with `body`: one `HEADERS`
+    /// frame, and one `DATA` frame unless `body` is empty.
     pub fn encode<'f>(&self, fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>, body: &[u8]) -> Bytes {
         let mut out = Vec::new();
         let at = frame::begin(kind::HEADERS, &mut out);

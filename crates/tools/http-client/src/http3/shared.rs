@@ -34,11 +34,11 @@ pub(super) struct Shared {
     handle: ConnectionHandle,
     pub(super) socket: Socket,
     pub(super) handshake: QuicHandshake,
-    /// Set at the end of the handshake.
+    /// The [`ClientFacts`], set at the end of the handshake.
     pub(super) facts: Option<ClientFacts>,
     /// Whether the control stream was opened.
     is_begun: bool,
-    /// Whether the server accepts no further requests.
+    /// Whether the server has sent `GOAWAY` and accepts no further requests.
     is_leaving: bool,
     exchanges: HashMap<u64, Exchange>,
     numbers: HashMap<StreamId, u64>,
@@ -174,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// Ends all exchanges.
+    /// Ends all [`Exchange`]s with `reason`.
     pub(super) fn lose(&mut self, reason: &Http3Error) {
         self.lost.get_or_insert_with(|| reason.clone());
         self.exchanges.values_mut().for_each(|exchange| exchange.finish(Err(reason.clone())));

@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::hello::Secrets;
 
-/// Most bytes of handshake messages from a server.
+/// Maximum bytes of handshake messages from a server.
 const MOST: usize = 256 << 10;
-/// Most bytes of an encrypted record (RFC 8446 section 5.2).
+/// Maximum bytes of an encrypted record: `2^14 + 256` (RFC 8446 section 5.2).
 const RECORD: usize = (1 << 14) + 256;
 
 const ENCRYPTED_EXTENSIONS: u8 = 8;
@@ -33,9 +33,9 @@ pub(super) struct ServerFlight {
     pub(super) protocol: Option<String>,
     /// Size and algorithm of a `CompressedCertificate` (RFC 8879).
     pub(super) compression: Option<(usize, &'static str)>,
-    /// The server accepts ALPS, so the client sends its own settings.
+    /// Whether the server accepts [`ALPS`], so that the client sends its own settings.
     takes_settings: bool,
-    /// Context of a `CertificateRequest`.
+    /// Context of a `CertificateRequest`; `None` if the server requests no certificate.
     asks: Option<Vec<u8>>,
     has_certificate: bool,
     is_signed: bool,
@@ -142,7 +142,7 @@ pub(super) fn flight(
     Ok(all)
 }
 
-/// Key schedule (RFC 8446 section 7.1).
+/// Key schedule (RFC 8446 section 7.1) with the transcript.
 struct Schedule {
     hash: hmac::Algorithm,
     digest: &'static digest::Algorithm,

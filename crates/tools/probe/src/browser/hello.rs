@@ -42,13 +42,13 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    /// The handshake message.
+    /// The handshake message: `bytes` without the record header.
     pub(super) fn message(&self) -> &[u8] {
         &self.bytes[5..]
     }
 }
 
-/// Private keys of the key shares.
+/// Private keys of `key_share`.
 pub(super) struct Secrets {
     quantum: DecapsulationKey<AlgorithmId>,
     classical: PrivateKey,
@@ -78,7 +78,7 @@ impl Secrets {
     }
 }
 
-/// The hello for this host.
+/// The [`Hello`] for the host of `url`; [`ProbeError::System`] if no keys can be generated.
 pub(super) fn chrome(url: &Url) -> Result<Hello, ProbeError> {
     let failed = |_| ProbeError::System("no keys can be made for a hello".to_owned());
     let mut random = [0; 32 + 32 + 8 + 1 + 32 + ECH];

@@ -12,7 +12,7 @@ use crate::connection::{self, Protocol};
 
 /// Buffer between HTTP and TLS.
 const ROOM: usize = 64 << 10;
-/// Most bytes of a sent record.
+/// Maximum bytes of a sent record.
 const SENT: usize = 8 << 10;
 
 /// Alert at the regular end of a connection.
@@ -28,7 +28,7 @@ pub(super) struct BrowserOutcome {
     pub(super) compression: Option<(usize, &'static str)>,
 }
 
-/// Requests the URL and reads the response to its end.
+/// Requests [`Settings::url`] and reads the response to its end.
 pub(super) async fn ask(
     settings: &Settings,
     secured: Secured,

@@ -23,7 +23,7 @@ const SHELL: &str = "/bin/sh";
 /// Longest message of the browser; longer ones end the load.
 const LONGEST: u64 = 64 << 20;
 
-/// Messages that wait for this program; the browser waits while there are more.
+/// Capacity of the channel of messages; the browser waits while it is full.
 const WAITING: usize = 1000;
 
 /// Maximum time of a call. The first one includes the start of the browser, which takes long on a busy machine.
@@ -102,7 +102,7 @@ impl Chromium {
         Ok(browser)
     }
 
-    /// Calls a method and waits for its result.
+    /// Calls a method of the `DevTools` protocol and waits for its result, at most [`CALL`].
     pub(super) fn call(&mut self, method: &str, parameters: &Value) -> Result<Value, ProbeError> {
         self.last += 1;
         let mut command = json!({ "id": self.last, "method": method, "params": parameters });

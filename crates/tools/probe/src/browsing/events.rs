@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::PageRequest;
 
-/// Most requests of a page; further ones are ignored.
+/// Maximum number of [`PageRequest`]s; further ones are ignored.
 const MOST: usize = 5_000;
 
-/// Most fields of a head.
+/// Maximum number of fields of a head.
 const FIELDS: usize = 200;
 
 /// Requests so far.

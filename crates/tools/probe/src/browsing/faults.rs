@@ -37,7 +37,7 @@ pub(super) const FACTS: &str = "(async () => {
 /// Length of a text in bytes from which on compression is worth its cost: shorter texts fit into one segment.
 const LEAST: f64 = 1400.0;
 
-/// Paths in a message.
+/// Maximum number of paths in [`Finding::text`].
 const NAMED: usize = 3;
 
 /// All findings about the requests of the page at `url`.

@@ -9,13 +9,13 @@ use super::{PageLoad, PageRequest};
 use crate::chart;
 use crate::terminal::{Paint, Style, findings_text, ms};
 
-/// Requests in the text.
+/// Maximum number of [`PageRequest`]s in [`text`].
 const ROWS: usize = 60;
 
 /// Columns of a request before its bar.
 const COLUMNS: usize = 55;
 
-/// The page load as text.
+/// The [`PageLoad`] as text.
 pub fn text(load: &PageLoad, paint: &Paint) -> String {
     let title = format!("Page load in {}", load.browser);
     let mut text = format!("{}\n  {}\n", paint.style(Style::Title, &title), summary(load));

@@ -52,7 +52,7 @@ pub(super) async fn ask(address: SocketAddr) -> Vec<String> {
     Vec::new()
 }
 
-/// The versions of a Version Negotiation packet (RFC 9000 section 17.2.1) that answers these IDs.
+/// The versions of a `Version Negotiation` packet (RFC 9000 section 17.2.1) that has these IDs; `None` for other packets.
 pub(crate) fn read(packet: &[u8], destination: &[u8], source: &[u8]) -> Option<Vec<u32>> {
     let (header, rest) = packet.split_first_chunk::<5>()?;
     if header[0] & 0x80 == 0 || header[1..] != [0; 4] {

@@ -9,7 +9,7 @@ use crate::compare::Compared;
 use crate::report::{FrameRow, Report};
 use crate::timing::{Median, Timing};
 
-/// Most fields of a head in the table.
+/// Maximum number of fields of a head in the table.
 const FIELDS: usize = 100;
 
 /// Times of `curl -w`, one column per kind of connection.

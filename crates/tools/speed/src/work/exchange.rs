@@ -57,7 +57,7 @@ pub(super) fn x25519_mlkem768() -> Result<Vec<Work>, SpeedError> {
     ])
 }
 
-/// The server's part of ML-KEM-768.
+/// The server's part of ML-KEM-768: `ML-KEM.Encaps` (FIPS 203), including the import of the client's key.
 pub(super) fn mlkem768() -> Result<Vec<Work>, SpeedError> {
     let alone = encapsulation_key()?;
     let together = alone.clone();
@@ -88,7 +88,7 @@ fn peer_in_lanes() -> Result<[u8; 32], Unspecified> {
     KeyPair::generate().map(|pair| *pair.public()).ok_or(Unspecified)
 }
 
-/// Eight key pairs, and their shared secrets with a client.
+/// [`LANES`] key pairs, and their shared secrets with a client.
 fn answer_in_lanes(peer: &[u8; 32]) -> Result<(), Unspecified> {
     let pairs = KeyPair::generate_eight().ok_or(Unspecified)?;
     let mut exchanges = pairs.map(|pair| pair.exchange(black_box(peer)));
@@ -113,7 +113,7 @@ fn answer(peer: &PublicKey) -> Result<(), Unspecified> {
     })
 }
 
-/// The client's share from a new key pair. The private key is not needed here.
+/// The client's share from a new [`DecapsulationKey`], which is not needed here.
 fn encapsulation_key() -> Result<Vec<u8>, Unspecified> {
     let key = DecapsulationKey::generate(&ML_KEM_768)?.encapsulation_key()?;
     Ok(key.key_bytes()?.as_ref().to_vec())

@@ -17,10 +17,10 @@ use crate::subject::Algorithm;
 /// A record of maximum length (RFC 8446 section 5.1), and one that fits into a packet.
 const LENGTHS: [usize; 2] = [16 * 1024, 1350];
 
-/// Additional data of a record: its header.
+/// Additional data of a record: the header (RFC 8446 section 5.2) of type `application_data`.
 const HEADER: [u8; 5] = [23, 3, 3, 0, 0];
 
-/// Sealing of records of both lengths.
+/// Sealing of records of both [`LENGTHS`].
 pub(super) fn seal(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let work = |bytes| -> Result<Work, SpeedError> {
         let mut sealer = Sealer::new(algorithm)?;
@@ -31,7 +31,7 @@ pub(super) fn seal(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     LENGTHS.into_iter().map(work).collect()
 }
 
-/// Hashing of data of both lengths.
+/// SHA-256 of data of both [`LENGTHS`].
 pub(super) fn hash() -> Vec<Work> {
     let work = |bytes| {
         let data = vec![0; bytes];

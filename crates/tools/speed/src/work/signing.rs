@@ -25,7 +25,7 @@ use crate::subject::Algorithm;
 /// digest (RFC 8446 section 4.4.3).
 static MESSAGE: [u8; 130] = [0x20; 130];
 
-/// Size of the smallest batch, reported as missing if there is none.
+/// Size of the smallest batch, reported as [`Missing`] if there is none.
 const FEWEST: usize = 2;
 
 /// A deadline that no operation of a run misses.

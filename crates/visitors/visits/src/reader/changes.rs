@@ -18,7 +18,7 @@ use crate::worth::{Worth, worth};
 /// Results from a sample of visits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Analysis {
-    /// Visits by the values of every dimension.
+    /// Visits by the values of every [`Dimension`].
     pub cuts: Cuts,
     /// Estimated gains.
     pub worth: Worth,
@@ -26,7 +26,7 @@ pub struct Analysis {
     pub lines: Lines,
     /// The 75th percentile by the values of two dimensions.
     pub table: Table,
-    /// Distributions of the metrics with thresholds.
+    /// Distributions of the metrics with [thresholds](crate::Metric::thresholds).
     pub distributions: Vec<Distribution>,
     /// Quantiles over time of the queried page; empty for all pages, whose quantiles are more precise in
     /// [`Reader::series`].
@@ -36,7 +36,7 @@ pub struct Analysis {
 /// Visits before and after a moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// The moment, in Unix seconds.
+    /// The compared moment, in Unix seconds.
     pub at: i64,
     /// Length of the compared times in seconds.
     pub length: i64,
@@ -88,7 +88,7 @@ impl Reader {
         })
     }
 
-    /// Marks of deployments and reloads within the span.
+    /// [`Mark`]s of deployments and reloads within [`Query::span`].
     pub fn marks(&self, query: &Query) -> Result<Vec<Mark>, VisitsError> {
         Ok(marks::read(&self.folder, query.span.start(unix_seconds()))?)
     }
@@ -97,7 +97,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// Fails for metrics without histograms, as [`series`](Self::series).
+    /// Returns [`VisitsError::NoSeries`] for metrics without histograms, as [`series`](Self::series).
     pub fn change(&self, query: &Query, at: i64) -> Result<Change, VisitsError> {
         Database::open(&self.folder)?.change(query, at, unix_seconds())
     }

@@ -60,7 +60,7 @@ impl Database {
         Ok(sample)
     }
 
-    /// The number of visits, and the portions to read. If there are too many portions, some are drawn with a
+    /// The number of visits, and the portions to read. If there are more than [`PORTIONS`], some are drawn with a
     /// probability proportional to their visits.
     fn portions(&self, span: Span, host: i64, now: i64) -> Result<(u64, Vec<Portion>), VisitsError> {
         let level = if span == Span::Hour { LEVEL_MINUTE } else { SAMPLE_HOUR };

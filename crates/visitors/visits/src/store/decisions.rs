@@ -13,7 +13,7 @@ use crate::metric::METRICS;
 use crate::sequential::{Decision, decide};
 use crate::shared::Decisions;
 
-/// Decisions on the configured experiments, with their visits by metric.
+/// [`Decisions`] on the configured experiments, with their visits by metric.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
     pub(crate) decisions: Decisions,

@@ -21,17 +21,17 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Identity of a file independent of its name: device and inode.
 pub(crate) type Identity = (u64, u64);
 
-/// Identity of the file at `path`.
+/// Identity of the file at `path`; `None` if there is no file.
 pub(crate) fn identity(path: &Path) -> Option<Identity> {
     path.metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Locks the folder shared with other processes, until the file is dropped.
+/// Locks the folder shared with other processes, until the [`File`] is dropped.
 pub(super) fn shared(folder: &Path) -> Result<File, VisitsError> {
     lock(folder, File::try_lock_shared, "another process is putting a damaged database out of the way")
 }
 
-/// Locks the folder exclusively, until the file is dropped.
+/// Locks the folder exclusively, until the [`File`] is dropped.
 pub(super) fn alone(folder: &Path) -> Result<File, VisitsError> {
     lock(
         folder,

@@ -36,12 +36,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Clears the cache after a transaction was rolled back.
+    /// Clears the cache after a transaction was rolled back: numbers in the cache may not be in the database.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The number of a name, starting at 1; 0 if there are too many.
+    /// The number of a name, starting at 1; `0` if there are [`MOST`] of its kind.
     pub(super) fn number(
         &mut self,
         transaction: &Transaction<'_>,
@@ -72,7 +72,7 @@ impl Names {
         Ok(number)
     }
 
-    /// The number of an experiment, starting at 1; 0 if it is not configured or there are too many.
+    /// The number of an experiment, starting at 1; `0` if it is not configured or there are [`MOST_EXPERIMENTS`].
     pub(super) fn experiment(
         &mut self,
         transaction: &Transaction<'_>,

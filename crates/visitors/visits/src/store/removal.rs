@@ -7,7 +7,7 @@ use crate::error::VisitsError;
 use crate::row;
 use crate::settings::Settings;
 
-/// Retention of minutes after they were rolled up; the dashboard shows the last hour by minutes.
+/// Retention of minutes ([`LEVEL_MINUTE`]) after they were rolled up; the dashboard shows the last hour by minutes.
 const KEEP_MINUTES: i64 = 3 * HOUR;
 const KEEP_TEN_MINUTES: i64 = 2 * DAY;
 /// Retention of unused names and of ended experiments.
@@ -64,7 +64,7 @@ impl Store {
         self.remove_too_much(settings.max_bytes)
     }
 
-    /// Removes data beyond the size limit and returns the space to the file system.
+    /// Removes data beyond `max_bytes` and returns the space to the file system.
     pub(crate) fn remove_too_much(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
         if self.used()? > max_bytes {
             tracing::warn!(
@@ -139,7 +139,7 @@ impl Store {
         Ok(self.connection.query_row(text, [end], |row| row.get::<_, i64>(0))? as u64)
     }
 
-    /// Returns free pages to the file system in small transactions, since each is written to the log.
+    /// Returns free pages to the file system in small transactions, since each is written to the write-ahead log.
     pub(super) fn shrink(&self) -> Result<(), VisitsError> {
         let mut free = self.pragma("freelist_count")?;
         while free > 0 {

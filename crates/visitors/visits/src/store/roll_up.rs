@@ -117,7 +117,7 @@ fn roll_up_sample(
     Ok(())
 }
 
-/// Rows whose weights differ by less than a factor of two.
+/// Rows whose weights differ by less than a factor of `2`.
 #[derive(Debug, Default)]
 struct Class {
     /// Number of visits that the rows represent.
@@ -175,7 +175,7 @@ fn sizes(classes: &[Class], most: usize) -> Vec<usize> {
     sizes
 }
 
-/// Merges the histograms of the minutes of an hour.
+/// Merges each [`TimeHistogram`] of the minutes of an hour.
 fn roll_up_series(transaction: &Transaction<'_>, hour: i64, host: i64) -> Result<(), VisitsError> {
     let text = "SELECT metric, start, histogram FROM series
         WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 AND host = ?2";

@@ -12,7 +12,7 @@ use crate::kinds::{CertificateType, Connection, Session};
 use crate::row;
 use crate::sample::{Sample, Sampled};
 
-/// Number of values of a dimension compared with the most frequent one.
+/// Number of values of a [`Dimension`] compared with the most frequent one.
 const VALUES: usize = 4;
 
 /// One comparison.
@@ -34,7 +34,7 @@ enum Kind {
     Http,
     Connection,
     Certificate,
-    /// Two values of the dimension, among full handshakes or all visits.
+    /// Two values of the [`Dimension`], among full handshakes or all visits.
     Pair {
         values: [u16; 2],
         full: bool,
@@ -184,7 +184,7 @@ impl Lever {
     }
 }
 
-/// The reason for a full handshake as text.
+/// The reason for a full handshake as text, by [`Session`].
 const fn reason(session: Session) -> &'static str {
     match session {
         Session::NewVisitor => "new visitors",

@@ -4,7 +4,7 @@ use super::levers::Lever;
 use super::{Finding, Imbalance, Share};
 use crate::metric::Metric;
 
-/// The finding as text.
+/// The [`Finding`] as text.
 pub(super) fn text(finding: &Finding, lever: &Lever, metric: Metric) -> String {
     let scope = if lever.scope.is_empty() { String::new() } else { format!(" {}", lever.scope) };
     let reasons: Vec<_> = finding.reasons.iter().map(reason).collect();

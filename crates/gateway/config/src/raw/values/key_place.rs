@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use brisk_config_file::{Text, Written};
+use brisk_wire::uri::without_scheme;
 
 /// `key`: a path, the URI of a key in a token, or key servers that have the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +41,7 @@ impl FromStr for KeyPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(name) = text.strip_prefix(KEY_SERVER) {
+        if let Some(name) = without_scheme(text, KEY_SERVER) {
             return Ok(Self::KeyServer(name.to_owned()));
         }
         if !KeyUri::is_meant(text) {
@@ -53,5 +54,17 @@ impl FromStr for KeyPlace {
 impl<'de> Deserialize<'de> for KeyPlace {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(Text::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_of_keys_may_be_in_capitals() {
+        assert_eq!("PKCS11:object=a".parse::<KeyPlace>().expect("a URI").to_string(), "pkcs11:object=a");
+        assert_eq!("KeyServer:Main".parse::<KeyPlace>(), Ok(KeyPlace::KeyServer("Main".to_owned())));
+        assert_eq!("pkcs11.key".parse::<KeyPlace>(), Ok(KeyPlace::File("pkcs11.key".into())));
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
 
 use brisk_config_file::Written;
+use brisk_wire::uri::without_scheme;
 
 /// `sessions.ticket_keys`: where the keys of tickets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,12 +72,10 @@ impl FromStr for RedisServer {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |right: &str| Err(format!("{text:?} is not a server of Redis: {right}"));
-        let (tls, rest) = match text.split_once("://") {
-            Some(("redis" | "valkey", rest)) => (false, rest),
-            Some(("rediss" | "valkeys", rest)) => (true, rest),
-            _ => {
-                return wrong("write \"redis://HOST:PORT\", or \"rediss://HOST:PORT\" where it speaks TLS");
-            }
+        let schemes = [("redis://", false), ("valkey://", false), ("rediss://", true), ("valkeys://", true)];
+        let after = |(scheme, tls)| Some((tls, without_scheme(text, scheme)?));
+        let Some((tls, rest)) = schemes.into_iter().find_map(after) else {
+            return wrong("write \"redis://HOST:PORT\", or \"rediss://HOST:PORT\" where it speaks TLS");
         };
         if rest.contains('@') {
             // The text is not repeated in the error: it may contain a password.
@@ -125,6 +124,8 @@ mod tests {
             ("valkey://cache:7000/", server(false, "cache", Some(7000))),
             ("redis://[2001:db8::1]:6379", server(false, "2001:db8::1", Some(6379))),
             ("redis://[::1]", server(false, "::1", None)),
+            ("REDIS://a", server(false, "a", None)),
+            ("Valkeys://a", server(true, "a", None)),
         ] {
             assert_eq!(text.parse::<RedisServer>(), expected, "{text}");
         }

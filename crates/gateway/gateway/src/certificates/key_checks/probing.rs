@@ -15,18 +15,18 @@ use super::record::Record;
 /// Keys that are asked at the same time. More would take the place of handshakes in the queues of engines.
 const CONCURRENT: usize = 32;
 
-/// Timeout of one question, at all holders.
+/// Timeout of one question, at all holders of a key together.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Pause between two questions to one key, per key that does not answer, so that many such keys cost at most 200
 /// operations per second at each holder.
 const SHARE: Duration = Duration::from_millis(5);
 
-/// Wait without a key that is to be asked.
+/// Wait without a key that is to be asked; `wake` ends it.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Asks keys until `checks` are gone, and calls `shown` with the slots that have changed. Holds no reference to `checks`
-/// while it waits.
+/// Asks keys until `checks` is dropped elsewhere, and calls `shown` with the [`Slot`]s that have changed. Holds no strong
+/// reference to `checks` while it waits.
 pub(crate) async fn run(checks: Weak<KeyChecks>, wake: Arc<Notify>, shown: impl Fn(&[Arc<Slot>])) {
     let mut running: JoinSet<(KeyElsewhere, Vec<ProbeAnswer>)> = JoinSet::new();
     let mut in_progress: HashMap<KeyId, Vec<KeyElsewhere>> = HashMap::new();
@@ -87,7 +87,7 @@ impl KeyChecks {
         (due, next)
     }
 
-    /// Notes `answers` of `key`, and shows the certificates that may be shown now. Returns the slots that have changed.
+    /// Notes `answers` of `key`, and shows the certificates that may be shown now. Returns the [`Slot`]s that have changed.
     fn take(&self, key: &KeyElsewhere, answers: &[ProbeAnswer]) -> Vec<Arc<Slot>> {
         let mut records = self.records();
         let faulty = records.values().filter(|record| record.questions().next().is_some()).count();

@@ -13,7 +13,7 @@ use super::Publication;
 /// Pause before a key is asked again: the first, and the longest, unless many keys are asked.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// A slot with the certificates that it is to show.
+/// A [`Slot`] with the certificates that it is to show.
 pub(super) struct Record {
     pub(super) host: String,
     pub(super) slot: Arc<Slot>,
@@ -25,11 +25,11 @@ pub(super) struct Record {
     is_shown: bool,
 }
 
-/// A certificate that is to be shown.
+/// A [`Certificate`] that is to be shown.
 pub(super) struct Wanted {
     pub(super) certificate: Arc<Certificate>,
     place: KeyPlace,
-    /// State of the key that the log has. Further reasons of a holder are not logged.
+    /// The [`KeyState`] that the log has. Further reasons of a holder are not logged.
     logged: KeyState,
 }
 
@@ -46,14 +46,14 @@ enum KeyPlace {
 /// A key outside this process with its answers.
 struct Asked {
     key: KeyElsewhere,
-    /// `None` before the first answer.
+    /// One [`ProbeAnswer`] for each holder; `None` before the first answer.
     answers: Option<Vec<ProbeAnswer>>,
     /// Time at which the key is asked again; `None` once all holders have made a signature.
     due: Option<Instant>,
     pause: Duration,
 }
 
-/// State of the key of a certificate.
+/// State of the key of a certificate, from the [`ProbeAnswer`]s of its holders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum KeyState {
     /// All holders have made a signature.
@@ -116,8 +116,8 @@ impl Record {
         }
     }
 
-    /// Notes `answers` of `key`, the next question after a pause of at most `longest`. Returns whether this record has the
-    /// key.
+    /// Notes `answers` of `key`, and sets `due` after a pause of at most `longest` unless all holders have made a signature.
+    /// Returns whether this record has the key.
     pub(super) fn answer(&mut self, key: &KeyElsewhere, answers: &[ProbeAnswer], longest: Duration) -> bool {
         let mut has_key = false;
         for asked in self.asked_mut().filter(|asked| asked.key.is_same(key)) {
@@ -130,7 +130,7 @@ impl Record {
         has_key
     }
 
-    /// Keys that are to be asked, with the time.
+    /// Keys outside this process that are to be asked, with the time (`due`).
     pub(super) fn questions(&self) -> impl Iterator<Item = (Instant, &KeyElsewhere, &Arc<Certificate>)> {
         self.wanted.iter().filter_map(|wanted| match &wanted.place {
             KeyPlace::Elsewhere(asked) => Some((asked.due?, &asked.key, &wanted.certificate)),

@@ -15,7 +15,8 @@ const LINES: usize = 10;
 const SERIES: usize = 500;
 
 impl KeyChecks {
-    /// Hosts without a certificate whose key answers; `None` if there is no such host.
+    /// Hosts without a certificate whose key answers, for which `/readyz` responds with `503`; `None` if there is no such
+    /// host.
     pub(crate) fn trouble(&self) -> Option<String> {
         lines(self.reasons(|used, _| used == CertificateUse::Unproven))
     }

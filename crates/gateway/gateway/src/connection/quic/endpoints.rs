@@ -29,7 +29,7 @@ pub(crate) struct Quic {
 }
 
 impl Quic {
-    /// Prepares QUIC. `acceptor` returns the acceptor for the next handshake.
+    /// Prepares QUIC. `acceptor` returns the [`Acceptor`] for the next handshake.
     pub(crate) fn new(
         settings: &GatewaySettings,
         acceptor: impl Fn() -> Arc<Acceptor> + Send + Sync + 'static,
@@ -53,7 +53,8 @@ impl Quic {
         &self.endpoints
     }
 
-    /// The group of `count` sockets with this address, which are one half of an inherited group if `half` says so.
+    /// The [`Group`] of `count` sockets with this `address`, which are one half of an inherited group unless `half` is
+    /// `None`.
     pub(crate) fn group(&self, address: SocketAddr, count: usize, half: Option<bool>) -> Group {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.entry(address).or_insert_with(|| Group::new(count, half)).clone()

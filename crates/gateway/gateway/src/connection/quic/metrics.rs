@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_quic::QuicCounters;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
-/// The counts of the drivers of all workers, for the metrics page.
+/// [`Collector`] of the counts of the drivers of all workers, as `brisk_quic_*`.
 #[derive(Debug)]
 pub(crate) struct QuicMetrics(pub(crate) Arc<QuicCounters>);
 

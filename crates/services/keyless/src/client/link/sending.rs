@@ -59,7 +59,7 @@ impl ServerLink {
         self.wake();
     }
 
-    /// Asks the server not to begin the [`Operation`].
+    /// Asks the server with `CANCEL` not to begin the [`Operation`].
     pub(in crate::client) fn cancel(&self, number: u32) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             Request::Cancel { operation: number }.write(&mut connected.outgoing);
@@ -81,7 +81,7 @@ impl Connected {
         Request::Ping { number: 0, bytes: Bytes::new() }.write(&mut self.outgoing);
     }
 
-    /// Number of the key on this connection. A new key is announced with a KEY frame. When all numbers are in use, they
+    /// Number of the key on this connection. A new key is announced with a `KEY` frame. When all numbers are in use, they
     /// are assigned again from 0.
     fn number_of(&mut self, key: KeyId) -> u32 {
         if let Some(number) = self.numbers.get(&key) {
