@@ -6,6 +6,7 @@ mod layering;
 mod limits;
 mod measurements;
 mod paths;
+mod prose;
 mod statics;
 mod tree;
 mod visitors;

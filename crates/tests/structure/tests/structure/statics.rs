@@ -60,6 +60,7 @@ const STATICS: &[(&str, &[&str])] = &[
             "tls::CERTIFICATE",
             "tls::CURRENT",
             "tls::INCOMING",
+            "tls::LAST",
             "tls::NOTES",
             "tls::REFUSAL",
             "tls::SEALING",

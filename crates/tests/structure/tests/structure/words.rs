@@ -85,7 +85,7 @@ fn words_are_found_whole_and_in_any_case() {
 }
 
 /// The text of the doc comments of a file, without its tests.
-fn doc_comments(text: &str) -> String {
+pub(crate) fn doc_comments(text: &str) -> String {
     let lines = product(text).into_iter().map(str::trim_start);
     let lines = lines.filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!")));
     lines.collect::<Vec<_>>().join("\n")
