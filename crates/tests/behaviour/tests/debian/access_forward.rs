@@ -229,3 +229,30 @@ fn a_websocket_opens_after_the_permission_that_was_asked_for_without_one() {
     }
     assert_eq!(question.header("x-forwarded-method"), Some("GET"));
 }
+
+#[test]
+fn a_credential_that_a_permission_replaces_is_part_of_the_question() {
+    let decider = Origin::answering(|_, stream| {
+        write!(
+            stream,
+            "HTTP/1.1 200 Yes\r\nAuthorization: Bearer exchanged\r\nX-User: alice\r\nContent-Length: 0\r\n\r\n"
+        )
+    });
+    let origin = Origin::fixed("reached");
+    let site = Site::with(&format!(
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nrequest_headers = {{ set = {{ X-User = \"anonymous\", X-Role = \"none\" }} }}\n\
+         forward_auth = {{ url = \"{}/verify\", copy_headers = [\"authorization\", \"x-user\", \"x-role\"] }}\n{}",
+        decider.url(),
+        upstream(&[&origin.url()])
+    ));
+    let request =
+        format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: Bearer own\r\nX-User: eve\r\n\r\n");
+    assert_eq!(site.connect().request(&request).status(), 200);
+    let question = decider.last_request();
+    assert_eq!((question.header("authorization"), question.header("x-user")), (Some("Bearer own"), None));
+    let forwarded = origin.last_request();
+    assert_eq!(forwarded.head.all("authorization"), ["Bearer exchanged"]);
+    // The permission decides about its names alone: no value of a rule stands beside or in place of its values.
+    assert_eq!(forwarded.head.all("x-user"), ["alice"]);
+    assert_eq!(forwarded.head.all("x-role"), [""; 0]);
+}

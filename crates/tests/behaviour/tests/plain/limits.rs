@@ -54,6 +54,21 @@ fn a_client_that_exceeds_the_rate_of_a_route_is_refused_there() {
 }
 
 #[test]
+fn no_number_of_empty_pairs_hides_a_key() {
+    let tables = [
+        route("/cookie", "limits = [\"cookie\"]"),
+        route("/parameter", "limits = [\"parameter\"]"),
+        "[limit.cookie]\nrate = \"2/h\"\nby = \"{request.cookie.user}\"\n[limit.parameter]\nrate = \"2/h\"\nby = \"{request.query.user}\"\n"
+            .to_owned(),
+    ];
+    let site = Site::with(&tables.concat());
+    let cookie = format!("Cookie: {}user=a\r\n", ";".repeat(3_000));
+    assert_eq!(statuses(&site, "/cookie", &cookie, 3), [200, 200, 429]);
+    let path = format!("/parameter?{}user=a", "&".repeat(3_000));
+    assert_eq!(statuses(&site, &path, "", 3), [200, 200, 429]);
+}
+
+#[test]
 fn a_key_is_formed_from_the_request_over_every_protocol() {
     let tables = [
         route("/", "limits = [\"user\", \"all\"]"),
@@ -186,7 +201,7 @@ fn a_key_has_a_number_of_requests_at_a_time() {
     let second = begin(&site, "X-Key: a\r\n");
     wait_until("two requests at the origin", || (origin.requests().len() == 2).then_some(()));
     let refused = get(&mut site.connect(), "/", "X-Key: a\r\n");
-    assert_eq!((refused.status(), refused.header("retry-after")), (503, None));
+    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1")));
     assert!(site.brisk.logged("\"concurrency-limit\"").contains("\"status\":503"));
     assert_eq!(counted(&site, "slots", "concurrency"), 1);
     let other = begin(&site, "X-Key: b\r\n");

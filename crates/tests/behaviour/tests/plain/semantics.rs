@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use brisk_behaviour::h2;
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h3_client as h3;
-use brisk_behaviour::site::{NAME, proxy_to};
+use brisk_behaviour::site::{NAME, proxy_to, upstream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 
@@ -62,6 +62,32 @@ fn trailers_arrive_without_an_announcement() {
     let asked = origin.last_request();
     assert_eq!((asked.header("te"), asked.header("connection")), (Some("trailers"), Some("te")));
     assert_eq!(site.connect().request(&request("")).trailers, []);
+    let mut http3 = h3::connect(&h3::client(&site), site.brisk.https());
+    let received = h3::get(&mut http3, "/");
+    assert_eq!(received.sections[1..], [vec![("x-sum".to_owned(), "1".to_owned())]]);
+}
+
+#[test]
+fn trailers_lose_the_names_that_their_heads_lose() {
+    let trailers = "X-Sum: 1\r\nX-Internal: 1\r\nX-Version: 9\r\nX-Hop: 1\r\nLocation: /evil\r\nWWW-Authenticate: Basic\r\n\
+                    Strict-Transport-Security: max-age=0\r\nAlt-Svc: clear\r\n";
+    let origin = answering(format!(
+        "HTTP/1.1 200 OK\r\nConnection: X-Hop, \u{ff}\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n{trailers}\r\n"
+    ));
+    let rules = "response_headers = { remove = [\"X-Internal\"], set = { X-Version = \"2\" } }\n";
+    let route =
+        format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{rules}{}", upstream(&[&origin.url()]));
+    let site = h3::h3_site("", &route);
+    let request = "POST / HTTP/1.1\r\nHost: NAME\r\nTE: trailers\r\nConnection: TE, X-Hop\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   1\r\nx\r\n0\r\nX-Sum: 2\r\nX-Hop: 2\r\nIf-Match: \"x\"\r\n\r\n";
+    let response = site.connect().request(&request.replace("NAME", NAME));
+    assert_eq!((response.header("x-hop"), response.header("x-version")), (None, Some("2")));
+    assert_eq!(response.trailers, [("x-sum".to_owned(), "1".to_owned())]);
+    let asked = origin.last_request();
+    assert_eq!(
+        (asked.header("x-hop"), &asked.trailers[..]),
+        (None, &[("x-sum".to_owned(), "2".to_owned())][..])
+    );
     let mut http3 = h3::connect(&h3::client(&site), site.brisk.https());
     let received = h3::get(&mut http3, "/");
     assert_eq!(received.sections[1..], [vec![("x-sum".to_owned(), "1".to_owned())]]);

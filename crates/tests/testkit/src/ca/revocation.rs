@@ -48,6 +48,18 @@ impl TestCa {
     /// An OCSP response of the intermediate with the status good for the certificate in `request`, a request of
     /// `openssl ocsp`. Times are written as `20200102030405Z`.
     pub fn ocsp_response(&self, request: &[u8], this_update: &str, next_update: Option<&str>) -> Vec<u8> {
+        self.ocsp_response_after(&[], request, this_update, next_update)
+    }
+
+    /// Like [`ocsp_response`](Self::ocsp_response), with `first`, further `SingleResponse`s in DER, before that of the
+    /// certificate.
+    pub fn ocsp_response_after(
+        &self,
+        first: &[u8],
+        request: &[u8],
+        this_update: &str,
+        next_update: Option<&str>,
+    ) -> Vec<u8> {
         let time = |at: &str| element(0x18, &[at.as_bytes()]);
         // OCSPRequest { TBSRequest { requestList { Request { CertID, each shorter than 128 bytes.
         let next = next_update.map(|next| element(0xa0, &[&time(next)])).unwrap_or_default();
@@ -55,8 +67,8 @@ impl TestCa {
         let common = element(0x0c, &[b"brisk test intermediate"]);
         let name =
             element(0x30, &[&element(0x31, &[&element(0x30, &[&element(6, &[&[0x55, 4, 3]]), &common])])]);
-        let data =
-            [element(0xa1, &[&name]), time(this_update), element(0x30, &[&element(0x30, &answer)])].concat();
+        let answers = element(0x30, &[first, &element(0x30, &answer)]);
+        let data = [element(0xa1, &[&name]), time(this_update), answers].concat();
         let data = element(0x30, &[&data]);
         // ecdsa-with-SHA256.
         let algorithm = element(0x30, &[&element(6, &[&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]])]);
