@@ -11,7 +11,8 @@ use http::uri::{PathAndQuery, Uri};
 /// The target with these characters encoded; `None` if it contains none, or is not a path with a query.
 pub(crate) fn encoded(target: &[u8]) -> Option<Bytes> {
     let is_raw = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`');
-    if !target.starts_with(b"/") || !target.iter().any(is_raw) {
+    let has_path = target.starts_with(b"/") || memchr::memmem::find(target, b"://").is_some();
+    if !has_path || !target.iter().any(is_raw) {
         return None;
     }
     let mut encoded = Vec::with_capacity(target.len() + 16);
@@ -53,7 +54,8 @@ mod tests {
             encoded(target.as_bytes()).map(|bytes| String::from_utf8(bytes.into()).expect("text"))
         };
         assert_eq!(text("/a<b>`c?q=\"x\"&r=<>`").as_deref(), Some("/a%3Cb%3E%60c?q=%22x%22&r=%3C%3E%60"));
-        for other in ["/a?b=%22", "*", "https://a.example/<", "a.example:443", "<"] {
+        assert_eq!(text("https://a.example/<").as_deref(), Some("https://a.example/%3C"));
+        for other in ["/a?b=%22", "*", "a.example:443", "<"] {
             assert_eq!(text(other), None, "{other}");
         }
     }

@@ -167,9 +167,14 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
     if hosts.next().is_some() {
         return Err(Refusal::bad_request("host-repeated"));
     }
+    let is_http1 = version::of(version).has_connection_header();
     let authority = match (uri.authority(), host) {
         (Some(authority), Some(host)) if !are_same(uri.scheme_str(), authority.as_str(), host) => {
             return Err(Refusal::bad_request("host-differs"));
+        }
+        // RFC 9112 section 3.2: with any target.
+        (Some(_), None) if is_http1 && version::of(version).requires_host() => {
+            return Err(Refusal::bad_request("host-missing"));
         }
         (Some(authority), _) => authority.as_str(),
         (None, Some(host)) => host,
@@ -256,7 +261,10 @@ mod tests {
     #[test]
     fn host_and_authority_have_to_agree() {
         let absolute = || get("https://a.example/");
-        assert_eq!(checked(absolute()).as_deref(), Ok("a.example"));
+        assert_eq!(checked(absolute()), Err("host-missing"));
+        for version in [Version::HTTP_10, Version::HTTP_2, Version::HTTP_3] {
+            assert_eq!(checked(absolute().version(version)).as_deref(), Ok("a.example"), "{version:?}");
+        }
         assert_eq!(checked(absolute().header("host", "A.example")).as_deref(), Ok("a.example"));
         assert_eq!(checked(absolute().header("host", "b.example")), Err("host-differs"));
     }
@@ -316,7 +324,7 @@ mod tests {
     #[test]
     fn only_the_schemes_of_http_are_answered() {
         for target in ["http://a/", "https://a/", "HTTPS://a/"] {
-            assert!(checked(get(target)).is_ok(), "{target}");
+            assert!(checked(get(target).header("host", "a")).is_ok(), "{target}");
         }
         assert_eq!(checked(get("ftp://a/")), Err("scheme"));
     }

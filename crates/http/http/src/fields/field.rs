@@ -73,10 +73,12 @@ impl Field {
             b":method" => Method::from_bytes(value).ok().map(Self::Method),
             b":scheme" => Scheme::try_from(value).ok().map(Self::Scheme),
             b":authority" => Authority::from_maybe_shared(bytes()).ok().map(Self::Authority),
-            b":path" if !value.is_empty() => PathAndQuery::from_maybe_shared(bytes())
-                .ok()
-                .or_else(|| PathAndQuery::from_maybe_shared(target::encoded(value)?).ok())
-                .map(Self::Path),
+            b":path" if !value.is_empty() && !value.contains(&b'#') => {
+                PathAndQuery::from_maybe_shared(bytes())
+                    .ok()
+                    .or_else(|| PathAndQuery::from_maybe_shared(target::encoded(value)?).ok())
+                    .map(Self::Path)
+            }
             b":protocol" if !value.is_empty() => HeaderValue::from_bytes(value).ok().map(Self::Protocol),
             b":status" => StatusCode::from_bytes(value).ok().map(Self::Status),
             _ => None,

@@ -144,6 +144,10 @@ impl RequestHead {
         if target.len() > TARGET {
             return Err(MalformedRequest::TargetTooLong);
         }
+        // RFC 9112 section 3.2: no target has a fragment, which `Uri` would drop silently.
+        if target.contains(&b'#') {
+            return Err(MalformedRequest::Target);
+        }
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
         *request.method_mut() = method.map_err(|_| MalformedRequest::Target)?;
         let uri = Uri::from_maybe_shared(share(target));

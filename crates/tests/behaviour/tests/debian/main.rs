@@ -25,6 +25,7 @@ mod compression;
 mod curl;
 mod dashboard;
 mod development;
+mod differential;
 mod early_data;
 mod erased;
 mod experiments;
