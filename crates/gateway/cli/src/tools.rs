@@ -23,7 +23,7 @@ pub(crate) enum Tool {
     /// Examine an HTTPS connection: duration of each step, and improvements
     Probe(Box<probe::Probe>),
     /// Analyse a packet capture: causes of the time of each connection
-    Capture(capture::Capture),
+    Capture(Box<capture::Capture>),
     /// Measure TLS algorithms on one core and forecast handshakes per second
     Speed(speed::Speed),
 }

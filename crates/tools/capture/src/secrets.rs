@@ -114,8 +114,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     match text {
         [0xff, 0xfe, text @ ..] => utf16(text, u16::from_le_bytes).into(),
         [0xfe, 0xff, text @ ..] => utf16(text, u16::from_be_bytes).into(),
-        [0xef, 0xbb, 0xbf, text @ ..] => text.into(),
-        text => text.into(),
+        [0xef, 0xbb, 0xbf, text @ ..] | text => text.into(),
     }
 }
 

@@ -160,9 +160,10 @@ impl Replies {
     }
 
     fn end_value(&mut self) {
-        match self.values.checked_sub(1) {
-            Some(values) => self.values = values,
-            None => (self.length, self.begun) = (0, 0),
+        if let Some(values) = self.values.checked_sub(1) {
+            self.values = values;
+        } else {
+            (self.length, self.begun) = (0, 0);
         }
     }
 }

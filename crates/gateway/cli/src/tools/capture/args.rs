@@ -107,7 +107,7 @@ mod tests {
     fn parse(line: &str) -> Result<Capture, clap::Error> {
         let parsed = Cli::try_parse_from(format!("brisk capture {line}").split_whitespace())?;
         let Command::Tool(Tool::Capture(capture)) = parsed.command else { panic!("not capture: {line}") };
-        Ok(capture)
+        Ok(*capture)
     }
 
     #[test]
