@@ -22,7 +22,7 @@ pub enum EarlyData {
     No,
     /// GET, HEAD and OPTIONS without a body.
     Safe,
-    /// Safe requests for these paths.
+    /// Requests for these paths, with any method.
     Paths(Vec<String>),
 }
 
