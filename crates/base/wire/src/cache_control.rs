@@ -70,17 +70,23 @@ pub fn max_age<'v>(values: impl IntoIterator<Item = &'v [u8]>) -> Option<Duratio
 
 /// The bytes before the first comma outside of quotes, and the bytes after it.
 fn first_element(value: &[u8]) -> (&[u8], &[u8]) {
+    let end = unquoted_end(value, b',');
+    (&value[..end], value.get(end + 1..).unwrap_or_default())
+}
+
+/// Position of the first `separator` outside of quoted strings (RFC 9110 section 5.6.4), or the length of `value`.
+pub fn unquoted_end(value: &[u8], separator: u8) -> usize {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in value.iter().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' if is_quoted => is_escaped = true,
             b'"' => is_quoted = !is_quoted,
-            b',' if !is_quoted => return (&value[..at], &value[at + 1..]),
+            _ if *byte == separator && !is_quoted => return at,
             _ => {}
         }
     }
-    (value, &[])
+    value.len()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::client_hello::ClientHello;
-use crate::client_hello::parts::{Bytes, Parts};
+use crate::client_hello::parts::Parts;
 use crate::registry::ProtocolVersion;
+use crate::vectors::FieldReader;
 
 /// Transport of a hello, the first character of its fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<Str
 
 /// Numbers of the extensions in a block without its length.
 fn extensions(block: &[u8]) -> impl Iterator<Item = u16> {
-    let mut block = Bytes(block);
+    let mut block = FieldReader(block);
     std::iter::from_fn(move || block.extension().map(|(number, _)| number))
 }
 

@@ -20,5 +20,6 @@ pub mod registry;
 pub mod server_flight;
 pub mod suites;
 pub mod uri;
+pub mod vectors;
 
 pub use http_version::HttpVersion;

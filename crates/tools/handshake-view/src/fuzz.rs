@@ -6,7 +6,9 @@ use brisk_report::text::printable;
 use brisk_wire::registry::ProtocolVersion;
 
 use crate::chain::Chain;
-use crate::message::{self, FieldReader, Ticket};
+use brisk_wire::vectors::FieldReader;
+
+use crate::message::{self, Ticket};
 use crate::recording::{Party, Recording};
 use crate::records::ConnectionView;
 use crate::steps::steps;

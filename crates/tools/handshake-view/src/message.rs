@@ -2,6 +2,7 @@
 
 use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use brisk_wire::server_flight::ServerHello;
+use brisk_wire::vectors::FieldReader;
 
 /// The extension `pre_shared_key` (RFC 8446 section 4.2.11).
 const PRE_SHARED_KEY: u16 = 41;
@@ -48,59 +49,12 @@ pub(crate) const fn name(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// Cursor over the fields of a message. Methods return `None` at the end of the bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct FieldReader<'a>(pub &'a [u8]);
-
-impl<'a> FieldReader<'a> {
-    /// The next `len` bytes.
-    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    /// The next byte.
-    pub fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
-    /// A number of two bytes.
-    pub fn two(&mut self) -> Option<u16> {
-        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    /// A number of four bytes.
-    pub fn four(&mut self) -> Option<u32> {
-        self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    }
-
-    /// A number of three bytes.
-    pub fn three(&mut self) -> Option<usize> {
-        self.take(3).map(|bytes| u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize)
-    }
-
-    /// A vector with a length of one byte.
-    pub fn short(&mut self) -> Option<&'a [u8]> {
-        let len = self.byte()?;
-        self.take(len.into())
-    }
-
-    /// A vector with a length of two bytes.
-    pub fn long(&mut self) -> Option<&'a [u8]> {
-        let len = self.two()?;
-        self.take(len.into())
-    }
-}
-
 /// Extensions of a block without its length: number and content.
 pub fn extensions(block: &[u8]) -> Vec<(u16, &[u8])> {
     let mut input = FieldReader(block);
     let mut found = Vec::new();
-    while let Some(number) = input.two()
-        && let Some(content) = input.long()
-    {
-        found.push((number, content));
+    while let Some(extension) = input.extension() {
+        found.push(extension);
     }
     found
 }
@@ -210,7 +164,7 @@ pub fn certificates(body: &[u8], version: ProtocolVersion) -> Vec<&[u8]> {
     let list = if is_tls13 { input.short().and_then(|_| input.three()) } else { input.three() };
     let mut list = FieldReader(list.and_then(|length| input.take(length)).unwrap_or_default());
     let mut all = Vec::new();
-    while let Some(certificate) = list.three().and_then(|length| list.take(length)) {
+    while let Some(certificate) = list.longest() {
         all.push(certificate);
         if is_tls13 && list.long().is_none() {
             break;

@@ -30,7 +30,7 @@ use crate::{ProbeError, Settings, block_on};
 pub struct Http3Report {
     /// `Alt-Svc` of the probed response (RFC 7838), several lines joined by commas.
     pub alt_svc: Option<String>,
-    /// Whether it names `h3`, at any host.
+    /// Whether `Alt-Svc` names `h3`, at any host.
     #[serde(skip)]
     names_h3: bool,
     /// Whether the HTTPS record names `h3`; `None` if it is unknown.

@@ -1,8 +1,9 @@
 //! Fields in the body of a complete `ClientHello`.
 
-use super::parts::{Bytes, Parts};
+use super::parts::Parts;
 use super::{ClientHello, HelloError, server_name};
 use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
+use crate::vectors::FieldReader;
 
 const SERVER_NAME: u16 = 0;
 const SUPPORTED_GROUPS: u16 = 10;
@@ -33,7 +34,7 @@ pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
 }
 
 fn read_extensions(hello: &mut ClientHello, extensions: &[u8]) -> Result<(), HelloError> {
-    let mut extensions = Bytes(extensions);
+    let mut extensions = FieldReader(extensions);
     let mut seen = 0_u64;
     while !extensions.0.is_empty() {
         let extension = extensions.extension();
@@ -68,7 +69,7 @@ fn read_extension(hello: &mut ClientHello, kind: u16, data: &[u8]) -> Result<(),
 
 fn protocol_names(data: &[u8]) -> Result<Vec<Vec<u8>>, HelloError> {
     let malformed = HelloError::Malformed("application_layer_protocol_negotiation extension");
-    let mut list = Bytes::list(data).ok_or(malformed)?;
+    let mut list = FieldReader::filling(data).ok_or(malformed)?;
     let mut names = Vec::new();
     while !list.0.is_empty() {
         names.push(list.short().ok_or(malformed)?.to_vec());
@@ -87,26 +88,21 @@ fn versions(data: &[u8]) -> Result<Vec<ProtocolVersion>, HelloError> {
 
 /// Two bytes of length, then code points.
 fn code_points<T>(data: &[u8], from: fn(u16) -> T) -> Result<Vec<T>, HelloError> {
-    match data.split_first_chunk() {
-        Some((&length, list)) if usize::from(u16::from_be_bytes(length)) == list.len() => pairs(list, from),
-        _ => None,
-    }
-    .ok_or(HelloError::Malformed("list of groups or signature schemes"))
+    FieldReader::filling(data)
+        .and_then(|list| pairs(list.0, from))
+        .ok_or(HelloError::Malformed("list of groups or signature schemes"))
 }
 
 /// Two bytes of length, then a group and its share each (RFC 8446 section 4.2.8). The list may be empty.
 fn key_shares(data: &[u8]) -> Result<Vec<NamedGroup>, HelloError> {
     let malformed = HelloError::Malformed("key_share extension");
-    let (length, mut list) = data.split_first_chunk().ok_or(malformed)?;
-    if usize::from(u16::from_be_bytes(*length)) != list.len() {
-        return Err(malformed);
-    }
+    let mut list = FieldReader::filling(data).ok_or(malformed)?;
     let mut groups = Vec::new();
-    while let Some((&[a, b, high, low], rest)) = list.split_first_chunk() {
-        groups.push(NamedGroup(u16::from_be_bytes([a, b])));
-        list = rest.get(usize::from(u16::from_be_bytes([high, low]))..).ok_or(malformed)?;
+    while !list.0.is_empty() {
+        let (group, _share) = list.extension().ok_or(malformed)?;
+        groups.push(NamedGroup(group));
     }
-    if list.is_empty() { Ok(groups) } else { Err(malformed) }
+    Ok(groups)
 }
 
 /// At least one code point: every list of them in the RFCs has one.

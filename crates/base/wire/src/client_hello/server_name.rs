@@ -1,7 +1,7 @@
 //! The host name of the SNI extension.
 
 use super::HelloError;
-use super::parts::Bytes;
+use crate::vectors::FieldReader;
 
 /// The only type of a name.
 const HOST_NAME: u8 = 0;
@@ -12,7 +12,7 @@ const LONGEST_LABEL: usize = 63;
 /// The host name in the extension's `data`, in lower case; `None` for an IP address.
 pub(super) fn read(data: &[u8]) -> Result<Option<String>, HelloError> {
     let malformed = HelloError::Malformed("server_name extension");
-    let mut list = Bytes::list(data).ok_or(malformed)?;
+    let mut list = FieldReader::filling(data).ok_or(malformed)?;
     // RFC 6066 section 3: the list is not empty and "MUST NOT contain more than one name of the same name_type".
     let (Some(HOST_NAME), Some(name), []) = (list.byte(), list.long(), list.0) else {
         return Err(malformed);

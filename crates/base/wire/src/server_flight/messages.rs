@@ -4,6 +4,7 @@ use super::FlightError;
 use crate::offer::extension;
 use crate::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 use crate::suites::{Exchange, Suite};
+use crate::vectors::FieldReader;
 
 /// The random of a `ServerHello` that is a `HelloRetryRequest` (RFC 8446 section 4.1.3).
 pub const RETRY: [u8; 32] = [
@@ -35,7 +36,7 @@ pub struct ServerHello {
 impl ServerHello {
     /// Reads the body of the message.
     pub fn read(body: &[u8]) -> Result<Self, FlightError> {
-        Self::parse(&mut Bytes(body)).ok_or(FlightError::Malformed("ServerHello"))
+        Self::parse(&mut FieldReader(body)).ok_or(FlightError::Malformed("ServerHello"))
     }
 
     /// The content of an extension.
@@ -45,21 +46,22 @@ impl ServerHello {
 
     /// The protocol that ALPN chose.
     pub fn alpn(&self) -> Option<String> {
-        let mut names = Bytes(Bytes(self.extension(extension::ALPN)?).vector16()?);
-        Some(String::from_utf8_lossy(names.vector8()?).into_owned())
+        let mut names = FieldReader(FieldReader(self.extension(extension::ALPN)?).long()?);
+        Some(String::from_utf8_lossy(names.short()?).into_owned())
     }
 
-    fn parse(body: &mut Bytes<'_>) -> Option<Self> {
-        let legacy = ProtocolVersion(body.u16()?);
+    fn parse(body: &mut FieldReader<'_>) -> Option<Self> {
+        let legacy = ProtocolVersion(body.two()?);
         let random: [u8; 32] = body.take(32)?.try_into().ok()?;
-        let session_id = body.vector8()?;
-        let suite = CipherSuite(body.u16()?);
-        let compression = body.u8()?;
+        let session_id = body.short()?;
+        let suite = CipherSuite(body.two()?);
+        let compression = body.byte()?;
         let mut extensions = Vec::new();
         if !body.0.is_empty() {
-            let mut all = Bytes(body.vector16()?);
+            let mut all = FieldReader(body.long()?);
             while !all.0.is_empty() {
-                extensions.push((all.u16()?, all.vector16()?.to_vec()));
+                let (number, content) = all.extension()?;
+                extensions.push((number, content.to_vec()));
             }
         }
         if session_id.len() > 32 || !body.0.is_empty() {
@@ -76,10 +78,10 @@ impl ServerHello {
             extensions,
         };
         if let Some(version) = hello.extension(extension::VERSIONS) {
-            hello.version = ProtocolVersion(Bytes(version).u16()?);
+            hello.version = ProtocolVersion(FieldReader(version).two()?);
         }
         if let Some(share) = hello.extension(extension::KEY_SHARE) {
-            hello.group = Some(NamedGroup(Bytes(share).u16()?));
+            hello.group = Some(NamedGroup(FieldReader(share).two()?));
         }
         Some(hello)
     }
@@ -88,11 +90,11 @@ impl ServerHello {
 /// The certificates of a `Certificate` message of TLS 1.2 and before, DER, as they were sent.
 pub fn certificates(body: &[u8]) -> Result<Vec<Vec<u8>>, FlightError> {
     fn parse(body: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let mut body = Bytes(body);
-        let mut list = Bytes(body.vector24()?);
+        let mut body = FieldReader(body);
+        let mut list = FieldReader(body.longest()?);
         let mut all = Vec::new();
         while !list.0.is_empty() {
-            all.push(list.vector24()?.to_vec());
+            all.push(list.longest()?.to_vec());
         }
         body.0.is_empty().then_some(all)
     }
@@ -101,19 +103,19 @@ pub fn certificates(body: &[u8]) -> Result<Vec<Vec<u8>>, FlightError> {
 
 /// The OCSP response of a `CertificateStatus` (RFC 6066 section 8).
 pub fn staple(body: &[u8]) -> Result<Vec<u8>, FlightError> {
-    let mut body = Bytes(body);
-    let response = body.u8().filter(|kind| *kind == 1).and_then(|_| body.vector24());
+    let mut body = FieldReader(body);
+    let response = body.byte().filter(|kind| *kind == 1).and_then(|_| body.longest());
     response.map(<[u8]>::to_vec).ok_or(FlightError::Malformed("CertificateStatus"))
 }
 
 /// The SCTs of a list (RFC 6962 section 3.3): of each the ID of its log.
 pub fn scts(list: &[u8]) -> Result<Vec<[u8; 32]>, FlightError> {
     fn parse(list: &[u8]) -> Option<Vec<[u8; 32]>> {
-        let mut list = Bytes(Bytes(list).vector16()?);
+        let mut list = FieldReader(FieldReader(list).long()?);
         let mut logs = Vec::new();
         while !list.0.is_empty() {
-            let mut sct = Bytes(list.vector16()?);
-            sct.u8()?;
+            let mut sct = FieldReader(list.long()?);
+            sct.byte()?;
             logs.push(sct.take(32)?.try_into().ok()?);
         }
         Some(logs)
@@ -151,43 +153,43 @@ pub enum Exchanged {
 
 /// Reads a `ServerKeyExchange` of `suite`.
 pub fn key_exchange(body: &[u8], suite: &Suite, version: ProtocolVersion) -> Result<Exchanged, FlightError> {
-    let mut bytes = Bytes(body);
+    let mut bytes = FieldReader(body);
     let read = match suite.exchange {
         Exchange::Ecdhe => curve(&mut bytes, suite, version),
         Exchange::Dhe => prime(&mut bytes, suite, version),
-        Exchange::Rsa => bytes.vector16().map(|modulus| Exchanged::Rsa { bits: bits(modulus) }),
+        Exchange::Rsa => bytes.long().map(|modulus| Exchanged::Rsa { bits: bits(modulus) }),
         _ => Some(Exchanged::Other),
     };
     read.ok_or(FlightError::Malformed("ServerKeyExchange"))
 }
 
-fn curve(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
-    if bytes.u8()? != 3 {
+fn curve(bytes: &mut FieldReader<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
+    if bytes.byte()? != 3 {
         return Some(Exchanged::Other);
     }
-    let group = NamedGroup(bytes.u16()?);
-    let point = bytes.vector8()?.to_vec();
+    let group = NamedGroup(bytes.two()?);
+    let point = bytes.short()?.to_vec();
     Some(Exchanged::Curve { group, point, scheme: scheme(bytes, suite, version).ok()? })
 }
 
-fn prime(bytes: &mut Bytes<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
-    let prime = bytes.vector16()?;
-    bytes.vector16()?;
-    bytes.vector16()?;
+fn prime(bytes: &mut FieldReader<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
+    let prime = bytes.long()?;
+    bytes.long()?;
+    bytes.long()?;
     let prime = prime.iter().copied().skip_while(|byte| *byte == 0).collect();
     Some(Exchanged::Prime { prime, scheme: scheme(bytes, suite, version).ok()? })
 }
 
 /// `Err` where the message ends before its scheme.
 fn scheme(
-    bytes: &mut Bytes<'_>,
+    bytes: &mut FieldReader<'_>,
     suite: &Suite,
     version: ProtocolVersion,
 ) -> Result<Option<SignatureScheme>, Ended> {
     if suite.is_anonymous || version < ProtocolVersion::TLS1_2 {
         return Ok(None);
     }
-    bytes.u16().map(|scheme| Some(SignatureScheme(scheme))).ok_or(Ended)
+    bytes.two().map(|scheme| Some(SignatureScheme(scheme))).ok_or(Ended)
 }
 
 /// Error for a message that is too short.
@@ -211,11 +213,11 @@ pub struct SessionTicket {
 
 /// Reads a `NewSessionTicket` of TLS 1.2.
 pub fn session_ticket(body: &[u8]) -> Result<SessionTicket, FlightError> {
-    fn parse(bytes: &mut Bytes<'_>) -> Option<SessionTicket> {
-        let lifetime = u32::from_be_bytes(bytes.take(4)?.try_into().ok()?);
-        Some(SessionTicket { lifetime, ticket: bytes.vector16()?.to_vec() })
+    fn parse(bytes: &mut FieldReader<'_>) -> Option<SessionTicket> {
+        let lifetime = bytes.four()?;
+        Some(SessionTicket { lifetime, ticket: bytes.long()?.to_vec() })
     }
-    parse(&mut Bytes(body)).ok_or(FlightError::Malformed("NewSessionTicket"))
+    parse(&mut FieldReader(body)).ok_or(FlightError::Malformed("NewSessionTicket"))
 }
 
 /// Whether `bytes` begin with a `SERVER-HELLO` of SSL 2.0 that has a certificate and ciphers.
@@ -223,39 +225,4 @@ pub fn sslv2_accepts(bytes: &[u8]) -> bool {
     // Two bytes of length, 4 for SERVER-HELLO, session hit, certificate type, version, three lengths.
     let Some(&[length, _, 4, _, 1, 0, 2, a, b, c, d]) = bytes.first_chunk() else { return false };
     length & 0x80 != 0 && u16::from_be_bytes([a, b]) > 0 && u16::from_be_bytes([c, d]) >= 3
-}
-
-/// Bytes that are still to be read.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        Some(self.take(1)?[0])
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
-    }
-
-    fn vector8(&mut self) -> Option<&'a [u8]> {
-        let length = self.u8()?;
-        self.take(length.into())
-    }
-
-    fn vector16(&mut self) -> Option<&'a [u8]> {
-        let length = self.u16()?;
-        self.take(length.into())
-    }
-
-    fn vector24(&mut self) -> Option<&'a [u8]> {
-        let high = self.u8()?;
-        let low = self.u16()?;
-        self.take(usize::from(high) << 16 | usize::from(low))
-    }
 }

@@ -4,14 +4,14 @@
 
 use aws_lc_rs::{digest, hmac};
 use brisk_handshake_view::message::{
-    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, FieldReader, SERVER_HELLO, compressed,
-    extensions,
+    CERTIFICATE, CERTIFICATE_VERIFY, COMPRESSED_CERTIFICATE, FINISHED, SERVER_HELLO, compressed, extensions,
 };
 use brisk_handshake_view::open::{Opener, Sealer, expand};
 use brisk_report::text::printable;
 use brisk_wire::offer::{extension, handshake};
 use brisk_wire::registry::CipherSuite;
 use brisk_wire::server_flight::{ServerHello, alert_text};
+use brisk_wire::vectors::FieldReader;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::hello::Secrets;

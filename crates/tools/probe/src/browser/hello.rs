@@ -3,8 +3,8 @@
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::kem::{AlgorithmId, Ciphertext, DecapsulationKey, ML_KEM_768};
 use aws_lc_rs::rand;
-use brisk_handshake_view::message::FieldReader;
 use brisk_wire::registry::NamedGroup;
+use brisk_wire::vectors::FieldReader;
 
 use crate::error::ProbeError;
 use crate::url::Url;

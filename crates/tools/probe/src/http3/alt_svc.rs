@@ -1,5 +1,7 @@
 //! Parser for `Alt-Svc` (RFC 7838 section 3).
 
+use brisk_wire::cache_control::unquoted_end;
+
 /// An alternative service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AlternativeService {
@@ -11,10 +13,10 @@ pub(crate) struct AlternativeService {
     pub(crate) port: u16,
 }
 
-/// The services in the values of all `Alt-Svc` lines of a response, in their order. Malformed ones are skipped, and parameters are
-/// not read. There are none in `clear`.
+/// The services in the values of all `Alt-Svc` lines of a response, in their order. Malformed ones are skipped, and
+/// parameters are not read. There are none in `clear`.
 pub(crate) fn services<'v>(values: impl IntoIterator<Item = &'v str>) -> Vec<AlternativeService> {
-    values.into_iter().flat_map(|value| parts(value, ',')).filter_map(service).collect()
+    values.into_iter().flat_map(|value| parts(value, b',')).filter_map(service).collect()
 }
 
 /// The port at which one of `services` serves `h3` for `host`.
@@ -26,22 +28,20 @@ pub(super) fn h3_port(services: &[AlternativeService], host: &str) -> Option<u16
     services.iter().find(is_same).map(|service| service.port)
 }
 
-/// Splits `text` at each `separator` outside of quoted strings (RFC 9110 section 5.6.4).
-fn parts(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    text.split(move |letter: char| {
-        let escapes = is_quoted && !is_escaped && letter == '\\';
-        if letter == '"' && !is_escaped {
-            is_quoted = !is_quoted;
-        }
-        is_escaped = escapes;
-        letter == separator && !is_quoted
+/// Splits `text` at each `separator` outside of quoted strings.
+fn parts(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = unquoted_end(text.as_bytes(), separator);
+        rest = text.get(end + 1..);
+        Some(&text[..end])
     })
 }
 
 /// Parses `protocol-id="host:port"`, with parameters behind it.
 fn service(element: &str) -> Option<AlternativeService> {
-    let (protocol, authority) = parts(element, ';').next()?.trim().split_once('=')?;
+    let (protocol, authority) = parts(element, b';').next()?.trim().split_once('=')?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if protocol.is_empty() || !protocol.bytes().all(is_token) {
         return None;
