@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use brisk_net::canonical_network;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor, value};
@@ -57,19 +58,13 @@ impl FromStr for Network {
         };
         let single = || text.parse::<IpAddr>().map(IpNet::from);
         let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| wrong())?;
-        // Addresses of clients in this form are compared as IPv4, so that the network would contain no client.
-        match ipv4_of(network) {
-            Some(ipv4) => Err(format!("{text:?} is an IPv4 network: write \"{ipv4}\"")),
-            None => Ok(Self(network)),
+        let canonical = canonical_network(network);
+        if canonical == network {
+            Ok(Self(network))
+        } else {
+            Err(format!("{text:?} is an IPv4 network: write \"{canonical}\""))
         }
     }
-}
-
-/// The IPv4 network of a network of IPv4-mapped addresses.
-fn ipv4_of(network: IpNet) -> Option<IpNet> {
-    let IpNet::V6(mapped) = network else { return None };
-    let length = mapped.prefix_len().checked_sub(96)?;
-    IpNet::new(mapped.network().to_ipv4_mapped()?.into(), length).ok()
 }
 
 /// `fast_open`: the queue length, or off.

@@ -21,7 +21,7 @@ use self::steering::Steering;
 /// `net.core.wmem_max`. The usual default of 208 KiB loses packets at 1 Gbit/s.
 pub const BUFFER: usize = 4 << 20;
 
-/// Maximum number of sockets of [`bind_group`]: one byte distinguishes them.
+/// Maximum number of sockets of a group, which the callers of [`bind_group`] observe: one byte distinguishes them.
 pub const LARGEST_GROUP: usize = 256;
 
 /// Binds the `count` sockets of a group, in order, and steers datagrams among them; returns their address, with the port

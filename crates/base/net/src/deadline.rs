@@ -31,7 +31,7 @@ const EVICTED_SHARE: usize = 64;
 /// Maximum number of connections evicted by one [`DeadlineWheel::evict_idle`].
 const MOST_EVICTED: usize = 64;
 
-/// Each [`Deadline`] of one worker. Clones share them. Its [`run`](Self::run) must be running for deadlines to expire.
+/// The [`Deadline`]s of one worker. Clones share the deadlines, which expire only while [`run`](Self::run) runs.
 #[derive(Clone, Debug)]
 pub struct DeadlineWheel {
     shared: Rc<Shared>,

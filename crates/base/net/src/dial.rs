@@ -80,6 +80,11 @@ impl Target {
         }
     }
 
+    /// Error for a name without addresses.
+    pub fn without_address(&self) -> io::Error {
+        self.fail("resolve", None, io::Error::new(io::ErrorKind::NotFound, "no address has that name"))
+    }
+
     fn fail(&self, attempt: &'static str, address: Option<SocketAddr>, source: io::Error) -> io::Error {
         let kind = source.kind();
         io::Error::new(kind, DialError { attempt, target: self.clone(), address, source })
@@ -141,20 +146,25 @@ pub async fn connect_resolved(
     deadline: Instant,
     limits: DialLimits,
 ) -> io::Result<TcpStream> {
-    let mut last =
-        target.fail("resolve", None, io::Error::new(io::ErrorKind::NotFound, "no address has that name"));
-    for (index, address) in addresses.iter().enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let share = left / (addresses.len() - index) as u32;
-        match connect_to(*address, share).await {
+    let mut last = None;
+    for (address, share) in shares(addresses, deadline) {
+        match connect_to(address, share).await {
             Ok(stream) => {
                 notice_death(&stream, limits.unacknowledged)?;
                 return Ok(stream);
             }
-            Err(error) => last = target.fail("connect to", Some(*address), error),
+            Err(error) => last = Some(target.fail("connect to", Some(address), error)),
         }
     }
-    Err(last)
+    Err(last.unwrap_or_else(|| target.without_address()))
+}
+
+/// Each of `addresses` with an even share of the time until `deadline`, computed when the attempt at it begins.
+pub fn shares(addresses: &[SocketAddr], deadline: Instant) -> impl Iterator<Item = (SocketAddr, Duration)> {
+    addresses.iter().enumerate().map(move |(index, address)| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        (*address, left / (addresses.len() - index) as u32)
+    })
 }
 
 /// The addresses of `target`, in the resolver's order. `TimedOut` after `deadline`.

@@ -82,7 +82,7 @@ impl Drain {
         self.shared.started.load(Ordering::Acquire)
     }
 
-    /// Whether [`DrainTrigger::cut`] was called, because the drain took too long.
+    /// Whether [`DrainTrigger::cut`] was called: the remaining work is dropped unfinished.
     pub fn is_cut(&self) -> bool {
         self.shared.cut.load(Ordering::Acquire)
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brisk_net::dial::{DialLimits, connect_resolved, resolve};
+use brisk_net::dial::{DialLimits, connect_resolved, resolve, shares};
 use brisk_tls::TlsError;
 use brisk_tls::connector::{ClientStream, Connector, ConnectorSettings};
 use bytes::Bytes;
@@ -188,32 +188,27 @@ impl Client {
         }
     }
 
-    /// Opens a connection to the first of `addresses` that accepts it and completes the TLS handshake. Each may use an even
-    /// share of the time until `deadline`; the caller limits the last one. The error is that of the last attempt, or of the
-    /// last handshake if there was one: it says more than an address that cannot be reached.
+    /// Opens a connection to the first of `addresses` that accepts it and completes the TLS handshake. The error is that of
+    /// the last attempt, or of the last handshake if there was one: it says more than an address that cannot be reached.
     async fn open_first(
         &self,
         target: &RequestTarget,
         addresses: &[SocketAddr],
         deadline: Instant,
     ) -> Result<Stream, Reason> {
-        let Some((last, others)) = addresses.split_last() else {
-            let error = format!("cannot resolve {}: no address has that name", target.dial);
-            return Err(Reason::Connect(std::io::Error::new(std::io::ErrorKind::NotFound, error)));
-        };
-        let mut handshake = None;
-        for (index, address) in others.iter().enumerate() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let share = left / (addresses.len() - index) as u32;
-            match timeout(share, self.open_at(target, *address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error @ Reason::Tls(_))) => handshake = Some(error),
-                Ok(Err(_)) | Err(_) => {}
+        let (mut handshake, mut last) = (None, None);
+        for (address, share) in shares(addresses, deadline) {
+            let opened = timeout(share, self.open_at(target, address)).await;
+            match opened.unwrap_or(Err(Reason::TimedOut(self.limits.time))) {
+                Ok(stream) => return Ok(stream),
+                Err(error @ Reason::Tls(_)) => (handshake, last) = (Some(error), None),
+                Err(error) => last = Some(error),
             }
         }
-        self.open_at(target, *last).await.map_err(|error| match error {
-            Reason::Connect(_) => handshake.unwrap_or(error),
-            _ => error,
+        Err(match (handshake, last) {
+            (Some(handshake), None | Some(Reason::Connect(_))) => handshake,
+            (_, Some(last)) => last,
+            (None, None) => Reason::Connect(target.dial.without_address()),
         })
     }
 

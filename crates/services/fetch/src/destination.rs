@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use brisk_net::Target;
+use brisk_net::{Target, canonical_network};
 use http::Uri;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -71,17 +71,6 @@ fn inner(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The IPv4 network of a network of IPv4-mapped addresses (RFC 4291 section 2.5.5.2), which are compared as IPv4; otherwise
-/// `network`.
-fn inner_network(network: IpNet) -> IpNet {
-    let mapped = || {
-        let IpNet::V6(network) = network else { return None };
-        let length = network.prefix_len().checked_sub(96)?;
-        IpNet::new(network.network().to_ipv4_mapped()?.into(), length).ok()
-    };
-    mapped().unwrap_or(network)
-}
-
 /// A host outside of the public internet that requests may reach: a network, an address, or a host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHost(Form);
@@ -99,7 +88,7 @@ impl FromStr for PrivateHost {
     fn from_str(text: &str) -> Result<Self, String> {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         if let Ok(network) = text.parse::<IpNet>().or_else(|_| address()) {
-            return Ok(Self(Form::Network(inner_network(network))));
+            return Ok(Self(Form::Network(canonical_network(network))));
         }
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         // A name that ends with a number would be an address in an unusual form.

@@ -54,8 +54,8 @@ impl RequestTarget {
     }
 }
 
-/// Resolves a `Location`, which may be relative, against `from` (RFC 9110 section 10.2.2, RFC 3986 section 5.2). `None` if it is
-/// not followed: malformed, neither `https` nor `http`, or a change from `https` to `http`.
+/// Resolves a `Location`, which may be relative, against `from` (RFC 9110 section 10.2.2, RFC 3986 section 5.2). `None` if the
+/// redirect is not followed: malformed, neither `https` nor `http`, or a change from `https` to `http`.
 pub(crate) fn redirected(from: &Uri, location: &str) -> Option<Uri> {
     let next = Url::parse(&from.to_string()).ok()?.join(location).ok()?;
     let is_followed = match next.scheme() {

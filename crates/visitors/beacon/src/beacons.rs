@@ -54,7 +54,7 @@ impl Beacons {
         &self.visits
     }
 
-    /// Whether one more page view of `client` may be measured: a client whose page views displace many others may not.
+    /// Whether one more page view of `client` is within its rate, so that no client displaces the pages of others.
     /// `None` is an address of many clients.
     pub fn may_measure(&self, client: Option<IpAddr>) -> bool {
         self.admission.may_measure(client)

@@ -11,7 +11,7 @@ use crate::metric::Metric;
 
 /// Maximum number of arms of one [`Experiment`]; further ones are ignored.
 pub const MOST_ARMS: usize = 8;
-/// [`Definitions`] that one process keeps; each change of an experiment by a reload adds one.
+/// Maximum number of entries in [`Definitions`]; each change of an experiment by a reload adds one.
 const MOST_DEFINITIONS: usize = 1_000;
 
 /// Definition of an experiment. Two experiments are equal if they differ in `advice`, `hosts` and `share` only; the

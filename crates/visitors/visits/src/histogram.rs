@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 /// Units per millisecond: values are recorded in units of 10 µs.
 const UNITS_PER_MS: f64 = 100.0;
-/// Greatest value, ten minutes, in units of [`UNITS_PER_MS`]; greater ones are clamped.
+/// Greatest value, ten minutes, in units of 10 µs; greater ones are clamped.
 const GREATEST: u64 = 60_000_000;
 /// Significant decimal digits of recorded values.
 const DIGITS: u8 = 2;

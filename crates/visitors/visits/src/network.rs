@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use brisk_net::canonical_network;
 use ipnet::IpNet;
 use thiserror::Error;
 
@@ -74,7 +75,7 @@ impl Networks {
         let prefix: IpNet = prefix.parse().map_err(|_| {
             format!("{:?} is no prefix such as 203.0.113.0/24 or 2001:db8::/32", shortened(prefix))
         })?;
-        let meant = canonical(prefix);
+        let meant = canonical_network(prefix.trunc());
         if meant != prefix {
             return Err(format!("{prefix} is written as {meant}; or is another length meant?"));
         }
@@ -122,18 +123,6 @@ impl Networks {
         let number = prefixes.into_iter().find_map(|prefix| self.prefixes.get(&prefix.trunc()));
         Network(number.map(|number| Arc::clone(&self.labels[usize::from(*number)])))
     }
-}
-
-/// `prefix` without the bits after its length, and as IPv4 if its addresses are IPv4-mapped (RFC 4291 section 2.5.5.2): addresses
-/// of clients are compared in this form.
-fn canonical(prefix: IpNet) -> IpNet {
-    let prefix = prefix.trunc();
-    let mapped = || {
-        let IpNet::V6(prefix) = prefix else { return None };
-        let length = prefix.prefix_len().checked_sub(96)?;
-        IpNet::new(prefix.network().to_ipv4_mapped()?.into(), length).ok()
-    };
-    mapped().unwrap_or(prefix)
 }
 
 fn shortened(text: &str) -> &str {
