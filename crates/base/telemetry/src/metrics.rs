@@ -209,7 +209,7 @@ impl Metrics {
         self.reloads[reload as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Replaces each [`CertificateExpiry`] in the metrics.
+    /// Replaces the list of certificates in the metrics as a whole.
     pub fn set_certificates(&self, certificates: Vec<CertificateExpiry>) {
         self.certificates.store(Arc::new(certificates));
     }

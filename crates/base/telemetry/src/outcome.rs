@@ -140,7 +140,7 @@ named! {
         ClientClosed = "client-closed",
         /// The handshake exceeded its timeout.
         TimedOut = "timed-out",
-        /// The slot was needed for another connection, at the limit `max_connections`.
+        /// The slot was needed for another connection: at the limit `max_connections`, or without free descriptors or memory.
         Evicted = "evicted",
         /// The first bytes were no TLS.
         NotTls = "not-tls",

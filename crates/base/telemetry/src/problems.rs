@@ -13,7 +13,7 @@ use crate::named;
 /// Number of minutes with separate counts; older counts are dropped.
 pub const MINUTES: usize = 15;
 
-/// Maximum number of each [`Cause`] per worker; the one not seen for the longest time is dropped first.
+/// Maximum number of [`Cause`]s per worker; the cause not seen for the longest time is dropped first.
 const CAUSES: usize = 64;
 
 /// The longest cause and the longest example, in bytes.

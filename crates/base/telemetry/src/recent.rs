@@ -1,4 +1,4 @@
-//! Each [`RecentConnection`]: a fixed number per worker, merged on reading.
+//! [`RecentConnections`], the connections that ended last: a fixed number per worker, merged on reading.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -36,7 +36,8 @@ pub struct RecentConnection {
     pub timeline: Timeline,
     /// Duration from start to end.
     pub duration: Duration,
-    /// Parameters negotiated in the handshake, without [`TlsFacts::client_chain`].
+    /// Parameters negotiated in the handshake, without [`TlsFacts::client_chain`] and [`TlsFacts::fingerprints`], and with
+    /// a shortened subject.
     pub tls: Option<TlsFacts>,
     /// Reason for which no offered session was resumed, if the handshake failed afterwards.
     pub resumption_failure: Option<ResumptionFailure>,
@@ -52,7 +53,7 @@ pub struct RecentConnection {
     pub path: Option<QuicPath>,
     /// Requests answered.
     pub requests: u32,
-    /// Outcome of the connection, such as [`ConnectionEnd::Dropped`].
+    /// Outcome of the connection.
     pub end: ConnectionEnd,
 }
 

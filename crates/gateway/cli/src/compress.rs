@@ -159,7 +159,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Sends the files of `folder` and its subfolders as [`Job`]s to the threads and removes orphaned copies. Skips symbolic
-    /// links, and hidden files, which are not served. Ends at [`DEEPEST`].
+    /// links, and hidden files, which are not served. A folder deeper than [`DEEPEST`] is
+    /// a failure.
     fn folder(&self, folder: &Arc<Folder>, depth: usize) {
         let entries = match folder.entries() {
             Ok(entries) => entries,

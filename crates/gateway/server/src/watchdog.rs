@@ -61,7 +61,7 @@ impl Pulse {
 pub struct WorkerLoads(pub(crate) Arc<Pulse>);
 
 impl WorkerLoads {
-    /// [`WorkerLoad`] of all workers, by number, as measured within the last second unless `is_stuck`.
+    /// [`WorkerLoad`] of all workers, by number, as of the last beat of each: older while its event loop is blocked.
     pub fn now(&self) -> Vec<WorkerLoad> {
         self.0.loads()
     }

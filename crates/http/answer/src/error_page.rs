@@ -1,5 +1,7 @@
 //! The page for failed requests: the status and a request id, by which the operator finds the request in the log.
 
+use std::time::Duration;
+
 use brisk_telemetry::RequestId;
 use brisk_transform::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -26,6 +28,12 @@ pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(REQUEST_ID, request_id(id));
     response
+}
+
+/// Value of `Retry-After` for a client that is refused for `wait`: rounded up, since it has whole seconds, and an earlier
+/// retry would be refused again.
+pub(crate) fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 #[cfg(test)]

@@ -72,8 +72,9 @@ pub(crate) struct Exchange {
     pub(crate) outcome: ForwardOutcome,
     /// Headers from the server that permitted the request, for the upstream and for the response.
     pub(crate) granted: Option<Box<HeaderMap>>,
-    /// Names in `Connection` of the upstream's response, and names in the rules for responses: trailers lose them.
+    /// Names in `Connection` of the upstream's response, which its trailers lose.
     pub(crate) named: Vec<HeaderName>,
+    /// Names in the rules for responses, which trailers lose too.
     pub(crate) ruled: Option<Rc<[HeaderName]>>,
     /// Counts this request at limits of its route until the response ends.
     pub(crate) permits: Vec<ConcurrencyPermit>,

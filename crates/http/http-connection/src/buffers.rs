@@ -110,7 +110,8 @@ impl AnswerBuffers {
         self.released.get()
     }
 
-    /// Ready while the connection may hold more. Otherwise the task is woken when half of [`RoomLimits::connection`] is free.
+    /// Ready while the connection may hold more. Otherwise the task is woken when the connection holds less than half
+    /// of [`RoomLimits::connection`], or less than 64 KiB if a limit of the client or process was reached.
     pub fn poll_room(&self, context: &mut Context<'_>, limits: &RoomLimits<'_>) -> Poll<()> {
         let held = self.held.get();
         let fits = || held < limits.connection && !limits.worker.exceed(limits.process);

@@ -7,7 +7,7 @@ pub enum End {
     Closed,
     /// `timeouts.idle` expired.
     Idle,
-    /// The connection was idle and another client needed its slot (`max_connections`).
+    /// The connection was idle and another client needed its slot or descriptor.
     Evicted,
     /// The handshake of a connection with early data timed out.
     HandshakeTimeout,

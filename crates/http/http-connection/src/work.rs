@@ -58,7 +58,7 @@ struct Ticket {
     waker: RefCell<Waker>,
 }
 
-/// The position of a body in the queue. The default is outside of the queue; dropping it leaves the queue.
+/// The position of a body in the queue. The default is outside of the queue. Dropping a position leaves the queue.
 #[derive(Debug, Default)]
 pub struct WorkPlace(Option<Rc<Ticket>>);
 

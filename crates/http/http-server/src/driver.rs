@@ -156,7 +156,8 @@ impl Driver<'_> {
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
     }
 
-    /// Waits for the client without protocol state and buffers, at most for `timeouts.idle`.
+    /// Waits for the client without protocol state and buffers, at most for the idle timeout of the route or `timeouts.idle`,
+    /// within `timeouts.connection`.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
         deadline.set_idle(connection.limits.idle(settings.timeouts.idle).min(connection.time_left()));

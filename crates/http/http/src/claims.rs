@@ -13,7 +13,7 @@ pub enum Underscores {
     /// Remove these headers.
     #[default]
     Drop,
-    /// Forward these headers, unless one stands for a claim.
+    /// Forward these headers, except those that stand for a claim.
     Pass,
 }
 
@@ -310,8 +310,8 @@ pub fn clean_trailers(trailers: &mut HeaderMap, own: &OwnNames) {
     });
 }
 
-/// Whether a field may be a trailer of a response: it does not belong to the head, and is no control of the response, challenge,
-/// cookie or policy (RFC 9110 section 6.5.1).
+/// Whether a field may be a trailer of a response: it does not belong to the head, and is no control of the response,
+/// challenge, cookie or policy (RFC 9110 section 6.5.1).
 pub fn may_be_trailer(name: &HeaderName) -> bool {
     let of_response = [
         header::AGE,

@@ -7,7 +7,8 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
-/// The names in `Connection`: the message must have neither headers nor trailers with them when it is forwarded.
+/// The names of headers in `Connection`, except `Keep-Alive`, `Host`, `Content-Length` and `Early-Data`: the message must
+/// have neither headers nor trailers with them when it is forwarded.
 pub fn named(headers: &HeaderMap) -> Vec<HeaderName> {
     headers.get_all(header::CONNECTION).iter().flat_map(named_headers).collect()
 }

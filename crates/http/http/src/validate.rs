@@ -37,7 +37,7 @@ pub struct Refusal {
 /// Methods that a resource permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Methods {
-    /// Those of a resource whose methods brisk does not know.
+    /// The usual methods, for a resource whose methods brisk does not know.
     Usual,
     /// `GET` and `HEAD`.
     Read,
@@ -172,7 +172,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Resu
         (Some(authority), Some(host)) if !are_same(uri.scheme_str(), authority.as_str(), host) => {
             return Err(Refusal::bad_request("host-differs"));
         }
-        // RFC 9112 section 3.2: with any target.
+        // RFC 9112 section 3.2: `Host` is required with any target.
         (Some(_), None) if is_http1 && version::of(version).requires_host() => {
             return Err(Refusal::bad_request("host-missing"));
         }

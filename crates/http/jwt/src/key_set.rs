@@ -74,9 +74,9 @@ const RSA: &[Algorithm] = &[
 ];
 
 impl KeySet {
-    /// Reads a JSON Web Key Set (RFC 7517 section 5). Keys that verify no signatures are [skipped](Self::skipped): `oct`, `use`
-    /// other than `sig`, `key_ops` without `verify`, unknown types and curves, RSA outside of 2,048 to 4,096 bits; also keys after
-    /// four others with the same `kid`, or without one, for an algorithm.
+    /// Reads a JSON Web Key Set (RFC 7517 section 5). Keys that verify no signatures are [skipped](Self::skipped): `oct`,
+    /// `use` other than `sig`, `key_ops` without `verify`, unknown types and curves, RSA outside of 2,048 to 4,096 bits;
+    /// also keys after four others with the same `kid`, or without one, for an algorithm.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl KeySet {
     /// # Errors
     ///
     /// [`KeySetError::NoKey`] if one of the keys is not usable; [`KeySetError::Pem`] if there is none;
-    /// [`KeySetError::TooManyAlike`] if one would never be tried.
+    /// [`KeySetError::TooMany`] above 100 keys; [`KeySetError::TooManyAlike`] if one would never be tried.
     pub fn from_pem(text: &[u8]) -> Result<Self, KeySetError> {
         // A private key beside its public key is not used.
         let sections = pem_sections(text, &["PUBLIC KEY"], &["PRIVATE KEY"]).map_err(KeySetError::Pem)?;
@@ -165,9 +165,9 @@ impl KeySet {
         Some(if more > 0 { format!("{named}; and {more} more") } else { named })
     }
 
-    /// The keys that may have made a signature with this `algorithm` and key `id`, at most [`MOST_TRIED`]. A key without an ID
-    /// may have made any, and a token without an ID may be of any key. Keys with exactly this `id`, or like it without one, come
-    /// first.
+    /// The keys that may have made a signature with this `algorithm` and key `id`, at most [`MOST_TRIED`]. A key without an
+    /// ID may have made any signature, and a token without an ID may be of any key. Keys with this `id` come first, or keys
+    /// without an ID if it is `None`.
     pub(crate) fn candidates(
         &self,
         id: Option<&str>,

@@ -79,7 +79,7 @@ pub enum TokenFault {
     Malformed,
     /// An algorithm that is not accepted.
     Algorithm,
-    /// No key of the set has the `kid` of the token and permits its `alg`.
+    /// No key of the set permits the `alg` of the token and may have its `kid`: a key or a token without `kid` matches any.
     UnknownKey,
     /// No key of the set made the signature.
     Signature,

@@ -15,7 +15,7 @@ const LARGEST: usize = 64 << 10;
 /// Maximum memory in bytes for the construction of an automaton.
 const CONSTRUCTION: usize = 512 << 10;
 
-/// Maximum size in bytes of a compiled [`GroupPattern`].
+/// Maximum size in bytes of the compiled `groups` of a [`GroupPattern`].
 const LARGEST_WITH_GROUPS: usize = 8 << 10;
 
 /// Maximum nesting of an expression.

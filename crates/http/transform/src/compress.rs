@@ -348,7 +348,8 @@ fn is_live(headers: &HeaderMap) -> bool {
     is_events || headers.get("x-accel-buffering").is_some_and(|value| value == "no")
 }
 
-/// Sets the headers of a compressed response: `Content-Encoding`, and no `Content-Length`.
+/// Sets the headers of a compressed response: `Content-Encoding`, a weak `ETag`, and neither `Content-Length` nor
+/// `Accept-Ranges`.
 fn mark(headers: &mut HeaderMap, coding: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.remove(header::CONTENT_LENGTH);

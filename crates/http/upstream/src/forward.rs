@@ -1,8 +1,8 @@
 //! Forwarding of one request to an upstream group: [`forward`] chooses a server, sends the request and waits for the response's
 //! head; both bodies stream.
 //!
-//! The head arrives rewritten; only changes that depend on the server's protocol are made here. Idempotent requests
-//! (RFC 9110 section 9.2.2) without a body are retried once, according to [`Retry`].
+//! The head arrives rewritten; only changes that depend on the server's protocol are made here. A request is retried once,
+//! according to [`Retry`]: if nothing of it was sent, or if it is idempotent (RFC 9110 section 9.2.2) and has no body.
 
 mod framing;
 mod outcome;
@@ -291,7 +291,8 @@ impl<'a> Journey<'a> {
         Ok(response)
     }
 
-    /// The [`Owner`] of a connection after a login or a challenge for one (see [`login`]): none if the client uses HTTP/2.
+    /// The [`Owner`] of a connection after a login or a challenge for one (see [`login`]): [`Owner::None`] if the client uses
+    /// HTTP/2 or HTTP/3.
     fn owner(&self) -> Owner {
         match self.connection.multiplexed() {
             Some(_) => Owner::None,

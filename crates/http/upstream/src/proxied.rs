@@ -29,8 +29,8 @@ pub(crate) struct Requester<'a> {
 }
 
 impl Requester<'_> {
-    /// The address to which shares apply: that of the connection, or the stated one behind a trusted proxy, whose connection has many
-    /// clients. `None` without a stated one.
+    /// The address to which shares apply: that of the connection, or the stated one behind a trusted proxy, whose
+    /// connection has many clients. `None` without a stated one.
     pub(crate) fn share(&self) -> Option<IpAddr> {
         let client = &self.connection.client;
         let stated = || {

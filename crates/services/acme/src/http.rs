@@ -16,14 +16,14 @@ use tokio::task;
 /// Longest accepted `Retry-After`. A longer one would leave names without certificates.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Time for which a `Retry-After` is kept: a task reads it as soon as it has the response.
+/// Age from which a `Retry-After` is dropped: a task reads the value as soon as it has the response.
 const KEPT: Duration = Duration::from_mins(5);
 
 /// Maximum number of tasks whose `Retry-After` is kept; a further one replaces the oldest.
 const MOST_TASKS: usize = 1024;
 
 /// `Retry-After` of the last response, by task: `instant-acme` does not return headers, and the tasks of several hosts
-/// share one account. Those of tasks that have ended are dropped after five minutes.
+/// share one account. A response with a `Retry-After` drops the values older than five minutes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastRetryAfter(Arc<Mutex<RetryAfters>>);
 

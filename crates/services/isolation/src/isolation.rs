@@ -30,11 +30,11 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// Pause before the keeper is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Timeout of an operation. A key process that was killed is replaced within a fraction of [`DEADLINE`].
+/// Timeout of an operation. A key process that was killed is replaced within a fraction of it.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// The key process of a gateway, as seen from the gateway. The process is restarted whenever it ends, until
-/// [`end`](Self::end), except after an exit status that a restart cannot change.
+/// [`end`](Self::end), except after a failure that a restart cannot correct, such as an unknown user.
 #[derive(Debug)]
 pub struct Isolation {
     role: Role,
@@ -184,8 +184,9 @@ impl Isolation {
         }
     }
 
-    /// Makes the process read these files in addition to the current ones. Blocks, and returns an `Err` if the process
-    /// reports nothing for ten seconds (20 s if none runs): it is then killed, and the keeper starts another.
+    /// Makes the process read these files in addition to the current ones. Blocks. `Err` if a name is too long, if no key
+    /// process can be started, or if the process reports nothing for ten seconds (20 s if none runs). A silent process is
+    /// killed, and the keeper starts another.
     pub fn load(self: &Arc<Self>, files: &[PathBuf]) -> Result<LoadedKeys, String> {
         // Lossless: the names come from TOML, which is UTF-8.
         let files: Vec<_> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();

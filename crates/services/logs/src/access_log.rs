@@ -65,15 +65,6 @@ impl AccessLog {
         self.outputs.iter().for_each(|output| output.log(event));
     }
 
-    /// Lines lost so far because a target did not keep up.
-    #[cfg(test)]
-    pub(crate) fn dropped(&self) -> u64 {
-        self.outputs
-            .iter()
-            .map(|output| output.writer.dropped().load(std::sync::atomic::Ordering::Relaxed))
-            .sum()
-    }
-
     /// The name of each output and its count of lost lines, for [`LostLines`](crate::LostLines).
     pub(crate) fn dropped_counters(&self) -> impl Iterator<Item = (&str, Arc<AtomicU64>)> {
         self.outputs.iter().map(|output| (&*output.name, Arc::clone(output.writer.dropped())))

@@ -101,7 +101,8 @@ impl LogTemplate {
     ///
     /// # Errors
     ///
-    /// The reason, with the correction: an unknown variable, a missing brace, or a template above 4 KiB.
+    /// The reason, with the correction: an unknown variable, a missing closing brace, too many headers, or a text that is
+    /// empty, longer than 4 KiB or not printable ASCII.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.len() > LONGEST || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err("a template is one line of ASCII with at most 4096 characters".to_owned());

@@ -163,8 +163,8 @@ impl CertId {
         (hash(&self.issuer_name), hash(&self.issuer_key))
     }
 
-    /// Finds the status of this certificate. The status of another one is not parsed, so that a malformed one has no effect. A
-    /// malformed `CertID` is an error: clients, which look for theirs, refuse such a response.
+    /// Finds the status of this certificate. The status of another certificate is not parsed, so a malformed status there
+    /// has no effect. A malformed `CertID` is an error: clients search the response for their certificate and refuse it.
     fn answer(&self, basic: &Basic<'_>) -> Result<SingleStatus, OcspError> {
         for single in basic.answers() {
             let single = single?;

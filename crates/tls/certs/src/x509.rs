@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brisk_keys::KeyAlgorithm;
+use brisk_wire::uri::without_scheme;
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::Oid;
@@ -158,8 +159,7 @@ fn lists(points: &CRLDistributionPoints<'_>) -> Vec<String> {
 /// Returns an HTTP address; other schemes, such as LDAP, are not supported.
 fn address_of(name: &GeneralName<'_>) -> Option<String> {
     let GeneralName::URI(address) = name else { return None };
-    let (scheme, _) = address.split_once("://")?;
-    let is_http = ["http", "https"].iter().any(|own| scheme.eq_ignore_ascii_case(own));
+    let is_http = ["http://", "https://"].iter().any(|scheme| without_scheme(address, scheme).is_some());
     (is_http && address.len() <= 2048).then(|| (*address).to_owned())
 }
 

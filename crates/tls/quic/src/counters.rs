@@ -13,7 +13,7 @@ pub struct QuicCounters {
     pub handshakes_over_limit: Counter,
     /// Changes of the address or port of a client; see [`Application::moved`](crate::Application::moved).
     pub migrations: Counter,
-    /// Datagrams that were dropped, because too many waited: see
+    /// Datagrams that were dropped, because they were too large to wait, or too many waited for a suspended handshake or for
     /// [`QuicSettings::waiting_datagrams`](crate::QuicSettings::waiting_datagrams).
     pub datagrams_over_limit: Counter,
     /// Datagrams that arrived at the wrong socket and were passed by the [`Group`](crate::Group) to the driver that their ID

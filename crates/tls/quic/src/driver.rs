@@ -72,8 +72,8 @@ pub struct Driver<S: Service> {
 
 impl<S: Service> Driver<S> {
     /// A driver for `socket`, which is number `index` of `group`. Connections are refused once `drain` has started. Must be
-    /// called inside a runtime of one thread. `Err` if the socket has a driver already, or if `group` has more than 256
-    /// sockets.
+    /// called inside a runtime of one thread. `Err` if the socket has a driver already or refuses an option, or
+    /// unless `group` has 1 to 256 sockets.
     pub fn new(
         socket: std::net::UdpSocket,
         (index, group): (usize, &Group),

@@ -118,7 +118,7 @@ impl Ids {
         self.table().slots.len()
     }
 
-    /// Forgets all IDs of a slot: packets with them are then answered by a stateless reset.
+    /// Forgets all IDs of a slot: packets with a short header and such an ID are then answered by a stateless reset.
     pub(crate) fn forget(&self, slot: u32) {
         let mut table = self.table();
         let mut ids = std::mem::take(&mut table.of_slot[slot as usize]);
@@ -182,7 +182,7 @@ impl ConnectionIdGenerator for Generator {
     }
 }
 
-/// Hasher of each [`Id`]. They are random, and clients can look up any ID but insert none, so no secret is needed.
+/// Hasher of issued [`Id`]s. The IDs are random; clients can look up any ID but insert none, so no secret is needed.
 #[derive(Default)]
 struct IdHasher(u64);
 

@@ -140,7 +140,7 @@ impl Current {
     }
 }
 
-/// State that each [`Driver`](crate::Driver) of all workers shares.
+/// State that the [`Driver`](crate::Driver)s of all workers share.
 #[derive(Clone)]
 pub struct Endpoints {
     pub(crate) settings: QuicSettings,

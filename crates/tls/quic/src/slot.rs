@@ -24,7 +24,8 @@ const WAITING: usize = 48;
 /// Maximum size of a datagram that waits: the size that endpoints accept, rounded up.
 const WAITING_SIZE: usize = 1500;
 
-/// The result of [`Endpoint::accept`], with the endpoint. An [`AcceptError`] has the contents of the response for the client.
+/// The result of [`Endpoint::accept`], with the endpoint. With an [`AcceptError`] come the contents of the response for
+/// the client.
 pub(crate) type Accepted =
     (Box<Endpoint>, Result<(ConnectionHandle, Box<Connection>), Box<(AcceptError, Vec<u8>)>>);
 

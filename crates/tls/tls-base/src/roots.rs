@@ -24,7 +24,7 @@ pub enum RootsError {
     System(String),
 }
 
-/// The authorities in a PEM file; at least one. [`RootsError::File`] names the line of a fault. Blocks on the file.
+/// The authorities in a PEM file; at least one. [`RootsError::File`] names the fault, in PEM with its line. Blocks on the file.
 pub fn file_roots(path: &Path) -> Result<RootCertStore, RootsError> {
     let wrong = |reason: String| RootsError::File { path: path.to_owned(), reason };
     let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;

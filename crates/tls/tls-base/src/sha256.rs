@@ -1,7 +1,7 @@
 //! SHA-256 with the block function of AWS-LC, for processors without SHA instructions.
 //!
-//! Buffer and padding are those of `digest`, as in `sha2`: a state lies in its value and is cloned without an allocation, which a
-//! context of aws-lc needs.
+//! `digest` buffers and pads the input, as for `sha2`. A hash state is then a plain value: `clone` copies it without an
+//! allocation, whereas aws-lc allocates each context.
 
 use brisk_lanes::sha256::{BLOCK, compress};
 use hmac::digest::array::Array;

@@ -119,7 +119,7 @@ fn read(identity: &ClientIdentity) -> Result<ChainAndKey, ClientError> {
         ClientError::Settings(format!("cannot read {}: {error}", file.display()))
     };
     let pem = std::fs::read(&identity.chain).map_err(|error| wrong(&identity.chain, &error))?;
-    // Unlike the parser of rustls, it skips no certificate without an error.
+    // Unlike the parser of rustls, `pem_certificates` skips no certificate without an error.
     let chain = pem_certificates(&pem).map_err(|fault| wrong(&identity.chain, &fault))?;
     let key = PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| wrong(&identity.key, &error))?;
     Ok((chain, key))

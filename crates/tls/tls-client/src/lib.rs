@@ -63,8 +63,8 @@ struct Inner {
 }
 
 impl Client {
-    /// Reads certificates and keys. Blocks on files, so call it at start, not in a worker. [`ClientError::Settings`] if one is
-    /// unusable.
+    /// Reads certificates and keys. Blocks on files, so call it at start, not in a worker. [`ClientError::Settings`] if
+    /// `settings`, or a file that they name, cannot be used.
     pub fn new(settings: ClientSettings) -> Result<Self, ClientError> {
         let name = settings.server_name.as_str();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);

@@ -1,4 +1,5 @@
-//! [`Acceptor`], the handshake of a TCP connection: [`ClientHello`], host, certificate, key operation and session.
+//! [`Acceptor`], which performs the handshake of a TCP connection: [`ClientHello`], host, certificate, key operation and
+//! session.
 
 mod challenge;
 pub(crate) mod facts;

@@ -129,7 +129,7 @@ impl Versions {
 static TLS13_ALONE: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 impl Identity {
-    /// Reads `chain` and `key`. `whose` begins the message of [`TlsError::Connector`].
+    /// Reads `chain` and `key`. `whose` begins the message if a file cannot be read or the key is malformed.
     pub(crate) fn read(&self, whose: &str) -> Result<Arc<SingleCertAndKey>, TlsError> {
         let wrong = |path: &Path, reason: &dyn fmt::Display| {
             TlsError::Connector(format!("{whose}: cannot read {}: {reason}", path.display()))

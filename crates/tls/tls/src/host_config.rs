@@ -1,4 +1,4 @@
-//! [`HostConfig`], each [`ServerConfig`] of a host, built once from [`HostSettings`] and used by every handshake.
+//! [`HostConfig`], the [`ServerConfig`]s of a host, built once from [`HostSettings`] and used by every handshake.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::provider::provider;
 use crate::resources::Resources;
 use crate::settings::{ClientCertificates, HostSettings, TlsSettings, UnknownRevocation};
 
-/// Each [`ServerConfig`] of a host, one of which suits each client.
+/// The [`ServerConfig`]s of a host, of which one suits each client.
 #[derive(Clone)]
 pub(crate) struct HostConfig {
     every: SuiteOrders,

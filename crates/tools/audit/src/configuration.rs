@@ -82,7 +82,7 @@ pub struct CertificateFacts {
 pub struct KeyFile {
     /// File.
     pub file: PathBuf,
-    /// Permissions, as in `chmod`: `0o600`.
+    /// Permissions, as in `chmod`, such as `0o600`.
     pub mode: u32,
 }
 

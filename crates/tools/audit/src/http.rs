@@ -196,14 +196,10 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
         };
         // RFC 3986 section 3.1: schemes are case-insensitive.
         let (scheme, rest) = next.split_once("://").unwrap_or_default();
-        if !is_own(rest) {
-            return Ok(PlainHttp::OtherHost(hops));
-        }
-        if scheme.eq_ignore_ascii_case("https") {
-            return Ok(PlainHttp::Redirects(hops));
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
-            return Ok(PlainHttp::OtherHost(hops));
+        match scheme.to_ascii_lowercase().as_str() {
+            "https" if is_own(rest) => return Ok(PlainHttp::Redirects(hops)),
+            "http" if is_own(rest) => {}
+            _ => return Ok(PlainHttp::OtherHost(hops)),
         }
         let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
         at_port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);

@@ -126,7 +126,8 @@ impl Audit {
     }
 }
 
-/// Audits a server. Blocks for at most [`Limits::whole`] and [`AuditSettings::watch`] after the resolution of the name;
+/// Audits a server. Blocks for at most [`Limits::whole`], [`AuditSettings::watch`] and ten seconds for CAA records, after
+/// the resolution of the name;
 /// `progress` receives the name of each step as it begins.
 pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<Audit, AuditError> {
     let addresses = match settings.address {

@@ -56,7 +56,7 @@ impl BenchError {
     }
 }
 
-/// The failure of one operation, which does not end the run.
+/// The failure of one operation. It ends the run only within [`BenchError::Target`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Failure {

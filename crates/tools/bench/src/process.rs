@@ -18,7 +18,7 @@ impl Family {
         Self { root }
     }
 
-    /// Process ID of the root, as given by `--server`.
+    /// Process ID of the root, as given by `--server-pid`.
     pub(crate) fn id(self) -> u32 {
         self.root
     }

@@ -20,7 +20,7 @@ use crate::terminal::lost;
 use crate::time::micros;
 use crate::waits::Cause;
 
-/// Maximum number of [`Values`] of a duration: a random selection if there are more.
+/// Maximum number of values in [`Values`]: a random selection if there are more.
 const KEPT: usize = 10_000;
 
 /// Maximum number of clients that are counted.

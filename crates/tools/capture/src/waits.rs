@@ -97,7 +97,7 @@ impl Cause {
         }
     }
 
-    /// Name, as in JSON: `round-trip`.
+    /// Name, as in JSON, such as `round-trip`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::RoundTrip => "round-trip",

@@ -5,7 +5,7 @@ use std::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Restricts the calling thread, and threads that it starts afterwards, to these `cores` (`sched_setaffinity`). An empty
-/// list changes nothing; a core that does not exist is an error of the system.
+/// list changes nothing; it is an error of the system if none of `cores` exists.
 pub fn run_on(cores: &[usize]) -> io::Result<()> {
     if cores.is_empty() {
         return Ok(());

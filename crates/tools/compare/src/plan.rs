@@ -114,7 +114,7 @@ pub enum ProcessSource {
     Pid(u32),
     /// The server is running, and this file contains its process ID.
     PidFile(PathBuf),
-    /// The server is running and its process is unknown: [`Measure::ServerCpu`] is not measured.
+    /// The server is running and its process is unknown: no [`Measure`] of the process exists.
     Unknown,
 }
 

@@ -126,7 +126,7 @@ impl Handshakes {
         self.resumption_failures[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the outcome of [`EarlyData`].
+    /// Counts early data by its outcome, [`EarlyData`].
     pub(super) fn early_data(&self, outcome: EarlyData) {
         self.early_data[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -203,8 +203,8 @@ fn in_tokens(raw: &raw::ServerSection, path: &KeyPath, named: &mut Named, contex
     }
 }
 
-/// Files that editors and tools leave behind are no keys. A file that cannot be examined, such as a link to a missing one, counts
-/// as a key, so that reading it reports the error.
+/// Files that editors and tools leave behind are no keys. A file that cannot be examined, such as a link to a missing one,
+/// counts as a key, so that reading it reports the error.
 fn is_key_file(path: &Path) -> bool {
     let is_hidden = name_of(path).starts_with('.');
     let is_named = path.extension().is_some_and(|extension| extension == "key" || extension == "pem");

@@ -50,7 +50,8 @@ pub(crate) enum NotRotated {
     TooMany(usize),
 }
 
-/// Seals with a new key from now on; returns the response of the admin listener.
+/// Forces a new key, which seals at once, or in a fleet when all machines have had time to read it; returns the response of
+/// the admin listener.
 pub(crate) fn rotate(keyring: &TicketKeyring, now: SystemTime) -> Result<&'static str, NotRotated> {
     let keys = keyring.keys(now);
     if keys.len() >= MOST_KEYS {

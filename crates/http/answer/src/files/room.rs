@@ -30,7 +30,7 @@ impl Room {
         Self { connection: Rc::clone(connection), client: connection.client.address(), reserved: None }
     }
 
-    /// The address to which shares apply; `None` for many clients.
+    /// The address to which shares apply; `None` for many clients behind one address.
     pub(super) fn client(&self) -> Option<IpAddr> {
         self.client
     }

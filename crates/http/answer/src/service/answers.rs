@@ -6,7 +6,7 @@ use brisk_telemetry::Side;
 use brisk_transform::body::Body;
 use http::{HeaderValue, Response, StatusCode, Version, header};
 
-use crate::error_page::error_page;
+use crate::error_page::{error_page, whole_seconds};
 use crate::exchange::Exchange;
 use crate::headers::CLOSE;
 
@@ -25,10 +25,8 @@ pub(super) fn over_rate(exchange: &mut Exchange) -> Option<Response<Body>> {
     let client = exchange.client().one_client()?;
     let wait = exchange.connection().extras.over_rate(client)?;
     exchange.fail(Side::Client, "request-rate");
-    // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let mut response = error_page(StatusCode::TOO_MANY_REQUESTS, exchange.id());
-    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
     Some(response)
 }
 

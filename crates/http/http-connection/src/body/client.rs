@@ -33,7 +33,7 @@ pub trait Http1Source: fmt::Debug {
     /// body.
     fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-    /// Number of remaining bytes; `None` for a chunked body.
+    /// Number of remaining bytes; `None` for a chunked body before its end.
     fn left(&self) -> Option<u64>;
 
     /// Releases the connection: the rest of the body is not needed.

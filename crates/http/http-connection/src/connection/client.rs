@@ -59,8 +59,8 @@ impl ClientFacts {
         self.is_claimed.set(true);
     }
 
-    /// Whether the address of the client may be invented: early data over QUIC whose address is validated by a token of an earlier
-    /// connection only.
+    /// Whether the address of the client may be invented: early data over QUIC whose address is validated by a token of an
+    /// earlier connection only.
     pub fn is_unproven(&self) -> bool {
         self.is_claimed.get() && !self.is_confirmed()
     }

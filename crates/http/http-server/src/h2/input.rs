@@ -13,7 +13,7 @@ use super::state::{Ended, Expect, H2, LAST_PING, WINDOW};
 
 impl H2<'_> {
     /// Processes received `bytes` within `turn`, and returns the number of processed ones. Drops the rest after a connection
-    /// error, so the number is then that of all `bytes`.
+    /// error or a flood, so the number is then that of all `bytes`.
     pub(super) fn feed_within(&mut self, bytes: &[u8], turn: &mut TurnLimit) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() && !self.is_over() && !turn.is_reached() {

@@ -20,7 +20,9 @@ use crate::flood::FloodWatch;
 use crate::ready::ReadyStreams;
 use crate::response::Work;
 
-/// Flow control window for uploads in bytes, per stream and connection, once the client has acknowledged our `SETTINGS`.
+/// Flow control window for uploads in bytes: of the connection from the start, and of each stream once the client has
+/// acknowledged our
+/// `SETTINGS`.
 pub(super) const WINDOW: u32 = 1 << 20;
 
 /// Payload of our `PING` before the last `GOAWAY`.

@@ -111,7 +111,7 @@ impl Control {
         self.out.is_empty()
     }
 
-    /// Writes output, to a stream that is opened for the first.
+    /// Writes output to the control stream, which the first call opens.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl H3 {
         }
     }
 
-    /// Whether all requests up to that of [`Drain::Last`] have ended and all output is acknowledged.
+    /// Whether all requests before [`Drain::Last`] have ended and all output is acknowledged.
     pub(super) fn is_drained(&self) -> bool {
         matches!(self.control.drain, Drain::Last(_))
             && self.numbers.is_empty()

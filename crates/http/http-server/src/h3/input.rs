@@ -161,7 +161,7 @@ impl H3 {
         self.turn.take(bytes.len());
         let mut rest = bytes;
         while let Some(stream) = self.places[place as usize].as_deref_mut() {
-            // Its bytes are counted already.
+            // Counts the frame: its bytes were counted above.
             self.turn.take(0);
             match stream.reader.next(&mut rest)? {
                 Some(Item::Head(head)) => {

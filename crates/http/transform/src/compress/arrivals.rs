@@ -27,7 +27,7 @@ use crate::credentials::Credentials;
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Time after which [`PageCounts`] begin from 0.
+/// Time after which the counters of [`PageCounts`] begin from 0.
 const WINDOW: Duration = Duration::from_hours(1);
 
 /// Number of counters. Sessions with the same counter share their limit, so that collisions permit less, never more.

@@ -32,7 +32,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// Key of a copy: a change of the `ETag` or of the level is another copy.
+/// Key of a copy: a change of the `ETag` or of the level requires another copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) file: String,

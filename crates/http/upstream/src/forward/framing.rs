@@ -11,7 +11,7 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 const TE: HeaderValue = HeaderValue::from_static("te");
 const UPGRADE_AND_TE: HeaderValue = HeaderValue::from_static("upgrade, te");
 
-/// The fields with which the head of a response determines the end of the body.
+/// Whether the head of a response states the end of the body without contradiction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Clear,

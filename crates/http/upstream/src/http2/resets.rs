@@ -79,7 +79,8 @@ impl Resets {
         self.abandoned.len()
     }
 
-    /// Whether the connection may get no further requests: beyond [`TOTAL`] or [`ABANDONED`].
+    /// Whether the connection may get no further requests: after [`TOTAL`] resets, or with more than [`ABANDONED`]
+    /// abandoned streams.
     pub(super) fn are_used_up(&self) -> bool {
         self.total >= TOTAL || self.abandoned.len() > ABANDONED
     }

@@ -23,7 +23,7 @@ const RESPONSES: f32 = 16.0;
 const SLOW_ALONE: f32 = 255.0 / 256.0;
 const FAST_ALONE: f32 = 0.75;
 
-/// Number of means. Those [`Site`]s that share one are treated alike.
+/// Number of means. [`Site`]s that share a mean are treated alike.
 const SITES: usize = 64;
 
 /// A part of an upstream's resources: those of a host whose paths begin with the same segment.

@@ -4,7 +4,7 @@
 
 use zeroize::Zeroizing;
 
-/// Size of digits: the constant [`Lanes::RADIX`](super::lanes::Lanes::RADIX).
+/// Size of digits, the type of [`Lanes::RADIX`](super::lanes::Lanes::RADIX).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Radix {
     /// Bits of a digit: more than eight, and fewer than 64.

@@ -82,8 +82,8 @@ impl List {
     }
 }
 
-/// The list in DER. RFC 5280 section 4.2.1.13 requires DER; some issuers publish PEM. The fault of a body in PEM that contains
-/// no whole list.
+/// The list in DER. RFC 5280 section 4.2.1.13 requires DER; some issuers publish PEM. `Err` with the fault of a
+/// damaged PEM body without a whole list.
 fn der(body: Vec<u8>) -> Result<Vec<u8>, String> {
     // A list in DER begins with the tag of a SEQUENCE, the character '0', which begins no PEM file.
     if body.first() == Some(&0x30) {

@@ -283,7 +283,7 @@ impl<S: Service> Driver<S> {
         self.release(slot);
     }
 
-    /// Reports a handshake that failed by [`Service::failed`], if the connection was not [`established`](Service::established).
+    /// Calls [`Service::failed`] for a handshake that failed, if the connection was not [`established`](Service::established).
     pub(super) fn fail(&mut self, slot: u32, failure: Failure) {
         let entry = &mut self.slots[slot as usize];
         if let Some(permit) = entry.permit.take() {

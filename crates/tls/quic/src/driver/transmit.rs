@@ -88,8 +88,8 @@ impl<S: Service> Driver<S> {
         }
     }
 
-    /// Passes each [`Event`] of a connection to its [`Application`], which is created by the first one that shows the
-    /// [`Handshaken`].
+    /// Handles the events of a connection and passes stream events to its [`Application`], which is created when the
+    /// handshake is complete, or earlier for early data from a validated address.
     fn take_events(&mut self, slot: u32) {
         loop {
             let entry = &mut self.slots[slot as usize];

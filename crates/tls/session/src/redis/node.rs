@@ -121,7 +121,8 @@ impl Node {
         }
     }
 
-    /// Sends a heartbeat every [`BEAT`] until the [`Link`] ends. Returns whether any succeeded.
+    /// Sends heartbeats until the [`Link`] ends: every [`BEAT`], or with growing pauses while the breaker is open. Returns
+    /// whether any succeeded.
     async fn watch(&self, link: &Link) -> bool {
         let (mut pause, mut lived) = (FIRST_PAUSE, false);
         while self.beat(link).await {

@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Adds this session to [`UsedSessions`], so that it is marked in Redis as soon as that is reachable.
+    /// Adds this session to [`UsedSessions`], so that the session is marked as soon as Redis is reachable.
     pub(super) fn spend(&self, id: &[u8]) {
         self.used_sessions.add(self.sealer.name(id), seconds(SystemTime::now()));
     }

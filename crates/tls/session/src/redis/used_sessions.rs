@@ -1,4 +1,4 @@
-//! [`UsedSessions`], which were claimed exclusively while Redis could not confirm the claim.
+//! [`UsedSessions`], the sessions that were claimed exclusively while Redis could not confirm the claim.
 
 use std::{
     collections::VecDeque,

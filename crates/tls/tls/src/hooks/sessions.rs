@@ -39,7 +39,7 @@ fn marked(demands: &Demands, session: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The session without its mark, if that is [`Demands::mark`]; otherwise `None`.
+/// The session without the mark of `demands`; `None` with another mark, or once the revocation lists have expired.
 fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
     if demands.expire().is_some_and(|expire| SystemTime::now() >= expire) {
         return None;

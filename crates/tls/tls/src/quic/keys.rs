@@ -15,8 +15,8 @@ thread_local! {
     static LAST: RefCell<Option<(u32, ConnectionId, Arc<Keys>)>> = const { RefCell::new(None) };
 }
 
-/// The keys of Initial packets of a connection (RFC 9001 section 5.2). quinn-proto requests these for the first packet, and again for
-/// the connection that the packet opens: the second request gets the keys of the first.
+/// The keys of Initial packets of a connection (RFC 9001 section 5.2). quinn-proto requests the keys for the first packet,
+/// and again for the connection that the packet opens: the second request gets the keys of the first.
 pub(super) fn initial(
     version: u32,
     id: &ConnectionId,
@@ -102,8 +102,8 @@ macro_rules! packet_key {
 packet_key!(Shared, packet);
 packet_key!(Later, key);
 
-/// The keys of the key phases after the first (RFC 9001 section 6). quinn-proto requests the next ones at the end of each handshake,
-/// and short connections never use them.
+/// The keys of the key phases after the first (RFC 9001 section 6). quinn-proto requests the keys of the next phase at the
+/// end of each handshake, and short connections never use these keys.
 pub(super) struct KeyPhases {
     secrets: Arc<Mutex<Secrets>>,
     last: Option<Arc<KeyPhase>>,

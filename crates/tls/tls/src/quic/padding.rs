@@ -69,8 +69,8 @@ const WORTHWHILE: usize = 16;
 /// The first byte of the longest encoding of zero, the type of `PADDING` (RFC 9000 section 16).
 const LONGEST: u8 = 0xc0;
 
-/// Joins the `PADDING` frames of `payload` in groups of eight. A payload with an unknown frame is left to quinn-proto. Returns
-/// the length without the padding at the end.
+/// Joins the `PADDING` frames of `payload` in groups of eight. From an unknown frame on, `payload` is left to quinn-proto.
+/// Returns the length without the padding at the end.
 pub(crate) fn join(payload: &mut [u8], packets: Packets) -> usize {
     let (length, mut at) = (payload.len(), 0);
     if packets == Packets::Data && !payload.ends_with(&[0; WORTHWHILE]) {

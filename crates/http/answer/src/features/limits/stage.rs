@@ -12,7 +12,7 @@ use brisk_transform::body::Body;
 use http::request::Parts;
 use http::{Response, StatusCode, header};
 
-use crate::error_page::error_page;
+use crate::error_page::{error_page, whole_seconds};
 use crate::exchange::Exchange;
 use crate::settings::{LimitKey, RequestLimit};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext, StageTarget};
@@ -138,8 +138,7 @@ fn refuse(limit: &RequestLimit, excess: Excess, exchange: &mut Exchange) -> Flow
     exchange.fail(side, reason);
     let mut response: Response<Body> = error_page(status, exchange.id());
     let seconds = match excess {
-        // Rounded up: `Retry-After` has whole seconds, and an earlier retry would be refused again.
-        Excess::Rate(wait) => wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+        Excess::Rate(wait) => whole_seconds(wait),
         // The time is unknown: the least that delays a client.
         Excess::Concurrency | Excess::Undecided => 1,
     };

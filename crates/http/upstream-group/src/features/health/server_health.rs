@@ -100,7 +100,7 @@ impl ServerHealth {
     }
 
     /// Records a failed request. Returns the length of the pause, if one begins: after [`PassiveChecks::max_failures`] or
-    /// beyond [`PassiveChecks::error_share`], if `may_pause` permits it.
+    /// from [`PassiveChecks::error_share`] on, if `may_pause` permits it.
     pub(crate) fn request_failed(
         &self,
         checks: &PassiveChecks,

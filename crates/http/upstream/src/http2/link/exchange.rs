@@ -19,7 +19,7 @@ use crate::http2::stream::Released;
 use crate::interim::Waiting;
 
 /// A request on a [`Link`]: before its stream is opened, while it waits, and as the body of its response. Dropping it
-/// abandons the rest of the exchange; before the end of the response, that counts as canceled by `client`.
+/// abandons the rest of the exchange; an open stream whose response has not ended counts as canceled by `client`.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) link: Rc<Link>,
