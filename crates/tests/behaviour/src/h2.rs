@@ -9,8 +9,20 @@ use crate::site::NAME;
 pub const DATA: u8 = 0;
 /// Frame type `HEADERS`.
 pub const HEADERS: u8 = 1;
+/// Frame type `RST_STREAM`.
+pub const RST_STREAM: u8 = 3;
 /// Frame type `SETTINGS`.
 pub const SETTINGS: u8 = 4;
+/// Frame type `PING`.
+pub const PING: u8 = 6;
+/// Frame type `GOAWAY`.
+pub const GOAWAY: u8 = 7;
+/// Frame type `WINDOW_UPDATE`.
+pub const WINDOW_UPDATE: u8 = 8;
+/// Frame type `CONTINUATION`.
+pub const CONTINUATION: u8 = 9;
+/// Flag `ACK` of SETTINGS and PING.
+pub const ACK: u8 = 1;
 /// Flag `END_STREAM`.
 pub const END_STREAM: u8 = 1;
 /// Flag `END_HEADERS`.
@@ -79,7 +91,7 @@ pub fn get_with(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// Headers as literals without indexing (RFC 7541 section 6.2.2).
-fn lines(headers: &[(&str, &str)]) -> Vec<u8> {
+pub fn lines(headers: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [length(text.len()), text.as_bytes().to_vec()].concat();
     let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
     headers.iter().flat_map(line).collect()

@@ -8,14 +8,8 @@ use brisk_testkit::client::TlsStream;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
 
-use crate::h2::{HEADERS, frame, get, preface};
+use crate::h2::{GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame, get, preface};
 use crate::site::{Site, connect_from};
-
-/// Frame type `RST_STREAM`.
-pub const RST_STREAM: u8 = 3;
-/// Frame type `GOAWAY`.
-pub const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
 
 /// HTTP/2 client that writes frames and reads those of the server at the same time.
 pub struct Client {

@@ -8,12 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brisk_testkit::origin::Origin;
 
-use crate::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
-
-const RST_STREAM: u8 = 3;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const ACK: u8 = 1;
+use crate::h2::{ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, frame};
 
 /// Length of a client's preface, in bytes.
 const PREFACE: usize = 24;

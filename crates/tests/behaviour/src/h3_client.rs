@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use brisk_testkit::quic::{QuicClient, QuicConnection};
-use brisk_wire::fields::{Fields, Name};
 use brisk_wire::h3::qpack;
 use quinn_proto::{ConnectionError, StreamId};
 
+use crate::field_lines::FieldLines;
 use crate::site::{NAME, Site};
 
 /// Frame type `DATA` (RFC 9114 section 7.2).
@@ -33,10 +33,9 @@ pub fn connect(client: &QuicClient, server: SocketAddr) -> QuicConnection {
     connection
 }
 
-/// Frame with a payload of less than 16 KiB.
+/// Frame with a length of four bytes (RFC 9000 section 16), so with a payload of less than 1 GiB.
 pub fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(payload.len()).ok().filter(|length| *length < 0x4000).expect("a short frame");
-    [&[kind], &(length | 0x4000).to_be_bytes()[..], payload].concat()
+    [&[kind], &(payload.len() as u32 | 0x8000_0000).to_be_bytes()[..], payload].concat()
 }
 
 /// Field section, without the dynamic table.
@@ -129,33 +128,7 @@ fn read_frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 fn fields(section: &[u8]) -> Vec<(String, String)> {
-    let mut lines = Lines::default();
+    let mut lines = FieldLines::new(|index| qpack::CONSTANTS[index]);
     qpack::Decoder::default().decode(section, usize::MAX, usize::MAX, &mut lines).expect("fields");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    lines.0.into_iter().map(|(name, value)| (text(name), text(value))).collect()
-}
-
-#[derive(Default)]
-struct Lines(Vec<(Vec<u8>, Vec<u8>)>);
-
-impl Fields for Lines {
-    type Field = (Vec<u8>, Vec<u8>);
-
-    fn constant(&mut self, index: usize) -> Self::Field {
-        let (name, value) = qpack::CONSTANTS[index];
-        (name.into(), value.into())
-    }
-
-    fn literal(&mut self, name: Name<'_, Self::Field>, value: &[u8]) -> Self::Field {
-        let name = match name {
-            Name::Constant(index) => self.constant(index).0,
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.to_vec(),
-        };
-        (name, value.to_vec())
-    }
-
-    fn take(&mut self, field: Self::Field) {
-        self.0.push(field);
-    }
+    lines.into_text()
 }

@@ -5,6 +5,7 @@
 //! processes requests: after most changes only `brisk` itself is compiled before a test runs.
 
 pub mod dashboard;
+pub mod field_lines;
 pub mod fleet;
 pub mod h2;
 pub mod h2_client;

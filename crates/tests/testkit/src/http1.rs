@@ -86,7 +86,8 @@ impl Message {
         Self::read_body(stream, head, length)
     }
 
-    fn read_body(stream: &mut impl Read, head: Head, length: Option<usize>) -> io::Result<Self> {
+    /// Reads the body after `head`: chunks with their trailers, or else `length` bytes, or all bytes to the end of the stream.
+    pub fn read_body(stream: &mut impl Read, head: Head, length: Option<usize>) -> io::Result<Self> {
         let mut message = Self { head, ..Self::default() };
         match length {
             _ if message.head.is_chunked() => message.read_chunks(stream)?,

@@ -66,13 +66,13 @@ impl Nginx {
     /// HTTP/1.1 and HTTP/2 over TLS with this certificate, and nothing but these directives for `http` and `server`.
     pub fn bare(leaf: &Leaf, http: &str, server: &str) -> Self {
         let (chain, key) = (leaf.chain.display(), leaf.key.display());
-        let (before, _) = CONFIGURATION.split_once("  server {").expect("a server");
-        let before = before.replace("ZONES", http);
-        let all = format!(
-            "{before}  include /etc/nginx/mime.types;\n  server {{\n    listen LISTEN;\n    set $came_early '';\n\
-             ssl_certificate {chain};\nssl_certificate_key {key};\n{server}\n  }}\n}}\n"
-        );
-        Self::serve("https", "ssl http2", &all)
+        let server = format!("ssl_certificate {chain};\nssl_certificate_key {key};\n{server}");
+        Self::serve("https", "ssl http2", &bare(http, &server))
+    }
+
+    /// Like [`bare`](Self::bare), with HTTP/1.1 and without TLS.
+    pub fn bare_http(http: &str, server: &str) -> Self {
+        Self::serve("http", "", &bare(http, server))
     }
 
     /// Expects a PROXY header on every connection. Scheme `http`, `h2c` or `https`, with further directives. `/client`
@@ -160,6 +160,16 @@ fn nginx(file: &std::path::Path, prefix: &str) -> Command {
     let mut command = command("nginx");
     command.arg("-c").arg(file).args(["-p", prefix, "-e", "stderr"]);
     command
+}
+
+/// Configuration with nothing but these directives for `http` and `server`, and the types of files.
+fn bare(http: &str, server: &str) -> String {
+    let (before, _) = CONFIGURATION.split_once("  server {").expect("a server");
+    let before = before.replace("ZONES", http);
+    format!(
+        "{before}  include /etc/nginx/mime.types;\n  server {{\n    listen LISTEN;\n    set $came_early '';\n\
+         {server}\n  }}\n}}\n"
+    )
 }
 
 const CONFIGURATION: &str = r#"

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -119,6 +119,13 @@ impl fmt::Debug for Origin {
 pub fn write_response(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(&[head.as_bytes(), body].concat())
+}
+
+/// Sends `bytes` and the end of the connection in one segment, so that no proxy reuses the connection.
+pub fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    rustix::net::sockopt::set_tcp_cork(&*stream, true)?;
+    stream.write_all(bytes)?;
+    stream.shutdown(Shutdown::Write)
 }
 
 #[cfg(test)]

@@ -1,36 +1,19 @@
 //! Envoy as an upstream over HTTP/2 that closes connections on which many requests are canceled.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use brisk_behaviour::h2::{DATA, END_STREAM, get};
-use brisk_behaviour::h2_client::{Client, RST_STREAM, cancel_many};
+use brisk_behaviour::h2::{DATA, END_STREAM, RST_STREAM, get};
+use brisk_behaviour::h2_client::{Client, cancel_many};
 use brisk_behaviour::site::{Site, proxy_to};
+use brisk_testkit::envoy::Envoy;
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::{Process, optional_command, serve_on_free_port, wait_until};
-use tempfile::TempDir;
+use brisk_testkit::process::wait_until;
 
 /// Envoy closes a connection as soon as half of this number of requests was canceled within a second each.
 const REQUESTS: usize = 200;
-
-/// Starts Envoy in front of `origin`; `None` if it is not installed.
-fn envoy(origin: SocketAddr, folder: &TempDir) -> Option<(Process, SocketAddr)> {
-    optional_command("envoy")?;
-    Some(serve_on_free_port(|port| {
-        let text = CONFIGURATION
-            .replace("REQUESTS", &REQUESTS.to_string())
-            .replace("PORT", &port.to_string())
-            .replace("ORIGIN", &origin.port().to_string());
-        let file = folder.path().join("envoy.yaml");
-        std::fs::write(&file, text).expect("a temporary file");
-        let mut command = optional_command("envoy").expect("a program");
-        command.arg("-c").arg(&file).args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]);
-        command
-    }))
-}
 
 #[test]
 fn requests_that_clients_cancel_do_not_end_the_connection_to_envoy() {
@@ -47,9 +30,11 @@ fn requests_that_clients_cancel_do_not_end_the_connection_to_envoy() {
         }
         Ok(())
     });
-    let folder = TempDir::with_prefix("brisk-test-envoy-").expect("a temporary folder");
-    let Some((_envoy, address)) = envoy(origin.address(), &folder) else { return };
-    let site = Site::custom("server.workers = 1\n", &proxy_to(&[&format!("h2c://{address}")]), |setup| setup);
+    let text = CONFIGURATION.replace("REQUESTS", &REQUESTS.to_string());
+    let text = text.replace("ORIGIN", &origin.address().port().to_string());
+    let Some(envoy) = Envoy::start(&text) else { return };
+    let url = format!("h2c://{}", envoy.address());
+    let site = Site::custom("server.workers = 1\n", &proxy_to(&[&url]), |setup| setup);
     let mut bystander = Client::connect(&site);
     bystander.send(&get(1, "/download"));
     bystander.wait_for("half of the download", |frame| frame.payload == b"half");

@@ -3,7 +3,9 @@
 
 use std::io::{self, Read, Write};
 
-use brisk_behaviour::h2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use brisk_behaviour::h2::{
+    self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+};
 use brisk_behaviour::h2_origin::{h2_origin_with, h2c};
 use brisk_behaviour::site::{NAME, Site, proxy_to, upstream};
 use brisk_behaviour::websocket::echo;
@@ -14,10 +16,6 @@ use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
 use crate::chromium::Chromium;
-
-const RST_STREAM: u8 = 3;
-const WINDOW_UPDATE: u8 = 8;
-const ACK: u8 = 1;
 
 /// The largest payload of a frame that may be sent unasked.
 const LARGEST: usize = 16_384;

@@ -1,20 +1,18 @@
 //! Load of `brisk bench`, verified by the log of HAProxy.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::net::SocketAddr;
 
 use brisk_behaviour::site::NAMES;
 use brisk_testkit::ca::TestCa;
-use brisk_testkit::process::{Process, command, serve_on_free_port, wait_until};
+use brisk_testkit::haproxy::Haproxy;
+use brisk_testkit::process::wait_until;
 
 use crate::bench::{bench, result};
 
 /// A HAProxy that takes early data, and the CA of its certificate.
 struct Target {
     ca: TestCa,
-    process: Process,
-    address: SocketAddr,
+    haproxy: Haproxy,
 }
 
 /// Version, whether the session was resumed, whether the handshake was incomplete, protocol.
@@ -29,7 +27,7 @@ defaults
   timeout connect 1s
   timeout server 1s
 frontend all
-  bind 127.0.0.1:PORT ssl crt FOLDER/haproxy.pem alpn h2,http/1.1 allow-0rtt
+  bind 127.0.0.1:PORT ssl crt FOLDER/pair.pem alpn h2,http/1.1 allow-0rtt
   http-request set-var(txn.early) ssl_fc_has_early
   log-format "seen: %[ssl_fc_protocol] %[ssl_fc_is_resumed] %[var(txn.early)] %HV"
   http-request return status 200 content-type text/plain string hello
@@ -39,26 +37,14 @@ impl Target {
     fn new(options: &str) -> Self {
         let ca = TestCa::new();
         let leaf = ca.server(&NAMES).issue();
-        let read = |path| fs::read_to_string(path).expect("a PEM file");
-        fs::write(ca.folder().join("haproxy.pem"), read(&leaf.chain) + &read(&leaf.key)).expect("a file");
-        let (process, address) = serve_on_free_port(|port| {
-            let text = CONFIGURATION
-                .replace("PORT", &port.to_string())
-                .replace("FOLDER", &ca.folder().display().to_string())
-                .replace(" TICKETS", options);
-            let file = ca.folder().join("haproxy.cfg");
-            fs::write(&file, text).expect("a file");
-            let mut haproxy = command("haproxy");
-            haproxy.arg("-db").arg("-f").arg(file);
-            haproxy
-        });
-        Self { ca, process, address }
+        let haproxy = Haproxy::with_certificate(&leaf, &CONFIGURATION.replace(" TICKETS", options));
+        Self { ca, haproxy }
     }
 
     /// How often each line was written.
     fn seen(&self) -> BTreeMap<String, usize> {
         let mut seen = BTreeMap::new();
-        for line in self.process.stdout().lines().filter_map(|line| line.strip_prefix("seen: ")) {
+        for line in self.haproxy.process().stdout().lines().filter_map(|line| line.strip_prefix("seen: ")) {
             *seen.entry(line.to_owned()).or_default() += 1;
         }
         seen
@@ -70,8 +56,12 @@ impl Target {
     fn sees(&self, options: &str, line: &str) {
         let count = || self.seen().get(line).copied().unwrap_or_default();
         let before = count();
-        let result =
-            result(&mut bench(&self.ca, self.address.port(), "/", &format!("-n 40 -c 4 -r 1 {options}")));
+        let result = result(&mut bench(
+            &self.ca,
+            self.haproxy.address().port(),
+            "/",
+            &format!("-n 40 -c 4 -r 1 {options}"),
+        ));
         assert_eq!(result["responses"]["2xx"], 40, "{result}");
         wait_until(&format!("{line:?} for {options}"), || (count() - before >= 20).then_some(()));
     }

@@ -1,5 +1,5 @@
-//! Comparison of brisk with nginx, HAProxy and Envoy: 2,000 requests over HTTP/1.1 and HTTP/2, with the same upstream or the same
-//! files, and of brisk over HTTP/3 with itself over HTTP/2. Each difference has an explanation in a list, or is a known defect.
+//! Comparison of brisk with nginx, HAProxy and Envoy: 2,000 requests over HTTP/1.1 and HTTP/2, with the same upstream or
+//! the same files, and of brisk over HTTP/3 with itself over HTTP/2. Each difference has an explanation in a list.
 //!
 //! Without Envoy, which is not available on all machines, the comparison has nginx and HAProxy only.
 
@@ -20,12 +20,12 @@ mod upstream;
 use std::net::SocketAddr;
 use std::thread;
 
-use brisk_behaviour::site::proxy_to;
-use brisk_testkit::process::free_port;
+use brisk_behaviour::site;
+use brisk_testkit::nginx::Nginx;
 use tempfile::TempDir;
 
 use clients::{Clients, Outcomes, Subject};
-use explained::{Explanation, assert_explained, framing, headers, requests, responses};
+use explained::{Explanation, assert_explained, framing, headers, refusals, requests, responses};
 use files::Files;
 use outcome::{Difference, differences};
 use request::Request;
@@ -36,15 +36,26 @@ use upstream::Upstream;
 const FORWARDED: usize = 1200;
 const FILES: usize = 800;
 
-const FORWARDED_LISTS: &[&[Explanation]] =
-    &[requests::LINES, framing::FRAMES, headers::HEADERS, responses::FRAMES, responses::HEADERS];
+const FORWARDED_LISTS: &[&[Explanation]] = &[
+    refusals::REFUSALS,
+    requests::LINES,
+    requests::ABSOLUTE,
+    framing::FRAMES,
+    headers::CONNECTIONS,
+    headers::HEADERS,
+    responses::FRAMES,
+    responses::HEADERS,
+];
 
 #[test]
 fn forwarded_requests_differ_from_those_of_other_servers_only_as_explained() {
     let upstream = Upstream::start();
     let address = upstream.origin.address();
-    let tables = proxy_to(&[&upstream.origin.url()])
-        .replace("upstream = \"app\"\n", "upstream = \"app\"\nearly_hints = { learn = false }\n");
+    let tables = format!(
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = {{ learn = false }}\n{}\
+         timeouts = {{ connect = \"60s\" }}\n",
+        site::upstream(&[&upstream.origin.url()])
+    );
     let http = format!("upstream behind {{ server {address}; keepalive 16; }}");
     let server = "location / { proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Host $http_host; \
                   proxy_set_header Connection \"\"; }";
@@ -58,19 +69,17 @@ fn forwarded_requests_differ_from_those_of_other_servers_only_as_explained() {
 fn responses_with_files_differ_from_those_of_other_servers_only_as_explained() {
     let folder = TempDir::with_prefix("brisk-test-differential-").expect("a temporary folder");
     files::create(folder.path());
-    let (path, port) = (folder.path().display(), free_port());
+    let path = folder.path().display();
     let tables = format!("\n[[host.route]]\npath = \"/\"\nstatic = \"{path}\"\nprecompressed = true\n");
-    let http = format!(
-        "root {path};\ngzip_static on;\ngzip_vary on;\nif_modified_since before;\n\
-         include /etc/nginx/mime.types;\nserver {{ listen 127.0.0.1:{port}; }}"
-    );
-    let servers = Servers::start(&tables, (&http, ""), SocketAddr::from(([127, 0, 0, 1], port)));
+    let http = format!("root {path};\ngzip_static on;\ngzip_vary on;\nif_modified_since before;");
+    let behind = Nginx::bare_http(&http, "");
+    let servers = Servers::start(&tables, (&http, ""), behind.address());
     let requests = generator::requests(files::TARGET, &files::features(), files::PAIRS, FILES);
     compare(&servers, &requests, &Files, &[explained::files::FILES]);
 }
 
 /// Sends all requests to all servers at the same time, and compares the outcomes with those of brisk.
-fn compare(servers: &Servers, requests: &[Request], subject: &dyn Subject, lists: &[&[Explanation]]) {
+fn compare(servers: &Servers, requests: &[Request], subject: &dyn Subject, lists: &[&'static [Explanation]]) {
     let addresses = servers.addresses();
     let outcomes: Vec<(Server, Outcomes)> = thread::scope(|scope| {
         let run = |&(server, address): &(Server, SocketAddr)| {
@@ -80,6 +89,8 @@ fn compare(servers: &Servers, requests: &[Request], subject: &dyn Subject, lists
         let running: Vec<_> = addresses.iter().map(run).collect();
         running.into_iter().map(|(server, all)| (server, all.join().expect("no panic"))).collect()
     });
+    let wrong: Vec<_> = requests.iter().flat_map(|request| wrong_codes(request, &outcomes[0].1)).collect();
+    assert!(wrong.is_empty(), "brisk resets streams of malformed requests with other codes: {wrong:#?}");
     let (mut found, mut comparisons) = (Vec::new(), 0);
     for (server, theirs) in &outcomes {
         for request in requests {
@@ -90,6 +101,17 @@ fn compare(servers: &Servers, requests: &[Request], subject: &dyn Subject, lists
     assert_explained(&found, lists, addresses.len() == 4);
 }
 
+/// Protocols over which brisk refuses the request with another error code than that of malformed messages, with this code.
+fn wrong_codes<'a>(
+    request: &'a Request,
+    outcomes: &'a Outcomes,
+) -> impl Iterator<Item = (Protocol, u64, &'a Request)> {
+    Server::Brisk.protocols().iter().filter_map(move |protocol| {
+        let code = outcomes.get(&(request.number, *protocol))?.wrong_code(*protocol)?;
+        Some((*protocol, code, request))
+    })
+}
+
 /// Adds the differences of a request over all protocols, and returns their number. brisk is compared with itself over HTTP/3.
 fn compared<'a>(
     request: &'a Request,
@@ -97,13 +119,14 @@ fn compared<'a>(
     (brisk, theirs): (&'a Outcomes, &'a Outcomes),
     found: &mut Vec<Difference<'a>>,
 ) -> usize {
-    let protocols = match server {
-        Server::Brisk => &[(Protocol::Http3, Protocol::Http2)][..],
-        _ => &[(Protocol::Http1, Protocol::Http1), (Protocol::Http2, Protocol::Http2)],
-    };
     let mut comparisons = 0;
-    for (protocol, other) in protocols {
-        let outcomes = (brisk.get(&(request.number, *protocol)), theirs.get(&(request.number, *other)));
+    for protocol in server.protocols() {
+        let other = match (server, protocol) {
+            (Server::Brisk, Protocol::Http3) => Protocol::Http2,
+            (Server::Brisk, _) => continue,
+            _ => *protocol,
+        };
+        let outcomes = (brisk.get(&(request.number, *protocol)), theirs.get(&(request.number, other)));
         let (Some(one), Some(other)) = outcomes else { continue };
         comparisons += 1;
         found.extend(differences(request, (*protocol, server), [one, other]));

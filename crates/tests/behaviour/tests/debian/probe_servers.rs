@@ -1,11 +1,11 @@
 //! `brisk probe` beside `openssl s_client -msg`: both list the same messages of the same servers, byte for byte.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use brisk_behaviour::site::{LIMIT, NAME, NAMES, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
+use brisk_testkit::haproxy::Haproxy;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{Process, command, run, serve_on_free_port};
 use serde_json::Value;
@@ -20,29 +20,13 @@ const COMPRESSED: &str = "CompressedCertificate";
 /// Bytes of a block of AES.
 const BLOCK: u64 = 16;
 
-/// The chain of `leaf` and its key in one file, as HAProxy wants them.
-fn both(ca: &TestCa, leaf: &Leaf) -> PathBuf {
-    let read = |path: &Path| fs::read_to_string(path).expect("a PEM file");
-    let file = ca.unique_file("both.pem");
-    fs::write(&file, read(&leaf.chain) + &read(&leaf.key)).expect("a file");
-    file
-}
-
 /// A HAProxy with this certificate, which answers everything.
-fn haproxy(ca: &TestCa, leaf: &Leaf, alpn: &str) -> (Process, u16) {
-    let (pem, file) = (both(ca, leaf), ca.unique_file("haproxy.cfg"));
-    let (process, address) = serve_on_free_port(|port| {
-        let text = format!(
-            "defaults\n  mode http\n  timeout client 30s\n  timeout connect 1s\n  timeout server 1s\nfrontend all\n  \
-             bind 127.0.0.1:{port} ssl crt {} alpn {alpn}\n  http-request return status 200\n",
-            pem.display()
-        );
-        fs::write(&file, text).expect("a file");
-        let mut haproxy = command("haproxy");
-        haproxy.arg("-db").arg("-f").arg(&file);
-        haproxy
-    });
-    (process, address.port())
+fn haproxy(leaf: &Leaf, alpn: &str) -> Haproxy {
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 30s\n  timeout connect 1s\n  timeout server 1s\nfrontend all\n  \
+         bind 127.0.0.1:PORT ssl crt FOLDER/pair.pem alpn {alpn}\n  http-request return status 200\n"
+    );
+    Haproxy::with_certificate(leaf, &text)
 }
 
 /// An h2o with this certificate, which serves a file.
@@ -130,8 +114,8 @@ fn five_servers_send_what_openssl_sees() {
     let leaf = ca.server(&NAMES).key(LeafKey::Rsa2048).issue();
     let nginx = Nginx::https_with(&leaf, "ssl_protocols TLSv1.2 TLSv1.3; location = / { return 200 hello; }");
     agrees("nginx", &ca, nginx.address().port());
-    let (_haproxy, port) = haproxy(&ca, &leaf, "h2,http/1.1");
-    agrees("haproxy", &ca, port);
+    let haproxy = haproxy(&leaf, "h2,http/1.1");
+    agrees("haproxy", &ca, haproxy.address().port());
     let (_h2o, port) = h2o(&ca, &leaf);
     agrees("h2o", &ca, port);
     let brisk = setup().config(&format!("{}{}", base(""), host(&NAMES, &[&leaf]))).start();
@@ -162,8 +146,8 @@ fn a_client_like_chrome_completes_its_handshake_and_gets_an_answer() {
     has(&checks, "handshake", "completed", true);
     has(&checks, "answer", "200 over h2", true);
     has(&checks, "group", "X25519MLKEM768", true);
-    let (_haproxy, port) = haproxy(&ca, &leaf, "h2,http/1.1");
-    has(&chrome(&ca, port, ""), "answer", "200 over h2", true);
+    let haproxy = haproxy(&leaf, "h2,http/1.1");
+    has(&chrome(&ca, haproxy.address().port(), ""), "answer", "200 over h2", true);
     let (_h2o, port) = h2o(&ca, &leaf);
     has(&chrome(&ca, port, ""), "answer", "200 over h2", true);
     // It asks for a certificate, and takes that there is none; a suite with another hash.
@@ -183,8 +167,8 @@ fn a_client_like_chrome_completes_its_handshake_and_gets_an_answer() {
 #[test]
 fn haproxy_without_http2_is_found() {
     let ca = TestCa::new();
-    let (_process, port) = haproxy(&ca, &ca.server(&NAMES).issue(), "http/1.1");
-    let report = report(&mut probe(&ca, port, "/", ""));
+    let haproxy = haproxy(&ca.server(&NAMES).issue(), "http/1.1");
+    let report = report(&mut probe(&ca, haproxy.address().port(), "/", ""));
     assert_eq!(report["answer"]["protocol"], "http/1.1");
     let ids: Vec<_> =
         report["findings"].as_array().expect("findings").iter().map(|found| &found["id"]).collect();

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use brisk_behaviour::h2::{frame, get, post_head};
-use brisk_behaviour::h2_client::{Client, RST_STREAM};
+use brisk_behaviour::h2::{RST_STREAM, frame, get, post_head};
+use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use brisk_behaviour::h2::{SETTINGS, frame, get_with, preface};
+use brisk_behaviour::h2::{SETTINGS, WINDOW_UPDATE, frame, get_with, preface};
 use brisk_behaviour::linked::{link, words_before};
 use brisk_behaviour::site::{LIMIT, NAME, Site};
 use brisk_link::SERVER;
@@ -11,8 +11,6 @@ use brisk_testkit::programs::program;
 
 /// 10 Mbit/s: the kernel's limit for all connections, 128 KiB, takes 105 ms.
 const HALF: &str = "delay=10ms,rate=10M,queue=48k";
-
-const WINDOW_UPDATE: u8 = 8;
 
 /// Bytes of the large response before the second request.
 const BEFORE: usize = 3 << 20;

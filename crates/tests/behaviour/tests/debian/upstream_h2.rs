@@ -4,15 +4,13 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use brisk_behaviour::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use brisk_behaviour::h2::{CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, SETTINGS, frame};
 use brisk_behaviour::h2_origin::{H2Peer, h2_origin, h2c};
 use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
 use serde_json::Value;
 
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 

@@ -1,23 +1,21 @@
 //! Upstreams that break the protocol, fall silent, or bind a login to a connection: effects on clients.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use brisk_behaviour::h2;
+use brisk_behaviour::h2::{self, RST_STREAM};
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Message;
-use brisk_testkit::origin::Origin;
+use brisk_testkit::origin::{Origin, send_with_end};
 use brisk_testkit::process::{TIMEOUT, wait_until};
 use serde_json::Value;
 
 /// One worker: all requests meet the same upstream connections.
 const ONE_WORKER: &str = "server.workers = 1\n";
 
-const RST_STREAM: u8 = 3;
 const NO_ERROR: [u8; 4] = [0; 4];
 
 fn single(tables: &str) -> Site {
@@ -78,13 +76,6 @@ fn transfer_encoding_overrides_the_length_of_an_answer() {
     assert_eq!((answer.text().as_str(), answer.header("content-length")), ("ABCDEFGH", None));
     let h2 = site.curl(&["--http2", "--include"], "/").success();
     assert!(h2.ends_with("\r\n\r\nABCDEFGH") && !h2.contains("content-length"), "{h2}");
-}
-
-/// Sends `bytes` and the end of the connection in one segment.
-fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
-    rustix::net::sockopt::set_tcp_cork(&*stream, true)?;
-    stream.write_all(bytes)?;
-    stream.shutdown(Shutdown::Write)
 }
 
 /// The line of the access log for the request of `path`.

@@ -11,9 +11,10 @@ use std::time::Duration;
 use brisk_behaviour::site::{LIMIT, NAME, NAMES, Site, connect_from, proxy_to};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::{TlsClient, TlsStream};
+use brisk_testkit::haproxy::Haproxy;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::{Origin, write_response};
-use brisk_testkit::process::{command, run, serve_on_free_port, wait_until};
+use brisk_testkit::process::{command, run, wait_until};
 use ppp::v2;
 
 fn group(servers: &[&str], more: &str) -> String {
@@ -227,21 +228,12 @@ frontend all
 
 #[test]
 fn haproxy_reads_the_client_and_its_server_name() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (_haproxy, address) =
-        serve_on_free_port(|port| haproxy(&READER.replace("PORT", &port.to_string()), folder.path()));
-    let site = Site::with(&group(&[&format!("http://{address}")], "proxy_protocol = \"v2\"\n"));
+    let haproxy = Haproxy::start(READER);
+    let url = format!("http://{}", haproxy.address());
+    let site = Site::with(&group(&[&url], "proxy_protocol = \"v2\"\n"));
     let mut client = site.connect();
     let expected = format!("127.0.0.1 {} {} {NAME}", port(&client), site.brisk.https().port());
     assert_eq!(client.get(NAME, "/").text(), expected);
-}
-
-fn haproxy(text: &str, folder: &std::path::Path) -> std::process::Command {
-    let file = folder.join("haproxy.cfg");
-    fs::write(&file, text).expect("a file");
-    let mut haproxy = command("haproxy");
-    haproxy.arg("-db").arg("-f").arg(file);
-    haproxy
 }
 
 /// A HAProxy that sends the header with all facts that it knows.
@@ -255,7 +247,7 @@ defaults
   timeout connect 1s
   timeout server 1s
 frontend all
-  bind 127.0.0.1:PORT ssl crt FOLDER/haproxy.pem alpn http/1.1 ca-file FOLDER/clients.pem verify optional
+  bind 127.0.0.1:PORT ssl crt FOLDER/pair.pem alpn http/1.1 ca-file FOLDER/clients.pem verify optional
   default_backend all
 backend all
   server one 127.0.0.1:ORIGIN send-proxy-v2-ssl-cn proxy-v2-options ssl,cert-cn,ssl-cipher,authority
@@ -315,17 +307,9 @@ fn extensions(header: &[u8]) -> BTreeMap<u16, Vec<u8>> {
 fn the_extensions_are_those_of_haproxy() {
     let ca = TestCa::new();
     let leaf = ca.server(&NAMES).issue();
-    let read = |path| fs::read_to_string(path).expect("a PEM file");
-    fs::write(ca.folder().join("haproxy.pem"), read(&leaf.chain) + &read(&leaf.key)).expect("a file");
-    fs::write(ca.folder().join("clients.pem"), ca.root_pem()).expect("a file");
     let (origin, headers) = recorder();
-    let (_haproxy, address) = serve_on_free_port(|port| {
-        let text = WRITER
-            .replace("PORT", &port.to_string())
-            .replace("ORIGIN", &origin.address().port().to_string())
-            .replace("FOLDER", &ca.folder().display().to_string());
-        haproxy(&text, ca.folder())
-    });
+    let text = WRITER.replace("ORIGIN", &origin.address().port().to_string());
+    let haproxy = Haproxy::with_clients(&leaf, &ca.root_pem(), &text);
     let tables = "client_certificates = { mode = \"optional\", ca = \"clients.pem\" }\n".to_owned()
         + &group(&[&origin.url()], "proxy_protocol = \"v2\"\n");
     let site = Site::custom("", &tables, |setup| setup.file("clients.pem", ca.root_pem()));
@@ -339,12 +323,12 @@ fn the_extensions_are_those_of_haproxy() {
             assert_eq!(client.connect(address).expect("a handshake").get(NAME, "/").text(), "seen");
             headers.lock().expect("no panic").pop().expect("a header")
         };
-        let [mut own, mut other] = [(&site.ca, site.brisk.https()), (&ca, address)]
+        let [mut own, mut other] = [(&site.ca, site.brisk.https()), (&ca, haproxy.address())]
             .map(|(root, address)| received(root, address, true));
         assert_eq!(own, other, "TLS 1.2: {is_tls12}");
         let version: &[u8] = if is_tls12 { b"TLSv1.2" } else { b"TLSv1.3" };
         assert_eq!((&*own[&0x2100], &*own[&0x2200], &*own[&1]), (version, &b"alice"[..], &b"http/1.1"[..]));
-        [own, other] = [(&site.ca, site.brisk.https()), (&ca, address)]
+        [own, other] = [(&site.ca, site.brisk.https()), (&ca, haproxy.address())]
             .map(|(root, address)| received(root, address, false));
         // HAProxy writes 0 without a certificate too; the specification demands another number.
         assert_eq!(own.insert(0x20, other[&0x20].clone()), Some(vec![1, 0, 0, 0, 1]));

@@ -6,19 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use brisk_behaviour::h2::{frame, get, post_head};
-use brisk_behaviour::h2_client::{Client, GOAWAY, RST_STREAM, silent};
+use brisk_behaviour::h2::{
+    CONTINUATION, DATA, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, get, post_head,
+};
+use brisk_behaviour::h2_client::{Client, silent};
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 fn flooded(site: &Site, reason: &str) {

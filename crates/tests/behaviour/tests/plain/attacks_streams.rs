@@ -7,16 +7,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
 use std::time::Duration;
 
-use brisk_behaviour::h2::{frame, get, post_head};
-use brisk_behaviour::h2_client::{Client, GOAWAY, RST_STREAM};
+use brisk_behaviour::h2::{DATA, GOAWAY, RST_STREAM, WINDOW_UPDATE, frame, get, post_head};
+use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
-const DATA: u8 = 0;
-const WINDOW_UPDATE: u8 = 8;
 
 /// An upstream that answers `/wait` when it is told to, other requests by `other`.
 fn origin(

@@ -159,7 +159,7 @@ fn a_connection_ends_after_its_last_request() {
         assert_eq!(client.status(stream), 200);
         client.open_window();
     }
-    client.wait_for("GOAWAY", |frame| frame.kind == brisk_behaviour::h2_client::GOAWAY);
+    client.wait_for("GOAWAY", |frame| frame.kind == brisk_behaviour::h2::GOAWAY);
 }
 
 #[test]

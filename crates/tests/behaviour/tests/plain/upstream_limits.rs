@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use brisk_behaviour::h2::{END_HEADERS, END_STREAM, HEADERS, frame, get};
-use brisk_behaviour::h2_client::{Client, RST_STREAM};
+use brisk_behaviour::h2::{END_HEADERS, END_STREAM, HEADERS, RST_STREAM, frame, get};
+use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{NAME, Site, connect_from, proxy_to, upstream};
 use brisk_testkit::http1::Head;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use brisk_behaviour::h2::{DATA, END_STREAM, HEADERS, frame, get};
-use brisk_behaviour::h2_client::{Client, RST_STREAM, cancel_many};
+use brisk_behaviour::h2::{DATA, END_STREAM, HEADERS, RST_STREAM, frame, get};
+use brisk_behaviour::h2_client::{Client, cancel_many};
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{Site, proxy_to};
 use brisk_testkit::origin::Origin;

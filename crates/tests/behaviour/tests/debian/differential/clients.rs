@@ -28,7 +28,8 @@ pub(super) struct Clients<'a> {
     subject: &'a dyn Subject,
     http1: Http1,
     http2: Http2,
-    http3: Http3,
+    /// `None` for servers without HTTP/3.
+    http3: Option<Http3>,
     /// `ETag` and `Last-Modified` by target.
     validators: HashMap<String, [String; 2]>,
 }
@@ -44,19 +45,15 @@ impl<'a> Clients<'a> {
             subject,
             http1: Http1::new(&servers.client, address),
             http2: Http2::new(&servers.client, address),
-            http3: Http3::new(&servers.site),
+            http3: server.protocols().contains(&Protocol::Http3).then(|| Http3::new(&servers.site)),
             validators: HashMap::new(),
         }
     }
 
-    /// Sends all requests over all protocols that express them and that the server has: only brisk has HTTP/3.
+    /// Sends all requests over all protocols of the server that express them.
     pub(super) fn exchange_all(&mut self, requests: &[Request]) -> Outcomes {
-        let protocols = match self.server {
-            Server::Brisk => &[Protocol::Http1, Protocol::Http2, Protocol::Http3][..],
-            _ => &[Protocol::Http1, Protocol::Http2],
-        };
         let mut outcomes = HashMap::new();
-        for protocol in protocols {
+        for protocol in self.server.protocols() {
             let is_expressible = |request: &&Request| match request.expressible {
                 Expressible::Everywhere => true,
                 Expressible::Http1 => *protocol == Protocol::Http1,
@@ -75,7 +72,10 @@ impl<'a> Clients<'a> {
         let (mut outcome, case) = match protocol {
             Protocol::Http1 => self.http1.exchange(&request, case, self.subject),
             Protocol::Http2 => self.http2.exchange(&request, case, self.subject),
-            Protocol::Http3 => (self.http3.exchange(&request, &case(0)), case(0)),
+            Protocol::Http3 => {
+                let http3 = self.http3.as_mut().expect("a server with HTTP/3");
+                (http3.exchange(&request, &case(0)), case(0))
+            }
         };
         self.subject.complete(&case, &mut outcome);
         outcome

@@ -3,6 +3,7 @@
 pub(super) mod files;
 pub(super) mod framing;
 pub(super) mod headers;
+pub(super) mod refusals;
 pub(super) mod requests;
 pub(super) mod responses;
 
@@ -19,20 +20,21 @@ const NGINX_ENVOY: &[Server] = &[Server::Nginx, Server::Envoy];
 const NGINX_HAPROXY: &[Server] = &[Server::Nginx, Server::Haproxy];
 const HAPROXY_ENVOY: &[Server] = &[Server::Haproxy, Server::Envoy];
 
-/// Explanation of a group of differences.
+/// Explanation of a group of differences. Patterns have `|` between alternatives; `*` at an end stands for any text.
 #[derive(Debug)]
 pub(super) struct Explanation {
     pub(super) name: &'static str,
     /// Reason in one sentence.
     pub(super) reason: &'static str,
-    /// Servers that brisk differs from. [`Server::Brisk`]: over HTTP/3 from itself over HTTP/2.
+    /// Servers that brisk differs from.
     pub(super) servers: &'static [Server],
-    /// Patterns of the aspect, with `|` between them; `*` at an end of a pattern stands for any text.
+    /// Patterns of the aspect.
     pub(super) aspect: &'static str,
-    /// Patterns of features of which the request has one; empty for any request.
+    /// Conditions of which the request fulfils one; empty for any request. The parts of a condition have `+` between them: the
+    /// pattern of a feature or of the protocol's name (`http1`), or after `!` of one that is absent.
     pub(super) features: &'static [&'static str],
-    /// Patterns of brisk's value and of the other server's value.
-    pub(super) values: (&'static str, &'static str),
+    /// Patterns of brisk's value and of the other server's value, which match in pairs.
+    pub(super) values: &'static [(&'static str, &'static str)],
 }
 
 const fn entry(
@@ -41,25 +43,71 @@ const fn entry(
     servers: &'static [Server],
     aspect: &'static str,
     features: &'static [&'static str],
-    values: (&'static str, &'static str),
+    values: &'static [(&'static str, &'static str)],
 ) -> Explanation {
     Explanation { name, reason, servers, aspect, features, values }
 }
 
-impl Explanation {
-    pub(super) fn applies(&self, difference: &Difference<'_>) -> bool {
-        let has = |feature: &&str| difference.request.features.iter().any(|own| matches(feature, own));
-        self.servers.contains(&difference.server)
-            && matches(self.aspect, &difference.aspect)
-            && matches(self.values.0, &difference.ours)
-            && matches(self.values.1, &difference.theirs)
-            && (self.features.is_empty() || self.features.iter().any(has))
+/// Differences that an explanation applies to, counted for each of its servers, conditions and pairs of values.
+struct Uses {
+    explanation: &'static Explanation,
+    servers: Vec<usize>,
+    features: Vec<usize>,
+    values: Vec<usize>,
+}
+
+impl Uses {
+    fn none(explanation: &'static Explanation) -> Self {
+        let Explanation { servers, features, values, .. } = explanation;
+        Self {
+            explanation,
+            servers: vec![0; servers.len()],
+            features: vec![0; features.len()],
+            values: vec![0; values.len()],
+        }
     }
 
-    /// Whether only a comparison with Envoy can have such a difference.
-    fn needs_envoy(&self) -> bool {
-        self.servers == [Server::Envoy]
+    /// Counts a difference if the explanation applies to it; returns whether it does.
+    fn count(&mut self, difference: &Difference<'_>) -> bool {
+        let Explanation { servers, aspect, features, values, .. } = self.explanation;
+        let server = servers.iter().position(|server| *server == difference.server);
+        let Some(server) = server.filter(|_| matches(aspect, &difference.aspect)) else { return false };
+        let features: Vec<_> = features.iter().map(|condition| fulfils(difference, condition)).collect();
+        let fits =
+            |pair: &(&str, &str)| matches(pair.0, &difference.ours) && matches(pair.1, &difference.theirs);
+        let values: Vec<_> = values.iter().map(fits).collect();
+        if !(features.is_empty() || features.contains(&true)) || !values.contains(&true) {
+            return false;
+        }
+        self.servers[server] += 1;
+        for (counts, applied) in [(&mut self.features, features), (&mut self.values, values)] {
+            counts.iter_mut().zip(applied).for_each(|(count, applies)| *count += usize::from(applies));
+        }
+        true
     }
+
+    /// Servers, conditions and values without a difference. Without Envoy, the uses of entries that name it are not known.
+    fn unused(&self, has_envoy: bool) -> Vec<String> {
+        let Explanation { name, servers, features, values, .. } = self.explanation;
+        let is_known = has_envoy || !servers.contains(&Server::Envoy);
+        let of_servers = servers.iter().zip(&self.servers);
+        let of_servers = of_servers.filter(|(server, _)| has_envoy || **server != Server::Envoy);
+        let of_features = features.iter().zip(&self.features).filter(|_| is_known);
+        let of_values = values.iter().zip(&self.values).filter(|_| is_known);
+        let all = (of_servers.map(|(server, count)| (format!("{server:?}"), count)))
+            .chain(of_features.map(|(condition, count)| ((*condition).to_owned(), count)))
+            .chain(of_values.map(|(pair, count)| (format!("{pair:?}"), count)));
+        all.filter(|(_, count)| **count == 0).map(|(part, _)| format!("{name}: {part}")).collect()
+    }
+}
+
+/// Whether all parts of a condition hold for the request and its protocol.
+fn fulfils(difference: &Difference<'_>, condition: &str) -> bool {
+    let protocol = format!("{:?}", difference.protocol).to_lowercase();
+    let has = |pattern: &str| {
+        matches(pattern, &protocol) || difference.request.features.iter().any(|own| matches(pattern, own))
+    };
+    condition.split('+').all(|part| part.strip_prefix('!').map_or_else(|| has(part), |absent| !has(absent)))
 }
 
 /// Whether one of the patterns between `|` matches the text.
@@ -72,29 +120,24 @@ fn matches(patterns: &str, text: &str) -> bool {
 }
 
 /// Fails the test for differences without an explanation, and for explanations without a difference.
-pub(super) fn assert_explained(differences: &[Difference<'_>], lists: &[&[Explanation]], has_envoy: bool) {
-    let all: Vec<_> = lists.iter().copied().flatten().collect();
-    let mut counts = vec![0_usize; all.len()];
+pub(super) fn assert_explained(
+    differences: &[Difference<'_>],
+    lists: &[&'static [Explanation]],
+    has_envoy: bool,
+) {
+    let mut all: Vec<_> = lists.iter().copied().flatten().map(Uses::none).collect();
     let mut unexplained: BTreeMap<_, Vec<&Difference<'_>>> = BTreeMap::new();
     for difference in differences {
-        let mut is_explained = false;
-        for (explanation, count) in all.iter().zip(&mut counts) {
-            if explanation.applies(difference) {
-                is_explained = true;
-                *count += 1;
-            }
-        }
-        if !is_explained {
+        // Each explanation counts the difference.
+        if all.iter_mut().filter_map(|uses| uses.count(difference).then_some(())).count() == 0 {
             let Difference { server, aspect, ours, theirs, .. } = difference;
             unexplained.entry((aspect, ours, theirs, server)).or_default().push(difference);
         }
     }
-    for (explanation, count) in all.iter().zip(&counts) {
+    for Uses { explanation, servers, .. } in &all {
+        let count: usize = servers.iter().sum();
         println!("{count:6} {:?} {}: {}", explanation.servers, explanation.name, explanation.reason);
     }
-    let unused =
-        all.iter().zip(&counts).filter(|(own, count)| **count == 0 && (has_envoy || !own.needs_envoy()));
-    let unused: Vec<_> = unused.map(|(own, _)| own.name).collect();
     let groups: Vec<_> = unexplained.values().map(|group| described(group)).collect();
     assert!(
         groups.is_empty(),
@@ -102,7 +145,8 @@ pub(super) fn assert_explained(differences: &[Difference<'_>], lists: &[&[Explan
         groups.len(),
         groups.concat()
     );
-    assert!(unused.is_empty(), "explanations without a difference: {unused:?}");
+    let unused: Vec<_> = all.iter().flat_map(|uses| uses.unused(has_envoy)).collect();
+    assert!(unused.is_empty(), "explanations without a difference: {unused:#?}");
 }
 
 /// Description of a group: its number, the features that all its requests have, and the first request with both outcomes.

@@ -2,15 +2,11 @@
 
 use super::generator::{Change, Feature, feature, http1, multiplexed};
 use super::shapes::SHAPES;
-use super::upstream::SHAPE;
 use Change::{Chunks, Headers, Hosts, Method, Raw, Target, Version, Whole};
 
 /// All features, those of the response included.
 pub(super) fn features() -> Vec<Feature> {
-    let shape =
-        |name: &'static str| -> &'static [(&'static str, &'static str)] { vec![(SHAPE, name)].leak() };
-    let name = |own: &str| -> &'static str { format!("response_{own}").leak() };
-    let shapes = SHAPES.iter().map(|own| feature(name(own.name), Headers(shape(own.name))));
+    let shapes = SHAPES.iter().map(|shape| feature(shape.name, Change::Shape(shape.name)));
     METHODS
         .iter()
         .chain(TARGETS)

@@ -1,6 +1,7 @@
 //! Generator of requests: each feature alone, and then features in pairs and threes, from a fixed seed.
 
 use super::request::{Content, Expressible, Request};
+use super::upstream::SHAPE;
 
 /// Change of a plain request.
 #[derive(Clone, Copy, Debug)]
@@ -10,13 +11,15 @@ pub(super) enum Change {
     Version(&'static str),
     Hosts(&'static [&'static str]),
     Headers(&'static [(&'static str, &'static str)]),
+    /// Name of the response in the table `SHAPES`.
+    Shape(&'static str),
     Whole(&'static str),
     Chunks(&'static [&'static str], &'static [(&'static str, &'static str)]),
     /// Headers with the framing, and bytes after the head.
     Raw(&'static [(&'static str, &'static str)], &'static str),
 }
 
-/// A named change. Names of the table `SHAPES` are features, too.
+/// A named change. Names of the table `SHAPES`, which begin with `response_`, are features, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feature {
     pub(super) name: &'static str,
@@ -77,6 +80,7 @@ fn are_compatible(features: &[Feature]) -> bool {
         Change::Hosts(_) => "hosts",
         Change::Headers([(name, _), ..]) => name,
         Change::Headers([]) => "",
+        Change::Shape(_) => SHAPE,
         Change::Whole(_) | Change::Chunks(..) | Change::Raw(..) => "content",
     };
     let is_alone =
@@ -110,6 +114,7 @@ fn apply(change: Change, request: &mut Request) {
         Change::Version(version) => request.version = version,
         Change::Hosts(hosts) => request.hosts = hosts,
         Change::Headers(lines) => request.headers.extend(headers(lines)),
+        Change::Shape(name) => request.headers.push((SHAPE, name.to_owned())),
         Change::Whole(text) => request.content = Content::Whole(expand(text)),
         Change::Chunks(chunks, trailers) => request.content = Content::Chunks(chunks, trailers),
         Change::Raw(lines, text) => {

@@ -3,10 +3,13 @@
 use std::io::{self, BufReader, Read, Write};
 use std::net::SocketAddr;
 
-use brisk_behaviour::h2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
-use brisk_behaviour::h2_client::{GOAWAY, RST_STREAM, Received};
+use brisk_behaviour::field_lines::FieldLines;
+use brisk_behaviour::h2::{
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame,
+};
+use brisk_behaviour::h2_client::Received;
 use brisk_testkit::client::{TlsClient, TlsStream};
-use brisk_wire::fields::{Fields as Sink, Name};
 use brisk_wire::h2::hpack::{self, Decoder};
 
 use super::clients::Subject;
@@ -14,10 +17,6 @@ use super::http1::end_of;
 use super::outcome::{End, Fields, Outcome};
 use super::request::Request;
 
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const ACK: u8 = 1;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
 
@@ -57,8 +56,8 @@ impl Http2 {
         Self { client: client.clone().alpn(&["h2"]), address, connection: None }
     }
 
-    /// Sends a request; a connection on which the server processes no further requests is replaced. Returns the case of the last
-    /// attempt, too.
+    /// Sends a request; a connection on which the server processes no further requests is replaced. Returns the case of the
+    /// last attempt, too.
     pub(super) fn exchange(
         &mut self,
         request: &Request,
@@ -72,11 +71,14 @@ impl Http2 {
             let outcome = connection.exchange(request, &case(number));
             // Also a server that has forwarded the request may state that it has not processed it.
             let arrived = || subject.has_arrived(&case(number));
-            let Some(outcome) = outcome.or_else(|| arrived().then(Outcome::reset)) else { continue };
+            let Some(outcome) = outcome.or_else(|| arrived().then(|| Outcome::reset(REFUSED_STREAM.into())))
+            else {
+                continue;
+            };
             if is_kept && outcome.is_nothing() && !arrived() {
                 continue;
             }
-            let persists = !connection.is_leaving && matches!(outcome.end, End::Whole | End::Reset);
+            let persists = !connection.is_leaving && matches!(outcome.end, End::Whole | End::Reset(_));
             self.connection = persists.then_some(connection);
             return (outcome, case(number));
         }
@@ -127,7 +129,9 @@ impl Connection {
             GOAWAY if number(0) < Some(self.last) => return Ok(Step::Unprocessed),
             GOAWAY => self.is_leaving = true,
             RST_STREAM if is_own && number(0) == Some(REFUSED_STREAM) => return Ok(Step::Unprocessed),
-            RST_STREAM if is_own => return Ok(Step::Ended(End::Reset)),
+            RST_STREAM if is_own => {
+                return Ok(Step::Ended(End::Reset(number(0).unwrap_or_default().into())));
+            }
             DATA if is_own => body.extend_from_slice(content(flags, &payload)),
             HEADERS => {
                 let fields = self.read_block(flags, &payload)?;
@@ -159,11 +163,10 @@ impl Connection {
             block.extend_from_slice(&next.payload);
             is_whole = next.flags & END_HEADERS != 0;
         }
-        let mut lines = Lines::default();
+        let mut lines = FieldLines::new(|index| hpack::constant(index).expect("an index of the table"));
         let decoded = self.decoder.decode(&block, usize::MAX, usize::MAX, &mut lines);
         decoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(lines.0.into_iter().map(|(name, value)| (text(name), text(value))).collect())
+        Ok(lines.into_text())
     }
 }
 
@@ -207,9 +210,8 @@ fn frames(request: &Request, case: &str, stream: u32) -> Vec<u8> {
 }
 
 fn section(fields: &[(String, String)], flags: u8, stream: u32) -> Vec<u8> {
-    // RFC 7541 section 6.2.2: literals without indexing.
-    let line = |(name, value): &(String, String)| [vec![0], text(name), text(value)].concat();
-    let block: Vec<u8> = fields.iter().flat_map(line).collect();
+    let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let block = h2::lines(&fields);
     let last = block.len().div_ceil(LONGEST).max(1) - 1;
     let part = |(index, part): (usize, &[u8])| {
         let ends = if index == last { END_HEADERS } else { 0 };
@@ -217,47 +219,4 @@ fn section(fields: &[(String, String)], flags: u8, stream: u32) -> Vec<u8> {
         frame(kind, flags, stream, part)
     };
     block.chunks(LONGEST).enumerate().flat_map(part).collect()
-}
-
-/// String without Huffman coding (RFC 7541 sections 5.1 and 5.2).
-fn text(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    match text.len().checked_sub(127) {
-        None => bytes.push(text.len() as u8),
-        Some(mut rest) => {
-            bytes.push(127);
-            while rest >= 128 {
-                bytes.push(rest as u8 | 0x80);
-                rest >>= 7;
-            }
-            bytes.push(rest as u8);
-        }
-    }
-    bytes.extend_from_slice(text.as_bytes());
-    bytes
-}
-
-#[derive(Default)]
-struct Lines(Vec<(Vec<u8>, Vec<u8>)>);
-
-impl Sink for Lines {
-    type Field = (Vec<u8>, Vec<u8>);
-
-    fn constant(&mut self, index: usize) -> Self::Field {
-        let (name, value) = hpack::constant(index).expect("an index of the table");
-        (name.into(), value.into())
-    }
-
-    fn literal(&mut self, name: Name<'_, Self::Field>, value: &[u8]) -> Self::Field {
-        let name = match name {
-            Name::Constant(index) => self.constant(index).0,
-            Name::Of((name, _)) => name.clone(),
-            Name::New(name) => name.to_vec(),
-        };
-        (name, value.to_vec())
-    }
-
-    fn take(&mut self, field: Self::Field) {
-        self.0.push(field);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use brisk_behaviour::h3_client::{self as h3, DATA, HEADERS, Received};
+use brisk_behaviour::h3_client::{self as h3, DATA, HEADERS, Received, frame};
 use brisk_behaviour::site::Site;
 use brisk_testkit::quic::{QuicClient, QuicConnection};
 
@@ -33,7 +33,7 @@ impl Http3 {
         let mut outcome = Outcome::default();
         match connection.response_or_reset(stream) {
             Ok(Ok(bytes)) => outcome = read(&bytes),
-            Ok(Err(_)) => outcome.end = End::Reset,
+            Ok(Err(code)) => outcome.end = End::Reset(code),
             Err(_) => outcome.end = End::Closed,
         }
         if outcome.end != End::Closed && count < MOST {
@@ -55,11 +55,6 @@ fn read(bytes: &[u8]) -> Outcome {
     }
     outcome.body = String::from_utf8_lossy(&body).into_owned();
     outcome
-}
-
-/// Frame with a length of four bytes (RFC 9000 section 16).
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    [&[kind], &(payload.len() as u32 | 0x8000_0000).to_be_bytes()[..], payload].concat()
 }
 
 fn frames(request: &Request, case: &str) -> Vec<u8> {

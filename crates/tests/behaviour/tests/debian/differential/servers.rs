@@ -1,15 +1,13 @@
 //! The servers that are compared, each with the same certificate and upstream.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use brisk_behaviour::h3_client::h3_site;
-use brisk_behaviour::site::{NAME, NAMES, Site};
-use brisk_testkit::ca::Leaf;
+use brisk_behaviour::site::{NAMES, Site};
 use brisk_testkit::client::TlsClient;
+use brisk_testkit::envoy::Envoy;
+use brisk_testkit::haproxy::Haproxy;
 use brisk_testkit::nginx::Nginx;
-use brisk_testkit::process::{Process, command, optional_command, serve_on_free_port};
 
 /// A server of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,59 +26,53 @@ pub(super) enum Protocol {
     Http3,
 }
 
+impl Server {
+    /// Protocols between clients and this server.
+    pub(super) fn protocols(self) -> &'static [Protocol] {
+        match self {
+            Self::Brisk => &[Protocol::Http1, Protocol::Http2, Protocol::Http3],
+            Self::Nginx | Self::Haproxy | Self::Envoy => &[Protocol::Http1, Protocol::Http2],
+        }
+    }
+}
+
 /// Running servers.
 pub(super) struct Servers {
     pub(super) site: Site,
     pub(super) client: TlsClient,
     nginx: Nginx,
-    haproxy: (Process, SocketAddr),
-    envoy: Option<(Process, SocketAddr)>,
+    haproxy: Haproxy,
+    envoy: Option<Envoy>,
 }
 
 impl Servers {
-    /// Starts brisk with `tables`, nginx with these directives for `http` and `server`, and HAProxy and Envoy in front of `behind`.
-    /// Envoy is left out if it is not installed.
+    /// Starts brisk with `tables`, nginx with these directives for `http` and `server`, and HAProxy and Envoy in front of
+    /// `behind`. Envoy is left out if it is not installed.
     pub(super) fn start(tables: &str, (http, server): (&str, &str), behind: SocketAddr) -> Self {
-        let site = h3_site("", tables);
+        let site = h3_site(KEYS, tables);
         let leaf = site.ca.server(&NAMES).issue();
         let nginx = Nginx::bare(&leaf, http, server);
-        let folder = site.ca.folder();
-        let haproxy = haproxy(folder, &leaf, behind);
-        let envoy = envoy(folder, &leaf, behind);
+        let haproxy = Haproxy::with_certificate(&leaf, &HAPROXY.replace("BEHIND", &behind.to_string()));
+        let envoy = Envoy::with_certificate(&leaf, &ENVOY.replace("BEHIND", &behind.port().to_string()));
         if envoy.is_none() {
             eprintln!("Envoy is not installed: the comparison has nginx and HAProxy only");
         }
-        let client = TlsClient::new(&site.ca.root_file(), NAME);
-        Self { site, client, nginx, haproxy, envoy }
+        Self { client: site.client(), site, nginx, haproxy, envoy }
     }
 
     pub(super) fn addresses(&self) -> Vec<(Server, SocketAddr)> {
         let own = [
             (Server::Brisk, self.site.brisk.https()),
             (Server::Nginx, self.nginx.address()),
-            (Server::Haproxy, self.haproxy.1),
+            (Server::Haproxy, self.haproxy.address()),
         ];
-        let envoy = self.envoy.as_ref().map(|(_, address)| (Server::Envoy, *address));
+        let envoy = self.envoy.as_ref().map(|envoy| (Server::Envoy, envoy.address()));
         own.into_iter().chain(envoy).collect()
     }
 }
 
-fn haproxy(folder: &Path, leaf: &Leaf, behind: SocketAddr) -> (Process, SocketAddr) {
-    let read = |path| fs::read_to_string(path).expect("a PEM file");
-    let pair = folder.join("differential.pem");
-    fs::write(&pair, read(&leaf.chain) + &read(&leaf.key)).expect("a temporary file");
-    serve_on_free_port(|port| {
-        let text = HAPROXY
-            .replace("PORT", &port.to_string())
-            .replace("PAIR", &pair.display().to_string())
-            .replace("BEHIND", &behind.to_string());
-        let file = folder.join("differential.cfg");
-        fs::write(&file, text).expect("a temporary file");
-        let mut haproxy = command("haproxy");
-        haproxy.arg("-db").arg("-f").arg(file);
-        haproxy
-    })
-}
+/// Keys of brisk. The timeouts are those of the other servers, so that no pause of a loaded machine is an outcome.
+const KEYS: &str = "server.workers = 1\nserver.timeouts.hello = \"60s\"\nserver.timeouts.head = \"60s\"\n";
 
 const HAPROXY: &str = "
 global
@@ -92,27 +84,11 @@ defaults
   timeout client 60s
   timeout server 60s
 frontend all
-  bind 127.0.0.1:PORT ssl crt PAIR alpn h2,http/1.1
+  bind 127.0.0.1:PORT ssl crt FOLDER/pair.pem alpn h2,http/1.1
   default_backend behind
 backend behind
   server behind BEHIND
 ";
-
-fn envoy(folder: &Path, leaf: &Leaf, behind: SocketAddr) -> Option<(Process, SocketAddr)> {
-    optional_command("envoy")?;
-    Some(serve_on_free_port(|port| {
-        let text = ENVOY
-            .replace("PORT", &port.to_string())
-            .replace("CHAIN", &leaf.chain.display().to_string())
-            .replace("KEY", &leaf.key.display().to_string())
-            .replace("BEHIND", &behind.port().to_string());
-        let file = folder.join("differential.yaml");
-        fs::write(&file, text).expect("a temporary file");
-        let mut envoy = optional_command("envoy").expect("a program");
-        envoy.arg("-c").arg(file).args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]);
-        envoy
-    }))
-}
 
 const ENVOY: &str = r#"
 static_resources:
@@ -140,6 +116,7 @@ static_resources:
             typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router, suppress_envoy_headers: true }
   clusters:
   - name: behind
+    connect_timeout: 60s
     typed_extension_protocol_options:
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
         "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
