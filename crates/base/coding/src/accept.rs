@@ -1,7 +1,6 @@
 //! Negotiation of content codings by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
-use http::header::ACCEPT_ENCODING;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 
 use crate::Coding;
 
@@ -21,14 +20,13 @@ pub struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Parses the `Accept-Encoding` headers of a request. Malformed members are skipped.
+    /// Parses the values of `Accept-Encoding` of a request. Malformed members are skipped.
     ///
     /// Without the header, only `identity` is accepted. RFC 9110 would allow any coding, but a client without the
     /// header may be too old to support one.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn of<'v>(values: impl IntoIterator<Item = &'v HeaderValue>) -> Self {
         let mut accepted = Self::default();
-        let values = headers.get_all(ACCEPT_ENCODING).iter();
-        let members = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let members = values.into_iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let members = members.take(MEMBERS).filter_map(|member| std::str::from_utf8(member).ok());
         for member in members {
             accepted.read(member);
@@ -118,9 +116,7 @@ mod tests {
     const ALL: [Coding; 3] = Coding::ALL;
 
     fn accepted(value: &str) -> AcceptedCodings {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).expect("a value"));
-        AcceptedCodings::of(&headers)
+        AcceptedCodings::of([&HeaderValue::from_str(value).expect("a value")])
     }
 
     #[test]
@@ -160,7 +156,7 @@ mod tests {
         ] {
             assert_eq!(accepted(value).best(&ALL), None, "{value}");
         }
-        assert_eq!(AcceptedCodings::of(&HeaderMap::new()).best(&ALL), None);
+        assert_eq!(AcceptedCodings::of([]).best(&ALL), None);
         assert_eq!(accepted("br, gzip").best(&[Coding::Zstd]), None, "not offered");
     }
 
@@ -180,10 +176,8 @@ mod tests {
 
     #[test]
     fn several_lines_are_one_list() {
-        let mut headers = HeaderMap::new();
-        headers.append(ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0.5"));
-        headers.append(ACCEPT_ENCODING, HeaderValue::from_static("br"));
-        assert_eq!(AcceptedCodings::of(&headers).best(&ALL), Some(Coding::Brotli));
+        let lines = [&HeaderValue::from_static("gzip;q=0.5"), &HeaderValue::from_static("br")];
+        assert_eq!(AcceptedCodings::of(lines).best(&ALL), Some(Coding::Brotli));
     }
 
     #[test]

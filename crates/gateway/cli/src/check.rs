@@ -66,6 +66,7 @@ fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> any
     let GatewaySettings { service, upstreams, .. } = &resolved.settings;
     let mut head = request.clone().into_parts().0;
     head.headers.extend(arguments.headers.iter().cloned());
+    let head = head.into();
     let explanation = brisk_answer::explain(service, upstreams, &head, arguments.client)?;
     let Explanation { host: found, passed_over, route, stages, action } = explanation;
     println!("request: {} {} from {}", head.method, head.uri, arguments.client);

@@ -4,7 +4,7 @@ use brisk_http::conditional::is_known;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
-    HeaderName, HeaderValue, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Response, StatusCode};
 use http_body_util::{Either, Full};
@@ -55,7 +55,7 @@ pub(crate) fn events(events: Events) -> Response<Body> {
 /// A response with an embedded file, compressed if the client accepts `gzip`, or `304` if the client has it already.
 pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap) -> Response<Body> {
     let tag = asset.tag();
-    let has_it = is_known(asked, tag.as_bytes());
+    let has_it = is_known(asked.get_all(IF_NONE_MATCH), tag.as_bytes());
     let takes_gzip = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let takes_gzip = takes_gzip.flat_map(|value| value.split(',')).any(|coding| coding.trim() == "gzip");
     let compressed = if takes_gzip { asset.gzip() } else { None };

@@ -9,9 +9,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
+use http::HeaderValue;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue};
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -83,7 +84,7 @@ impl fmt::Display for ClientAddress {
 }
 
 /// The addresses that the headers of a trusted proxy state, in the order of the list.
-pub(crate) fn stated(headers: &HeaderMap) -> Vec<Hop> {
+pub(crate) fn stated(headers: &HeaderList) -> Vec<Hop> {
     let mut hops: Vec<_> = if headers.contains_key(FOR) {
         // Many proxies know this header only, and pass on the `Forwarded` of their clients.
         elements(headers, FOR).map_while(forwarded_for).take(LONGEST).collect()
@@ -95,8 +96,8 @@ pub(crate) fn stated(headers: &HeaderMap) -> Vec<Hop> {
 }
 
 /// The elements of a list, the last first.
-fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-    let lines = headers.get_all(name).into_iter().rev().map(HeaderValue::as_bytes);
+fn elements(headers: &HeaderList, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let lines = headers.get_all(name).rev().map(HeaderValue::as_bytes);
     lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
 
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     fn read(lines: &[(&'static str, &[u8])]) -> Vec<String> {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_bytes(value).expect("a value"));
         }
@@ -206,7 +207,7 @@ mod tests {
         }
         let both: [(&str, &[u8]); 2] = [(NAME, b"for=192.0.2.1"), ("x-forwarded-for", b"192.0.2.2")];
         assert_eq!(read(&both), ["192.0.2.2:0"]);
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         headers.append(NAME, HeaderValue::from_static("for=192.0.2.1;proto=HTTP"));
         assert_eq!(stated(&headers)[0].proto, Some("http"));
     }

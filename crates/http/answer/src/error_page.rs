@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use brisk_http::message::Response;
 use brisk_telemetry::RequestId;
 use brisk_transform::body::Body;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::forwarding::request_id;
 

@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use brisk_http::error::BodyError;
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::version;
 use brisk_http_connection::chunk::Reserved;
 use brisk_http_connection::connection::RequestGuard;
@@ -27,8 +28,7 @@ use brisk_upstream::Server;
 use brisk_upstream::forward::ForwardOutcome;
 use brisk_upstream::upgrade::Joined;
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body::Frame;
 
 use self::line::{Failure, Line};
@@ -71,7 +71,7 @@ pub(crate) struct Exchange {
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
     /// Headers from the server that permitted the request, for the upstream and for the response.
-    pub(crate) granted: Option<Box<HeaderMap>>,
+    pub(crate) granted: Option<Box<HeaderList>>,
     /// Names in `Connection` of the upstream's response, which its trailers lose.
     pub(crate) named: Vec<HeaderName>,
     /// Names in the rules for responses, which trailers lose too.
@@ -102,7 +102,7 @@ impl Exchange {
         telemetry: &Rc<Telemetry>,
         connection: &Rc<Connection>,
         id: RequestId,
-        request: &Parts,
+        request: &RequestParts,
     ) -> Box<Self> {
         let started = Instant::now();
         connection.flow.begin_at(started);
@@ -386,9 +386,9 @@ mod tests {
 
     use http_body::Body as _;
 
+    use brisk_http::message::Request;
     use brisk_net::DeadlineWheel;
     use brisk_telemetry::{ConnectionRecord, Timeline};
-    use http::Request;
     use http_body_util::{BodyExt, StreamBody};
     use std::task::{Context, Waker};
 

@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use brisk_beacon::Beacons;
+use brisk_http::message::{RequestParts, Response};
 use brisk_http::path::RequestPath;
 use brisk_rules::{Examined, Failing, Pairs, Routes};
 use brisk_transform::body::Body;
 use brisk_upstream_group::settings::GroupSettings;
 use brisk_visits::Visits;
-use http::request::Parts;
-use http::{Response, header};
+use http::header;
 
 use crate::error::ServiceError;
 use crate::features::ordered;
@@ -55,7 +55,7 @@ pub struct Explanation {
 pub fn explain(
     settings: &ServiceSettings,
     groups: &[GroupSettings],
-    head: &Parts,
+    head: &RequestParts,
     client: IpAddr,
 ) -> Result<Explanation, ServiceError> {
     let without = |host, action: &str| Explanation {
@@ -131,7 +131,7 @@ pub fn explain(
 }
 
 /// The action for a path without a route: a redirect to the final slash of a route, a refusal of conditions, or `404`.
-fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &Parts) -> String {
+fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &RequestParts) -> String {
     let slashless = routes.iter().filter_map(|route| Some((route, redirect::slashless(route)?)));
     for (route, (_, location)) in slashless.filter(|(_, (path, _))| *path.as_bytes() == *examined.path) {
         match route.conditions.as_ref().map_or(Ok(true), |conditions| conditions.hold(examined)) {
@@ -166,7 +166,12 @@ fn reserved<'a>(
     is(BEACON_PATH).then_some((StageTarget::Beacon, "receives the measurements of `visits`"))
 }
 
-fn action(route: &RouteSettings, groups: &[GroupSettings], head: &Parts, path: &RequestPath<'_>) -> String {
+fn action(
+    route: &RouteSettings,
+    groups: &[GroupSettings],
+    head: &RequestParts,
+    path: &RequestPath<'_>,
+) -> String {
     match &route.action {
         Action::Upstream(upstream) => self::upstream(route, upstream, groups, head, path),
         Action::Static(files) => match location(&route.path) {
@@ -191,7 +196,7 @@ fn upstream(
     route: &RouteSettings,
     upstream: &UpstreamAction,
     groups: &[GroupSettings],
-    head: &Parts,
+    head: &RequestParts,
     path: &RequestPath<'_>,
 ) -> String {
     let Some(group) = groups.iter().find(|group| group.name == upstream.group) else {
@@ -244,7 +249,8 @@ mod tests {
     use std::sync::Arc;
 
     use brisk_certs::UnknownName;
-    use http::{Method, Request, StatusCode};
+    use brisk_http::message::Request;
+    use http::{Method, StatusCode};
 
     use super::*;
     use crate::settings::{

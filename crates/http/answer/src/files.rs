@@ -14,14 +14,14 @@ mod selected;
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_folder::Beneath;
 use brisk_http::error::BodyError;
+use brisk_http::message::{RequestParts, Response};
 use brisk_http::path::RequestPath;
 use brisk_http::ranges::Ranges;
 use brisk_transform::body::{Body, FallbackFile};
 use brisk_transform::header_values::add_vary;
 use bytes::Bytes;
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{Method, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
@@ -92,7 +92,7 @@ impl StaticFiles {
     /// Responds to a request for `path`, within the memory of `room`.
     pub(crate) async fn answer(
         &self,
-        request: &Parts,
+        request: &RequestParts,
         path: &RequestPath<'_>,
         room: &mut Room,
     ) -> Response<Body> {
@@ -124,7 +124,7 @@ impl StaticFiles {
     }
 
     /// The redirect of a request for the folder itself without the final slash.
-    fn with_slash(&self, request: &Parts, path: &RequestPath<'_>) -> Option<Response<Body>> {
+    fn with_slash(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Response<Body>> {
         let location = self.location.as_ref()?;
         let is_read = request.method == Method::GET || request.method == Method::HEAD;
         if *path.decoded != *self.route.as_bytes() || !is_read {
@@ -133,15 +133,17 @@ impl StaticFiles {
         Some(redirect::final_slash(location, request))
     }
 
-    async fn look_up(&self, request: &Parts, target: Uri) -> Response<Body> {
-        let mut asked = Request::new(());
+    async fn look_up(&self, request: &RequestParts, target: Uri) -> Response<Body> {
+        let mut asked = http::Request::new(());
         *asked.method_mut() = request.method.clone();
         *asked.uri_mut() = target;
         let ranges = Ranges::of(request);
         let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
             return selected::answer(&self.files, request, asked, ranges.as_ref()).await;
         };
-        if let Some(codings) = AcceptedCodings::of(&request.headers).narrowed(&COPIES) {
+        if let Some(codings) =
+            AcceptedCodings::of(request.headers.get_all(header::ACCEPT_ENCODING)).narrowed(&COPIES)
+        {
             asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
         }
         // RFC 9110 section 14.2: conditions and ranges apply to the file that is sent without them, so to a copy.
@@ -156,7 +158,7 @@ impl StaticFiles {
     }
 
     /// The target to look up in the folder; `None` if it must not be served.
-    fn target(&self, request: &Parts, path: &RequestPath<'_>) -> Option<Uri> {
+    fn target(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Uri> {
         let below = path.below(&self.route).ok()?;
         let start = self.route.trim_end_matches('/').len();
         if is_hidden(path.decoded.get(start..).unwrap_or_default()) {
@@ -179,7 +181,7 @@ impl Files {
     }
 
     /// The file or a part of it, for a request without conditions.
-    async fn find(&self, request: Request<()>) -> Response<Body> {
+    async fn find(&self, request: http::Request<()>) -> Response<Body> {
         if request.method() == Method::GET && !request.uri().path().ends_with('/') {
             let response = call(&self.at_once, request.clone()).await;
             if response.status() != StatusCode::NOT_FOUND {
@@ -196,8 +198,9 @@ pub(crate) fn location(route: &RoutePath) -> Option<String> {
     (!path.ends_with('/')).then(|| redirect::encoded(path) + "/")
 }
 
-async fn call(folder: &Folder, request: Request<()>) -> Response<Body> {
+async fn call(folder: &Folder, request: http::Request<()>) -> Response<Body> {
     let Ok(response) = folder.clone().call(request).await;
+    let response = Response::from(response);
     response.map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))
 }
 

@@ -13,13 +13,14 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use brisk_http::claims::{self, Underscores};
+use brisk_http::message::HeaderList;
 use brisk_http::validate;
 use brisk_http_connection::forwarded::ForwardedValues;
 use brisk_telemetry::RequestId;
 use brisk_transform::names::Names;
 use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
 use crate::client_address::{self, ClientAddress, ClientSource, Hop};
@@ -55,7 +56,7 @@ impl Forwarding {
     }
 
     /// Determines the client of a request, once.
-    pub(crate) fn name_client(&self, exchange: &mut Exchange, headers: &HeaderMap) {
+    pub(crate) fn name_client(&self, exchange: &mut Exchange, headers: &HeaderList) {
         let connected = exchange.client();
         if !self.trusts(connected.ip()) {
             return;
@@ -79,7 +80,12 @@ impl Forwarding {
     }
 
     /// Sets the forwarding headers of a request for an upstream.
-    pub(crate) fn apply(&self, headers: &mut HeaderMap, exchange: &Exchange, request: &ForwardedRequest<'_>) {
+    pub(crate) fn apply(
+        &self,
+        headers: &mut HeaderList,
+        exchange: &Exchange,
+        request: &ForwardedRequest<'_>,
+    ) {
         let connection = exchange.connection();
         let client = connection.client.record.borrow().client;
         let mut kept = connection.client.forwarded.borrow_mut();
@@ -93,7 +99,7 @@ impl Forwarding {
             keep_request_id(headers, exchange.id());
         } else {
             claims::remove(headers, self.underscores);
-            replace(headers, values);
+            add(headers, values);
             headers.insert(REQUEST_ID, request_id(exchange.id()));
         }
     }
@@ -109,7 +115,7 @@ pub(crate) fn request_id(id: RequestId) -> HeaderValue {
     HeaderValue::from_bytes(&id.digits()).expect("hexadecimal digits")
 }
 
-fn keep_request_id(headers: &mut HeaderMap, id: RequestId) {
+fn keep_request_id(headers: &mut HeaderList, id: RequestId) {
     if headers.get(REQUEST_ID).is_none_or(|given| given.is_empty() || given.len() > MAX_REQUEST_ID) {
         headers.insert(REQUEST_ID, request_id(id));
     }
@@ -130,20 +136,21 @@ fn values_of(client: SocketAddr, secure: bool, request: &ForwardedRequest<'_>) -
     }
 }
 
-fn replace(headers: &mut HeaderMap, values: &ForwardedValues) {
-    headers.insert(FOR, values.client.clone());
-    headers.insert(PROTO, values.proto.clone());
+/// Adds the values to `headers` without claims.
+fn add(headers: &mut HeaderList, values: &ForwardedValues) {
+    headers.append(FOR, values.client.clone());
+    headers.append(PROTO, values.proto.clone());
     if let Some(host) = &values.host {
-        headers.insert(HOST, host.clone());
+        headers.append(HOST, host.clone());
     }
-    headers.insert(header::FORWARDED, values.element.clone());
+    headers.append(header::FORWARDED, values.element.clone());
 }
 
 /// Writes the addresses that the proxy states, and its own, into both lists, which therefore agree. Each is a single line, because
 /// many upstreams read only one line.
-fn extend(headers: &mut HeaderMap, hops: &[Hop], values: &ForwardedValues) {
+fn extend(headers: &mut HeaderList, hops: &[Hop], values: &ForwardedValues) {
     let proto = hops.first().and_then(|hop| hop.proto).map(HeaderValue::from_static);
-    headers.entry(PROTO).or_insert_with(|| proto.unwrap_or_else(|| values.proto.clone()));
+    headers.insert_missing(PROTO, || proto.unwrap_or_else(|| values.proto.clone()));
     if hops.is_empty() {
         headers.insert(FOR, values.client.clone());
         headers.insert(header::FORWARDED, values.element.clone());
@@ -153,13 +160,13 @@ fn extend(headers: &mut HeaderMap, hops: &[Hop], values: &ForwardedValues) {
         headers.insert(header::FORWARDED, value([forwarded.as_bytes(), values.element.as_bytes()].concat()));
     }
     if let Some(host) = &values.host {
-        headers.entry(HOST).or_insert_with(|| host.clone());
+        headers.insert_missing(HOST, || host.clone());
     }
 }
 
 /// The beginnings of `X-Forwarded-For` and `Forwarded`. The first element of the latter has the scheme and host of the client's
 /// request, as the proxy states them: readers of `Forwarded` take those of the first element.
-fn lists(headers: &HeaderMap, hops: &[Hop]) -> (String, String) {
+fn lists(headers: &HeaderList, hops: &[Hop]) -> (String, String) {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let (mut proto, mut host) = (
         text(PROTO).filter(|proto| ["http", "https"].contains(proto)),
@@ -207,10 +214,10 @@ mod tests {
     use std::rc::Rc;
     use std::time::Instant;
 
+    use brisk_http::message::Request;
     use brisk_http_connection::Connection;
     use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
     use brisk_tls::Confirmation;
-    use http::Request;
 
     use super::*;
     use crate::exchange::Telemetry;
@@ -231,12 +238,12 @@ mod tests {
         Names::new(&["a.example".to_owned(), "b.example".to_owned()]).expect("names")
     }
 
-    fn applied(client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn applied(client: &str, headers: &[(&'static str, &'static str)]) -> HeaderList {
         applied_for("a.example", client, headers)
     }
 
-    fn applied_for(authority: &str, client: &str, headers: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
+    fn applied_for(authority: &str, client: &str, headers: &[(&'static str, &'static str)]) -> HeaderList {
+        let mut map = HeaderList::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
@@ -276,7 +283,7 @@ mod tests {
     fn the_claims_of_a_trusted_proxy_are_extended() {
         let headers = applied("10.1.2.3", CLAIMS);
         assert_eq!(headers["x-forwarded-for"], "192.0.2.9, 192.0.2.8, 10.1.2.3");
-        assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
+        assert_eq!(headers.get_all("x-forwarded-for").count(), 1);
         assert_eq!(headers["x-forwarded-proto"], "http");
         assert_eq!(headers["x-forwarded-host"], "b.example");
         assert_eq!(
@@ -315,7 +322,7 @@ mod tests {
         let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
         let forwarding = Forwarding::new(trusted, Underscores::Drop);
         let named = |connection: &Rc<Connection>, list: &'static str| {
-            let headers = HeaderMap::from_iter([(FOR, HeaderValue::from_static(list))]);
+            let headers = HeaderList::from_iter([(FOR, HeaderValue::from_static(list))]);
             let mut exchange = exchange(connection);
             forwarding.name_client(&mut exchange, &headers);
             let client = exchange.client();
@@ -345,7 +352,7 @@ mod tests {
         let forwarding = Forwarding::new(Vec::new(), Underscores::Drop);
         let connection = connection("192.0.2.1");
         for authority in ["a.example", "b.example"] {
-            let mut headers = HeaderMap::new();
+            let mut headers = HeaderList::new();
             let asked = ForwardedRequest { authority, names: &names() };
             forwarding.apply(&mut headers, &exchange(&connection), &asked);
             assert_eq!(headers["x-forwarded-host"], authority);

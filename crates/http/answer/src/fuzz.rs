@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use brisk_http::claims::{self, OwnNames};
+use brisk_http::message::{HeaderList, Request, RequestParts};
 use brisk_http::path::RequestPath;
 use brisk_http::validate;
 use brisk_http::validate::{Target, host_of};
 use brisk_http_connection::Connection;
 use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 
 use crate::exchange::{Exchange, Telemetry};
 use crate::forwarding::{ForwardedRequest, Forwarding};
@@ -45,7 +45,7 @@ pub fn forwarding(bytes: &[u8]) {
         forwarding.apply(&mut headers, &exchange, &asked);
         let folded =
             |name: &HeaderName| name.as_str().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
-        for name in headers.keys() {
+        for name in headers.names() {
             assert!(underscores == Underscores::Pass || !name.as_str().contains('_'), "{name}");
             let folded = folded(name);
             let is_ours = ["x_forwarded_for", "x_forwarded_proto", "x_forwarded_host"].contains(&&*folded);
@@ -56,14 +56,14 @@ pub fn forwarding(bytes: &[u8]) {
                 assert!(!["x_real_ip", "client_cert", "x_original_url"].contains(&&*folded), "{name}");
             }
         }
-        let list: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        let list: Vec<_> = headers.get_all("x-forwarded-for").collect();
         assert!(list.len() == 1 && list[0].as_bytes().ends_with(client.as_bytes()), "{list:?}");
         assert!(client.starts_with("10") || list[0] == client);
-        let forwarded: Vec<_> = headers.get_all("forwarded").iter().collect();
+        let forwarded: Vec<_> = headers.get_all("forwarded").collect();
         let elements = |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b',').count();
         assert!(forwarded.len() == 1 && elements(forwarded[0]) == elements(list[0]), "{forwarded:?}");
     }
-    let mut trailers = given;
+    let mut trailers = HeaderMap::from(given);
     claims::clean_trailers(&mut trailers, &OwnNames::default());
     for name in ["x-forwarded-for", "x-real-ip", "forwarded", "host", "content-length", "cookie", "proxy"] {
         assert!(!trailers.contains_key(name));
@@ -86,7 +86,7 @@ fn connection(client: &str) -> Rc<Connection> {
 pub fn request(bytes: &[u8]) {
     let Some(mut head) = request_head(bytes) else { return };
     let Ok(target) = validate::target(&head) else { return };
-    assert!(head.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
+    assert!(head.headers.get_all(header::CONTENT_LENGTH).count() <= 1);
     assert!(head.method != Method::CONNECT && head.method != Method::TRACE);
     let Target::Path { authority } = target else { return };
     let authority = authority.to_owned();
@@ -100,7 +100,7 @@ pub fn request(bytes: &[u8]) {
     }
     let upgrades = head.headers.contains_key(header::UPGRADE);
     headers::prepare_request(&mut head, &authority, PathAndQuery::from_static("/"));
-    assert!(head.headers.get_all(header::HOST).iter().count() <= 1);
+    assert!(head.headers.get_all(header::HOST).count() <= 1);
     for name in ["keep-alive", "proxy-connection", "proxy-authorization", "transfer-encoding", "expect"] {
         assert!(!head.headers.contains_key(name), "{name}");
     }
@@ -130,7 +130,7 @@ pub fn early_data(bytes: &[u8]) {
 }
 
 /// Parses `METHOD target version`, followed by header lines.
-fn request_head(bytes: &[u8]) -> Option<Parts> {
+fn request_head(bytes: &[u8]) -> Option<RequestParts> {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let line = std::str::from_utf8(&bytes[..end]).ok()?;
     let mut words = line.trim_end_matches('\r').splitn(3, ' ');
@@ -146,8 +146,8 @@ fn request_head(bytes: &[u8]) -> Option<Parts> {
     Some(request.into_parts().0)
 }
 
-fn header_lines(bytes: &[u8]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
+fn header_lines(bytes: &[u8]) -> HeaderList {
+    let mut headers = HeaderList::new();
     for line in bytes.split(|byte| *byte == b'\n').take(50) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());

@@ -1,11 +1,11 @@
 //! Limits on the size of a request's head. HTTP/1.1 heads are limited by the parser; HTTP/2 heads arrive compressed and
 //! are measured here as an upstream will receive them.
 
+use brisk_http::message::{HeaderList, RequestParts};
 use brisk_http::validate::Refusal;
 use brisk_http::version;
 use brisk_http_connection::settings::HttpSettings;
-use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 /// Overhead of each field in bytes (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
@@ -27,7 +27,7 @@ impl HeadLimits {
 
     /// Returns the size of `head`, or 0 if the parser has measured it. Refuses with `431` above [`Self::lines`] or
     /// [`Self::size`].
-    pub(crate) fn check(self, head: &Parts) -> Result<usize, Refusal> {
+    pub(crate) fn check(self, head: &RequestParts) -> Result<usize, Refusal> {
         if !version::of(head.version).compresses_heads() {
             return Ok(0);
         }
@@ -41,19 +41,20 @@ impl HeadLimits {
 }
 
 /// Size of header fields in bytes (RFC 9113 section 6.5.2).
-pub(crate) fn size_of_fields(headers: &HeaderMap) -> usize {
+pub(crate) fn size_of_fields(headers: &HeaderList) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{Request, Version};
+    use brisk_http::message::Request;
+    use http::Version;
 
     use super::*;
 
     const LIMITS: HeadLimits = HeadLimits { lines: 3, size: 200 };
 
-    fn head(version: Version, lines: &[&str]) -> Parts {
+    fn head(version: Version, lines: &[&str]) -> RequestParts {
         let mut request = Request::builder().version(version).uri("https://site.test/");
         for value in lines {
             request = request.header("x-line", *value);

@@ -14,12 +14,12 @@
 
 use brisk_http::fields::Protocol;
 use brisk_http::hop_by_hop;
+use brisk_http::message::{HeaderList, RequestParts};
 use brisk_http::validate::Refusal;
 use brisk_http::version;
-use http::header::{self, Entry};
-use http::request::Parts;
+use http::header;
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 /// Value of `Connection` in the last response on a connection (RFC 9112 section 9.6).
 pub(crate) const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -34,7 +34,7 @@ const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Converts a client's request into a request for an upstream: target in origin form, `Host` from `authority`, no
 /// hop-by-hop headers, cookies in one line.
-pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: PathAndQuery) {
+pub(crate) fn prepare_request(request: &mut RequestParts, authority: &str, target: PathAndQuery) {
     let host = match request.uri.authority() {
         None => None,
         Some(_) => HeaderValue::from_str(authority).ok(),
@@ -66,12 +66,12 @@ pub(crate) fn prepare_request(request: &mut Parts, authority: &str, target: Path
 /// # Errors
 ///
 /// [`Refusal`] with `400` for a value that is not one decimal number: it may be meant as a limit.
-pub(crate) fn count_forward(request: &mut Parts) -> Result<bool, Refusal> {
+pub(crate) fn count_forward(request: &mut RequestParts) -> Result<bool, Refusal> {
     const INVALID: Refusal = Refusal::bad_request("max-forwards");
     if request.method != Method::OPTIONS {
         return Ok(true);
     }
-    let mut values = request.headers.get_all(header::MAX_FORWARDS).iter();
+    let mut values = request.headers.get_all(header::MAX_FORWARDS);
     let digits = match (values.next(), values.next()) {
         (None, _) => return Ok(true),
         (Some(value), None) => value.to_str().map_err(|_| INVALID)?,
@@ -88,12 +88,12 @@ pub(crate) fn count_forward(request: &mut Parts) -> Result<bool, Refusal> {
 
 /// Marks a request that is forwarded before the handshake is complete: exactly one `Early-Data: 1`, regardless of the
 /// client's value (RFC 8470 section 5.1).
-pub(crate) fn mark_early(headers: &mut HeaderMap) {
+pub(crate) fn mark_early(headers: &mut HeaderList) {
     headers.insert(EARLY_DATA, EARLY);
 }
 
 /// Converts an upstream's response into a response for the client. Returns the names that its trailers must not have.
-pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) -> Vec<HeaderName> {
+pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderList) -> Vec<HeaderName> {
     let protocol = match status {
         StatusCode::SWITCHING_PROTOCOLS => headers.get(header::UPGRADE).cloned(),
         _ => None,
@@ -108,12 +108,12 @@ pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderMap) -> V
 
 /// The protocol that the client wants to switch to, if permitted: from `Upgrade` (HTTP/1.1), or from extended `CONNECT`
 /// (HTTP/2, RFC 8441).
-fn upgrade(request: &Parts) -> Option<HeaderValue> {
+fn upgrade(request: &RequestParts) -> Option<HeaderValue> {
     if let Some(Protocol(protocol)) = request.extensions.get() {
         return Some(protocol.clone());
     }
     let protocol = request.headers.get(header::UPGRADE)?;
-    let mut connection = request.headers.get_all(header::CONNECTION).iter().flat_map(hop_by_hop::tokens);
+    let mut connection = request.headers.get_all(header::CONNECTION).flat_map(hop_by_hop::tokens);
     let is_asked = version::of(request.version).has_upgrade_header()
         && request.method != Method::CONNECT
         && connection.any(|token| token.eq_ignore_ascii_case("upgrade"));
@@ -125,40 +125,40 @@ fn is_http(protocol: &str) -> bool {
     ["h2", "h2c", "http", "tls"].iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
-fn accepts_trailers(headers: &HeaderMap) -> bool {
-    let mut accepted = headers.get_all(header::TE).iter().flat_map(hop_by_hop::tokens);
+fn accepts_trailers(headers: &HeaderList) -> bool {
+    let mut accepted = headers.get_all(header::TE).flat_map(hop_by_hop::tokens);
     accepted.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
 // RFC 9113 section 8.2.3: cookies split by HTTP/2 must be joined before HTTP/1.1.
-fn join_cookies(headers: &mut HeaderMap) {
-    let Entry::Occupied(mut cookies) = headers.entry(header::COOKIE) else { return };
-    if cookies.iter().nth(1).is_none() {
+fn join_cookies(headers: &mut HeaderList) {
+    let cookies = headers.get_all(header::COOKIE);
+    if cookies.clone().nth(1).is_none() {
         return;
     }
-    let joined = cookies.iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b"; "[..]);
+    let joined = cookies.map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b"; "[..]);
     let joined = HeaderValue::from_maybe_shared(joined).expect("valid values, joined by valid characters");
-    cookies.insert(joined);
+    headers.insert(header::COOKIE, joined);
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use brisk_http::message::{Request, RequestBuilder};
 
     use super::*;
 
-    fn forwarded(request: http::request::Builder) -> HeaderMap {
+    fn forwarded(request: RequestBuilder) -> HeaderList {
         let (mut parts, ()) = request.body(()).expect("a request").into_parts();
         prepare_request(&mut parts, "a.example", PathAndQuery::from_static("/"));
         parts.headers
     }
 
-    fn get() -> http::request::Builder {
+    fn get() -> RequestBuilder {
         Request::get("/").header("host", "a.example")
     }
 
-    fn names(headers: &HeaderMap) -> Vec<&str> {
-        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+    fn names(headers: &HeaderList) -> Vec<&str> {
+        let mut names: Vec<_> = headers.names().map(HeaderName::as_str).collect();
         names.sort_unstable();
         names
     }
@@ -196,7 +196,7 @@ mod tests {
     fn an_early_request_says_so_once() {
         let mut headers = forwarded(get().header("early-data", "0").header("early-data", "x"));
         mark_early(&mut headers);
-        assert_eq!(headers.get_all("early-data").iter().collect::<Vec<_>>(), ["1"]);
+        assert_eq!(headers.get_all("early-data").collect::<Vec<_>>(), ["1"]);
     }
 
     #[test]
@@ -255,12 +255,12 @@ mod tests {
         let request = Request::get("https://a.example/").version(http::Version::HTTP_2);
         let headers = forwarded(request.header("cookie", "a=1").header("cookie", "b=2"));
         assert_eq!(headers["host"], "a.example");
-        assert_eq!(headers.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+        assert_eq!(headers.get_all("cookie").collect::<Vec<_>>(), ["a=1; b=2"]);
     }
 
     #[test]
     fn a_response_keeps_its_upgrade_only_when_it_switches() {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         headers.insert("connection", HeaderValue::from_static("Upgrade"));
         headers.insert("upgrade", HeaderValue::from_static("websocket"));
         let mut other = headers.clone();

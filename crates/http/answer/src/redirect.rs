@@ -1,13 +1,13 @@
 //! Redirects of routes, and the redirect from plain HTTP to HTTPS.
 
+use brisk_http::message::{RequestParts, Response};
 use brisk_http::path::one_leading_slash;
 use brisk_http::validate;
 use brisk_http::validate::{Refusal, Target, host_of};
 use brisk_rules::{NoLocation, Values};
 use brisk_transform::body::Body;
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::settings::{Action, Redirect, RoutePath, RouteSettings};
@@ -31,14 +31,14 @@ impl HttpsRedirect {
     }
 
     /// The response to a request; `400` if the request names no host.
-    pub fn answer(self, request: &Parts) -> Response<Body> {
+    pub fn answer(self, request: &RequestParts) -> Response<Body> {
         self.location(request).map_or_else(
             |refusal| status_only(refusal.status),
             |location| to(StatusCode::PERMANENT_REDIRECT, location),
         )
     }
 
-    fn location(self, request: &Parts) -> Result<HeaderValue, Refusal> {
+    fn location(self, request: &RequestParts) -> Result<HeaderValue, Refusal> {
         let Target::Path { authority } = validate::target(request)? else {
             return Err(Refusal::bad_request("target"));
         };
@@ -79,7 +79,7 @@ pub(crate) fn slashless(route: &RouteSettings) -> Option<(String, Box<str>)> {
 
 /// The redirect to `location` with the query of the request. A request with another method than `GET` and `HEAD` keeps method
 /// and body (`308`), which clients drop after `301` (RFC 9110 section 15.4.2).
-pub(crate) fn final_slash(location: &str, request: &Parts) -> Response<Body> {
+pub(crate) fn final_slash(location: &str, request: &RequestParts) -> Response<Body> {
     let is_read = request.method == Method::GET || request.method == Method::HEAD;
     let status = if is_read { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
     let location = match request.uri.query() {
@@ -100,7 +100,7 @@ fn host_with_brackets(authority: &str) -> Option<&str> {
     if host.contains(':') { authority.get(..host.len() + 2) } else { Some(host) }
 }
 
-fn path_and_query(request: &Parts) -> &str {
+fn path_and_query(request: &RequestParts) -> &str {
     request.uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
@@ -119,11 +119,11 @@ fn status_only(status: StatusCode) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use brisk_http::message::Request;
 
     use super::*;
 
-    fn request(target: &str, host: Option<&str>) -> Parts {
+    fn request(target: &str, host: Option<&str>) -> RequestParts {
         let mut request = Request::get(target);
         if let Some(host) = host {
             request = request.header("host", host);

@@ -8,14 +8,14 @@ mod upstream_call;
 
 use std::rc::Rc;
 
+use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_telemetry::{MalformedReason, MalformedRecord, RequestIds, Source};
 use brisk_transform::body::Body;
 use brisk_upstream::Group;
-use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::StatusCode;
 
 use self::answers::{challenge, no_content, over_rate, refuse};
 use self::site::Site;
@@ -98,7 +98,7 @@ impl Service {
     }
 
     /// Starts a request, and determines its client.
-    fn begin(&self, connection: &Rc<Connection>, head: &Parts) -> Box<Exchange> {
+    fn begin(&self, connection: &Rc<Connection>, head: &RequestParts) -> Box<Exchange> {
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
         self.forwarding.name_client(&mut exchange, &head.headers);
         exchange
@@ -107,7 +107,7 @@ impl Service {
     /// Responds to a request that reaches no host: with `answered`, or with the error page of a refusal.
     fn answer(
         &self,
-        head: &Parts,
+        head: &RequestParts,
         answered: Result<Response<Body>, Refusal>,
         exchange: &mut Exchange,
     ) -> Response<Body> {
@@ -150,7 +150,7 @@ impl Service {
         redirect: HttpsRedirect,
         text: Option<&str>,
         connection: &Rc<Connection>,
-        head: &Parts,
+        head: &RequestParts,
     ) -> Response<RecordedBody> {
         let mut exchange = self.begin(connection, head);
         let response = match (over_rate(&mut exchange), text) {
@@ -170,7 +170,7 @@ impl Service {
     }
 
     /// Checks the limits of the connection and returns the destination of the request.
-    fn admit(&self, exchange: &mut Exchange, head: &Parts) -> Result<Destination, Refusal> {
+    fn admit(&self, exchange: &mut Exchange, head: &RequestParts) -> Result<Destination, Refusal> {
         let connection = &Rc::clone(exchange.connection());
         if let Some((settings, multiplexed)) = connection.settings().zip(connection.multiplexed()) {
             let size = HeadLimits::of(settings).check(head)?;
@@ -184,12 +184,12 @@ impl Service {
     }
 
     /// Whether a request over plain HTTP names a host that is not configured and not permitted.
-    fn is_for_no_host(&self, head: &Parts) -> bool {
+    fn is_for_no_host(&self, head: &RequestParts) -> bool {
         let Ok(Target::Path { authority }) = validate::target(head) else { return false };
         !authority.is_empty() && self.hosts.find(authority, Origin::Plain).is_err()
     }
 
-    fn find(&self, connection: &Connection, head: &Parts) -> Result<Destination, Refusal> {
+    fn find(&self, connection: &Connection, head: &RequestParts) -> Result<Destination, Refusal> {
         // RFC 9110 section 9.3.7: `OPTIONS *` addresses the server, not a resource of a host.
         let Target::Path { authority } = validate::target(head)? else {
             return Ok(Destination::Server);

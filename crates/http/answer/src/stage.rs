@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use brisk_certs::CertError;
 use brisk_http::fields::Protocol;
+use brisk_http::message::{HeaderList, Request, RequestParts, Response};
 use brisk_http::path::{AmbiguousPath, NormalizedPath, RequestPath};
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_jwt::Token;
 use brisk_upstream::Group;
 use brisk_variants::HostVariants;
-use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{Method, Version};
 use http_body::Body as _;
 
 use crate::exchange::Exchange;
@@ -66,7 +66,7 @@ pub(crate) trait Stage: Sized {
     }
 
     /// Changes the headers for the upstream, after the client's connection headers are replaced by the gateway's.
-    fn forward(&self, _exchange: &Exchange, _state: &RequestState, _headers: &mut HeaderMap) {}
+    fn forward(&self, _exchange: &Exchange, _state: &RequestState, _headers: &mut HeaderList) {}
 
     /// Examines the response of an upstream as it arrived, before its hop-by-hop headers are removed. Not called if the
     /// upstream sent no response.
@@ -93,7 +93,7 @@ pub(crate) enum Flow {
 #[derive(Debug)]
 pub(crate) struct ClientRequest {
     /// Method, target, version and headers. Stages may change the headers only.
-    pub(crate) head: Parts,
+    pub(crate) head: RequestParts,
     /// The body, unread.
     pub(crate) body: ClientBody,
     /// Whether the client wants to switch this stream to another protocol (RFC 8441). Its body is no HTTP content then.
@@ -106,7 +106,7 @@ pub(crate) struct ClientRequest {
 
 impl ClientRequest {
     /// A request as it arrived, with its path normalized.
-    pub(crate) fn new(head: Parts, body: ClientBody) -> Self {
+    pub(crate) fn new(head: RequestParts, body: ClientBody) -> Self {
         let path = NormalizedPath::read(head.uri.path());
         Self {
             is_tunnel: head.extensions.get::<Protocol>().is_some(),
@@ -123,7 +123,7 @@ impl ClientRequest {
     }
 
     /// Moves head and body out, for an action that forwards them. Leaves an empty request.
-    pub(crate) fn take(&mut self) -> (Parts, ClientBody) {
+    pub(crate) fn take(&mut self) -> (RequestParts, ClientBody) {
         let (nothing, ()) = Request::new(()).into_parts();
         (mem::replace(&mut self.head, nothing), mem::take(&mut self.body))
     }
@@ -162,7 +162,7 @@ pub(crate) struct RequestState {
 
 impl RequestState {
     /// The state before the first stage.
-    pub(crate) fn new(head: &Parts) -> Self {
+    pub(crate) fn new(head: &RequestParts) -> Self {
         Self {
             version: head.version,
             is_head: head.method == Method::HEAD,

@@ -6,9 +6,9 @@ mod head_method;
 mod tunnel_refusal;
 mod variant_names;
 
+use brisk_http::message::{HeaderList, Response};
 use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
-use http::{HeaderMap, Response};
 
 use self::alt_svc::AltSvcStage;
 use self::connection_close::ConnectionCloseStage;
@@ -81,7 +81,7 @@ macro_rules! stages {
                 }
             }
 
-            fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+            fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderList) {
                 match self {
                     $(Self::$name(stage) => stage.forward(exchange, state, headers),)*
                 }
@@ -202,7 +202,7 @@ impl RouteStages {
     }
 
     /// Changes the headers that an upstream gets, by [`Stage::forward`] of each stage.
-    pub(crate) fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+    pub(crate) fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderList) {
         self.0.iter().for_each(|stage| stage.forward(exchange, state, headers));
     }
 

@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
+use brisk_http::message::HeaderList;
 use brisk_telemetry::{ConnectionRecord, Resumption, TlsFacts};
 use brisk_wire::cache_control::Directive;
+use http::HeaderValue;
 use http::header::{CACHE_CONTROL, EXPIRES, HeaderName, LAST_MODIFIED};
-use http::{HeaderMap, HeaderValue};
 
 use crate::exchange::Exchange;
 
@@ -29,7 +30,7 @@ pub struct ServerTiming {
 
 impl ServerTiming {
     /// Adds both headers to a response.
-    pub(crate) fn apply(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+    pub(crate) fn apply(&self, exchange: &Exchange, headers: &mut HeaderList) {
         let is_for_others = self.shows_to_others(headers);
         if let Some(allowed) = &self.allowed {
             headers.append(TIMING_ALLOW_ORIGIN, allowed.clone());
@@ -53,20 +54,19 @@ impl ServerTiming {
     }
 
     /// Whether the upstream shows the response's timing to origins that are not allowed here.
-    fn shows_to_others(&self, headers: &HeaderMap) -> bool {
+    fn shows_to_others(&self, headers: &HeaderList) -> bool {
         let allowed = self.allowed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_allowed = |origin: &str| tokens(allowed).any(|own| own == "*" || own == origin);
-        let named = headers.get_all(TIMING_ALLOW_ORIGIN);
-        !named.iter().all(|value| value.to_str().is_ok_and(|value| tokens(value).all(is_allowed)))
+        let mut named = headers.get_all(TIMING_ALLOW_ORIGIN);
+        !named.all(|value| value.to_str().is_ok_and(|value| tokens(value).all(is_allowed)))
     }
 }
 
 /// Whether a cache may share the response with other clients (RFC 9111 section 3). `Authorization` would forbid some of
 /// these; it is unknown here, so the result errs towards sharing.
-fn may_be_shared(headers: &HeaderMap) -> bool {
+fn may_be_shared(headers: &HeaderList) -> bool {
     let (mut has_control, mut is_allowed) = (false, false);
-    for directive in headers.get_all(CACHE_CONTROL).iter().flat_map(|value| Directive::all(value.as_bytes()))
-    {
+    for directive in headers.get_all(CACHE_CONTROL).flat_map(|value| Directive::all(value.as_bytes())) {
         has_control = true;
         if directive.is("private") || directive.is("no-store") {
             return false;
@@ -213,7 +213,7 @@ mod tests {
         );
     }
 
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderList {
         let field = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
         fields.iter().map(field).collect()
     }
@@ -258,7 +258,7 @@ mod tests {
         assert!(shows(None, "*") && shows(None, "https://a.test") && shows(Some("https://a.test"), "*"));
         assert!(shows(Some("https://a.test"), "https://a.test, https://b.test"));
         assert!(!shows(Some("https://a.test, https://b.test"), "https://b.test") && !shows(Some("*"), "*"));
-        assert!(!ServerTiming::default().shows_to_others(&HeaderMap::new()));
+        assert!(!ServerTiming::default().shows_to_others(&HeaderList::new()));
     }
 
     #[test]

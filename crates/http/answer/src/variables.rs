@@ -2,22 +2,22 @@
 
 use std::io::Write as _;
 
+use brisk_http::message::RequestParts;
 use brisk_http::validate::{authority_of, host_of};
 use brisk_http::version;
 use brisk_rules::{Values, Variable, first_cookie, first_parameter};
 use brisk_telemetry::{ConnectionRecord, TlsFacts};
-use http::request::Parts;
 
 use crate::exchange::Exchange;
 
 /// A request as it arrived.
 pub(crate) struct RequestValues<'a> {
     pub(crate) exchange: &'a Exchange,
-    pub(crate) head: &'a Parts,
+    pub(crate) head: &'a RequestParts,
 }
 
 /// The head of a request over HTTPS, without its connection.
-pub(crate) struct HeadValues<'a>(pub(crate) &'a Parts);
+pub(crate) struct HeadValues<'a>(pub(crate) &'a RequestParts);
 
 impl Values for RequestValues<'_> {
     fn append(&self, variable: &Variable, out: &mut Vec<u8>) {

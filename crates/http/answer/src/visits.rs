@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_beacon::{Beacons, Insertion, script_version};
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::{validate, version};
 use brisk_http_connection::Connection;
 use brisk_transform::body::Body;
@@ -21,8 +22,7 @@ use brisk_transform::compress::{Compression, CompressionSettings, ResponseCompre
 use brisk_variants::HostVariants;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 
 pub(crate) use self::endpoint::{BEACON_PATH, SCRIPT_PATH, script};
 use crate::exchange::Exchange;
@@ -114,7 +114,7 @@ impl SiteVisits {
     pub(crate) fn measure_request(
         self: &Rc<Self>,
         exchange: &Exchange,
-        head: &Parts,
+        head: &RequestParts,
         route: &Arc<str>,
         may_hint: bool,
     ) -> Option<Box<PageView>> {
@@ -160,7 +160,7 @@ impl PageView {
     }
 
     /// Chooses the coding of the page, for routes without a compression setting.
-    pub(crate) fn negotiate_compression(&mut self, connection: &Connection, request: &Parts) {
+    pub(crate) fn negotiate_compression(&mut self, connection: &Connection, request: &RequestParts) {
         let path = request.uri.path().as_bytes();
         self.compression = Some(self.visits.compression.negotiate(connection, request, path));
     }
@@ -199,7 +199,7 @@ impl PageView {
 
 /// Whether the request is a navigation to a page, by the Fetch Metadata headers that browsers send since 2023. Frames
 /// and subresources are not.
-fn is_page_view(head: &Parts) -> bool {
+fn is_page_view(head: &RequestParts) -> bool {
     let is = |name: &HeaderName, value: &str| head.headers.get(name).is_some_and(|found| found == value);
     head.method == Method::GET && is(&SEC_FETCH_DEST, "document") && is(&SEC_FETCH_MODE, "navigate")
 }
@@ -210,7 +210,7 @@ fn shortened(path: &str) -> &str {
 }
 
 /// Whether the client sends Global Privacy Control.
-fn wants_privacy(headers: &HeaderMap) -> bool {
+fn wants_privacy(headers: &HeaderList) -> bool {
     headers.get(SEC_GPC).is_some_and(|value| value == "1")
 }
 
@@ -240,7 +240,7 @@ fn is_page(response: &Response<Body>) -> bool {
 }
 
 /// Adds the headers that request failure reports, unless the application sets its own.
-fn ask_for_errors(authority: &str, headers: &mut HeaderMap) {
+fn ask_for_errors(authority: &str, headers: &mut HeaderList) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
     if headers.contains_key(NEL) || headers.contains_key(REPORT_TO) || !authority.bytes().all(is_plain) {
         return;

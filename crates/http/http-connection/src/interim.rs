@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http::hop_by_hop;
+use brisk_http::message::HeaderList;
 use brisk_rewrite::{Base, OriginMap};
 use http::header::{CONTENT_LENGTH, LINK};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use crate::connection::Connection;
 pub use crate::connection::InterimResponse;
@@ -37,7 +38,7 @@ pub struct InterimReceivers<'a> {
 impl InterimReceivers<'_> {
     /// Passes on an interim response of the upstream. Hints that arrive together with the final response are useless, and are
     /// dropped if `is_answered`.
-    pub fn receive(&self, status: StatusCode, headers: HeaderMap, is_answered: bool) {
+    pub fn receive(&self, status: StatusCode, headers: HeaderList, is_answered: bool) {
         match (status, self.hints, self.forwarded) {
             // The gateway itself has sent 100 if the client expects it; 101 switches protocols.
             (StatusCode::EARLY_HINTS, Some(hints), _) if !is_answered => hints.hint(headers.get_all(LINK)),
@@ -66,7 +67,7 @@ impl<'a> ForwardedInterim<'a> {
         Self { connection, stream, number, bytes, held: RefCell::default() }
     }
 
-    fn send(&self, status: StatusCode, mut headers: HeaderMap) {
+    fn send(&self, status: StatusCode, mut headers: HeaderList) {
         hop_by_hop::remove(&mut headers);
         // RFC 9110 section 8.6: no interim response has a length.
         headers.remove(CONTENT_LENGTH);
@@ -134,7 +135,7 @@ impl Interim {
     pub fn hint<'l>(&self, links: impl IntoIterator<Item = &'l HeaderValue>) {
         let mut sent = self.sent.borrow_mut();
         let mut bytes: usize = sent.iter().map(HeaderValue::len).sum();
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         for link in links {
             let link = self.link(link);
             if sent.contains(&link) {
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::testing::connection;
 
-    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderList {
         let line = |(name, value): &(&'static str, &str)| {
             (name.parse().expect("a name"), HeaderValue::from_str(value).expect("a value"))
         };

@@ -18,10 +18,11 @@ use brisk_answer::RecordedBody;
 use brisk_http::http1::HeadLimits;
 use brisk_http::http1::answer::{Asked, Extent, Framing, Written, write_head};
 use brisk_http::http1::request_head::MalformedRequest;
+use brisk_http::message::{HeaderList, Response};
 use brisk_http_connection::end::End;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_upstream::upgrade::PendingUpgrade;
-use http::{HeaderMap, Response, StatusCode};
+use http::StatusCode;
 use http_body::Body as _;
 
 use self::inbound::{Inbound, NoHead};
@@ -226,7 +227,7 @@ impl Exchanges<'_> {
     async fn refuse(&self, error: MalformedRequest, outbound: &mut Outbound) -> Stop {
         self.inbound.with_input(|input| self.driver.http.refused_http1(error, input));
         if let Some(status) = error.status() {
-            let (http, head) = (self.driver.http, (status, &HeaderMap::new()));
+            let (http, head) = (self.driver.http, (status, &HeaderList::new()));
             http.write_head(outbound.buffer(), head, Extent::None, Asked::UNKNOWN, true);
             if let Err(stop) = self.write(outbound).await {
                 return stop;
@@ -241,7 +242,7 @@ impl Http {
     fn write_head(
         &self,
         output: &mut Vec<u8>,
-        head: (StatusCode, &HeaderMap),
+        head: (StatusCode, &HeaderList),
         extent: Extent,
         asked: Asked,
         closes: bool,

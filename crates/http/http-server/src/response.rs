@@ -1,5 +1,6 @@
 //! Requests and their responses on the streams of a multiplexed connection: from the request to the pieces of the body.
 
+use http::HeaderMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -8,12 +9,11 @@ use std::task::{Context, Poll};
 use brisk_answer::RecordedBody;
 use brisk_http::claims::may_be_trailer;
 use brisk_http::fields::is_connection_specific;
+use brisk_http::message::{HeaderList, Request, Response, ResponseParts};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::chunk::Chunk;
 use bytes::Buf as _;
 use http::header::{CONTENT_LENGTH, DATE, TE};
-use http::response::Parts;
-use http::{HeaderMap, Request, Response};
 use http_body::Body as _;
 
 use crate::driver::Http;
@@ -33,7 +33,7 @@ pub(crate) enum Work {
 /// Response being sent.
 pub(crate) struct Answer {
     /// Head, until it is sent.
-    pub(crate) head: Option<Parts>,
+    pub(crate) head: Option<ResponseParts>,
     pub(crate) body: RecordedBody,
     /// Piece of the body that waits for the client.
     pub(crate) chunk: Option<Chunk>,
@@ -111,7 +111,7 @@ impl Answer {
 /// Passes the fields of a response's head to `field`, without those that only HTTP/1.1 has, and adds `Date` and
 /// `Content-Length` if they are missing.
 pub(crate) fn head_fields(
-    headers: &HeaderMap,
+    headers: &HeaderList,
     length: Option<u64>,
     date: &str,
     mut field: impl FnMut(&[u8], &[u8]),

@@ -5,7 +5,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderName, HeaderValue, header};
+
+use crate::message::HeaderList;
 
 /// Validators of the representation that would be sent (RFC 9110 section 8.8).
 #[derive(Clone, Copy, Debug)]
@@ -29,16 +31,16 @@ pub enum Verdict {
 
 impl Validators<'_> {
     /// Evaluates the conditions in `headers`, in the order of RFC 9110 section 13.2.2.
-    pub fn evaluate(&self, headers: &HeaderMap) -> Verdict {
+    pub fn evaluate(&self, headers: &HeaderList) -> Verdict {
         if headers.contains_key(header::IF_MATCH) {
-            if !self.matches(headers, &header::IF_MATCH, Comparison::Strong) {
+            if !self.matches(headers.get_all(header::IF_MATCH), Comparison::Strong) {
                 return Verdict::Failed;
             }
         } else if self.was_modified_since(headers, &header::IF_UNMODIFIED_SINCE) == Some(true) {
             return Verdict::Failed;
         }
         let is_known = if headers.contains_key(header::IF_NONE_MATCH) {
-            self.matches(headers, &header::IF_NONE_MATCH, Comparison::Weak)
+            self.matches(headers.get_all(header::IF_NONE_MATCH), Comparison::Weak)
         } else {
             self.was_modified_since(headers, &header::IF_MODIFIED_SINCE) == Some(false)
         };
@@ -46,8 +48,8 @@ impl Validators<'_> {
     }
 
     /// Whether a range of the representation may be sent: `If-Range` is absent, or names it (RFC 9110 section 13.1.5).
-    pub fn permit_range(&self, headers: &HeaderMap, now: SystemTime) -> bool {
-        let mut lines = headers.get_all(header::IF_RANGE).iter();
+    pub fn permit_range(&self, headers: &HeaderList, now: SystemTime) -> bool {
+        let mut lines = headers.get_all(header::IF_RANGE);
         let condition = match (lines.next(), lines.next()) {
             (None, _) => return true,
             (Some(condition), None) => condition.as_bytes(),
@@ -62,22 +64,22 @@ impl Validators<'_> {
         date.is_some() && self.modified == date && date.is_some_and(is_strong)
     }
 
-    /// Whether a member of the list `name` is the tag, or the list is `*`, which any representation matches.
-    fn matches(&self, headers: &HeaderMap, name: &HeaderName, comparison: Comparison) -> bool {
-        let mut lines = headers.get_all(name).iter();
-        if let (Some(line), None) = (lines.next(), lines.next())
-            && line.as_bytes().trim_ascii() == b"*"
-        {
+    /// Whether a member of the list in `lines` is the tag, or the list is `*`, which any representation matches.
+    fn matches<'v>(&self, lines: impl IntoIterator<Item = &'v HeaderValue>, comparison: Comparison) -> bool {
+        let mut lines = lines.into_iter();
+        let (first, second) = (lines.next(), lines.next());
+        if second.is_none() && first.is_some_and(|line| line.as_bytes().trim_ascii() == b"*") {
             return true;
         }
         let is_own = |tag| self.tag.is_some_and(|own| comparison.are_equal(own, tag));
-        headers.get_all(name).iter().flat_map(|line| Tags(line.as_bytes())).any(is_own)
+        let lines = first.into_iter().chain(second).chain(lines);
+        lines.flat_map(|line| Tags(line.as_bytes())).any(is_own)
     }
 
     /// Whether the representation is newer than the date in `name`; `None` if the condition is absent, invalid, or impossible to
     /// evaluate.
-    fn was_modified_since(&self, headers: &HeaderMap, name: &HeaderName) -> Option<bool> {
-        let mut lines = headers.get_all(name).iter();
+    fn was_modified_since(&self, headers: &HeaderList, name: &HeaderName) -> Option<bool> {
+        let mut lines = headers.get_all(name);
         // RFC 9110 sections 13.1.3 and 13.1.4: more than one member is invalid.
         let (Some(line), None) = (lines.next(), lines.next()) else { return None };
         let date = httpdate::parse_http_date(line.to_str().ok()?).ok()?;
@@ -85,10 +87,10 @@ impl Validators<'_> {
     }
 }
 
-/// Whether the client has the representation with `tag`, by `If-None-Match`.
-pub fn is_known(headers: &HeaderMap, tag: &[u8]) -> bool {
+/// Whether the client has the representation with `tag`, by the lines of `If-None-Match`.
+pub fn is_known<'v>(lines: impl IntoIterator<Item = &'v HeaderValue>, tag: &[u8]) -> bool {
     let validators = Validators { tag: Some(tag), modified: None };
-    validators.matches(headers, &header::IF_NONE_MATCH, Comparison::Weak)
+    validators.matches(lines, Comparison::Weak)
 }
 
 /// Comparison of entity tags (RFC 9110 section 8.8.3.2).
@@ -148,14 +150,13 @@ fn first_member(list: &[u8]) -> (&[u8], &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
 
     use super::*;
 
     const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
-    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderList {
+        let mut headers = HeaderList::new();
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
         }
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_tag_of_a_fixed_response_is_known_by_its_list() {
-        assert!(is_known(&headers(&[("if-none-match", "\"x\", W/\"1\"")]), b"\"1\""));
-        assert!(!is_known(&headers(&[("if-none-match", "\"11\""), ("if-modified-since", THEN)]), b"\"1\""));
+        assert!(is_known([&HeaderValue::from_static("\"x\", W/\"1\"")], b"\"1\""));
+        assert!(!is_known([&HeaderValue::from_static("\"11\"")], b"\"1\""));
     }
 }

@@ -4,9 +4,10 @@ mod conditions;
 mod requests;
 mod response;
 
+use http::HeaderValue;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue};
 
+use crate::message::HeaderList;
 use crate::path::RequestPath;
 use crate::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
@@ -35,7 +36,7 @@ pub fn path(bytes: &[u8]) {
 pub fn trace_context(bytes: &[u8]) {
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n').map(HeaderValue::from_bytes);
     let Some(Ok(parent)) = lines.next() else { return };
-    let mut headers = HeaderMap::from_iter([(TRACEPARENT, parent)]);
+    let mut headers = HeaderList::from_iter([(TRACEPARENT, parent)]);
     let state = lines.next().and_then(Result::ok);
     headers.extend(state.clone().map(|state| (TRACESTATE, state)));
     let Some(trace) = TraceContext::of(&headers) else { return };

@@ -15,6 +15,7 @@ pub mod fields;
 pub mod fuzz;
 pub mod hop_by_hop;
 pub mod http1;
+pub mod message;
 pub mod path;
 pub mod ranges;
 pub mod server_url;

@@ -6,8 +6,9 @@
 
 use std::ops::RangeInclusive;
 
-use http::request::Parts;
 use http::{HeaderValue, Method, header};
+
+use crate::message::RequestParts;
 
 /// Maximum number of ranges in a set; a longer set is ignored (RFC 9110 section 17.15).
 const MOST: usize = 100;
@@ -38,12 +39,12 @@ pub enum Selection {
 
 impl Ranges {
     /// The ranges of a request; `None` without a valid `Range`, and for methods other than `GET`.
-    pub fn of(request: &Parts) -> Option<Self> {
+    pub fn of(request: &RequestParts) -> Option<Self> {
         // RFC 9110 section 14.2: defined for GET only, ignored with other methods.
         if request.method != Method::GET {
             return None;
         }
-        let mut lines = request.headers.get_all(header::RANGE).iter();
+        let mut lines = request.headers.get_all(header::RANGE);
         match (lines.next(), lines.next()) {
             (Some(line), None) => Self::parse(line),
             _ => None,
@@ -128,7 +129,7 @@ fn number(digits: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use crate::message::Request;
 
     use super::*;
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
+
+use crate::message::HeaderList;
 
 /// Header with the IDs of the trace and of the caller's operation (section 3.2).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -75,8 +77,8 @@ impl TraceContext {
     }
 
     /// The trace of a request. `None` without a valid `traceparent`; several ones are not valid.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
-        let mut values = headers.get_all(TRACEPARENT).iter();
+    pub fn of(headers: &HeaderList) -> Option<Self> {
+        let mut values = headers.get_all(TRACEPARENT);
         let value = values.next().filter(|_| values.next().is_none())?;
         Self::read(value.as_bytes())
     }
@@ -98,7 +100,7 @@ impl TraceContext {
 
     /// Writes the headers for the next server: this trace with the ID of an operation, which is not zero. A `tracestate` that is
     /// not valid, or belongs to another trace, is removed.
-    pub fn write(self, operation: u64, is_continued: bool, headers: &mut HeaderMap) {
+    pub fn write(self, operation: u64, is_continued: bool, headers: &mut HeaderList) {
         let value = format!("00-{}-{:016x}-{:02x}", self.id, operation.max(1), self.flags);
         headers.insert(TRACEPARENT, HeaderValue::try_from(value).expect("hexadecimal digits"));
         if !is_continued || !is_valid_state(headers) {
@@ -120,8 +122,8 @@ fn after_dash(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Section 3.3.1: a list of `key=value`, of which no key occurs twice.
-fn is_valid_state(headers: &HeaderMap) -> bool {
-    let values = || headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes);
+fn is_valid_state(headers: &HeaderList) -> bool {
+    let values = || headers.get_all(TRACESTATE).map(HeaderValue::as_bytes);
     if values().map(<[u8]>::len).sum::<usize>() > LONGEST_STATE {
         return false;
     }
@@ -160,8 +162,8 @@ mod tests {
 
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderList {
+        let mut headers = HeaderList::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().expect("a value"));
         }
@@ -185,7 +187,7 @@ mod tests {
             trace.write(0xab, true, &mut headers);
             let expected = format!("00-0af7651916cd43dd8448eb211c80319c-00000000000000ab-{flags}");
             assert_eq!(headers[TRACEPARENT], expected);
-            assert_eq!(headers.get_all(TRACESTATE).iter().count(), 2);
+            assert_eq!(headers.get_all(TRACESTATE).count(), 2);
         }
     }
 

@@ -15,11 +15,11 @@
 //! `CONNECT` without a protocol, and `TRACE`; protocols other than WebSocket (RFC 8441); and targets that are not paths, or
 //! of other schemes. [`path`](crate::path) refuses ambiguous paths.
 
-use http::request::Parts;
 use http::uri::{Authority, Uri};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderValue, Method, StatusCode, Version, header};
 
 use crate::fields::Protocol;
+use crate::message::{HeaderList, RequestParts};
 use crate::path::AmbiguousPath;
 use crate::version;
 
@@ -96,7 +96,7 @@ pub enum Target<'a> {
 /// # Errors
 ///
 /// The [`Refusal`] with its status: `400`, `405` or `501`.
-pub fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
+pub fn target(request: &RequestParts) -> Result<Target<'_>, Refusal> {
     let protocol = request.extensions.get::<Protocol>();
     if request.method == Method::TRACE || (request.method == Method::CONNECT && protocol.is_none()) {
         return Err(Refusal::method(Methods::Usual));
@@ -119,14 +119,14 @@ pub fn target(request: &Parts) -> Result<Target<'_>, Refusal> {
 }
 
 /// Authority of a request whose target was checked; empty if it has none.
-pub fn authority_of(request: &Parts) -> &str {
+pub fn authority_of(request: &RequestParts) -> &str {
     let host = || request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri.authority().map(Authority::as_str).or_else(host).unwrap_or_default()
 }
 
 // RFC 9112 section 6.1: 501 for an unknown transfer coding.
-fn transfer_coding(headers: &HeaderMap) -> Result<(), Refusal> {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+fn transfer_coding(headers: &HeaderList) -> Result<(), Refusal> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING);
     match (codings.next(), codings.next()) {
         (None, _) => Ok(()),
         (Some(coding), None) if is_chunked(coding) => Ok(()),
@@ -141,8 +141,8 @@ pub fn is_chunked(coding: &HeaderValue) -> bool {
 }
 
 // RFC 9110 section 8.6: one line of digits. Of two equal values an upstream might use either, so they are refused.
-fn content_length(headers: &HeaderMap) -> Result<(), Refusal> {
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+fn content_length(headers: &HeaderList) -> Result<(), Refusal> {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH);
     let is_length =
         |value: &HeaderValue| !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
     match (lengths.next(), lengths.next()) {
@@ -160,8 +160,8 @@ fn scheme(uri: &Uri) -> Result<(), Refusal> {
 
 // RFC 9112 section 3.2: 400 for a missing, repeated or invalid Host. RFC 9113 section 8.3.1, RFC 9114 section 4.3.1: :authority and
 // Host must be equal. The authority of the target counts, also for upstreams.
-fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Result<&'a str, Refusal> {
-    let mut hosts = headers.get_all(header::HOST).iter();
+fn authority<'a>(uri: &'a Uri, headers: &'a HeaderList, version: Version) -> Result<&'a str, Refusal> {
+    let mut hosts = headers.get_all(header::HOST);
     let host =
         hosts.next().map(|host| host.to_str().map_err(|_| Refusal::bad_request("host"))).transpose()?;
     if hosts.next().is_some() {
@@ -230,11 +230,11 @@ fn is_host_byte(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use crate::message::{Request, RequestBuilder};
 
     use super::*;
 
-    fn checked(request: http::request::Builder) -> Result<String, &'static str> {
+    fn checked(request: RequestBuilder) -> Result<String, &'static str> {
         let (parts, ()) = request.body(()).expect("a request").into_parts();
         match target(&parts) {
             Ok(Target::Path { authority }) => Ok(authority.to_owned()),
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    fn get(target: &str) -> http::request::Builder {
+    fn get(target: &str) -> RequestBuilder {
         Request::get(target)
     }
 

@@ -3,9 +3,10 @@
 use std::hint::black_box;
 use std::net::IpAddr;
 
+use brisk_http::message::HeaderList;
 use brisk_rules::{Conditions, Examined, GroupPattern, MapPattern, Pairs, Pattern, RoutePath, Routes};
 use criterion::{Criterion, criterion_group, criterion_main};
-use http::{HeaderMap, Method};
+use http::Method;
 
 /// Expressions as operators write them.
 const EXPRESSIONS: [&str; 4] = [
@@ -34,7 +35,7 @@ fn paths(criterion: &mut Criterion) {
 
 /// Routes of one path, of which the last one holds.
 fn expressions(criterion: &mut Criterion) {
-    let headers = HeaderMap::new();
+    let headers = HeaderList::new();
     for (name, path) in
         [("40 bytes", "/api/items/4711/comments/of/somebody/xyz".to_owned()), ("4 KiB", "/api/x".repeat(682))]
     {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use brisk_http::message::HeaderList;
+use http::{HeaderName, Method, StatusCode};
 use ipnet::IpNet;
 
 use crate::pairs::{Pairs, Parameter, value_of};
@@ -55,7 +56,7 @@ pub struct Examined<'a> {
     /// Query as the client sent it.
     pub query: Option<&'a str>,
     /// Headers.
-    pub headers: &'a HeaderMap,
+    pub headers: &'a HeaderList,
     /// IP address of the client.
     pub client: IpAddr,
     /// Parameters and cookies, split for all conditions together.
@@ -89,7 +90,7 @@ impl Conditions {
 
     fn failing_value(&self, request: &Examined<'_>) -> Result<Option<Failing<'_>>, Excess> {
         for (name, test) in &self.headers {
-            let values = request.headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
+            let values = request.headers.get_all(name).map(http::HeaderValue::as_bytes);
             if !test.passes(values).map_err(|TooLong| Excess::Headers)? {
                 return Ok(Some(Failing::Value("header", name.as_str(), test)));
             }
@@ -250,7 +251,8 @@ fn matches<V: AsRef<[u8]>>(
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Request};
+    use brisk_http::message::Request;
+    use http::HeaderValue;
 
     use super::*;
 
@@ -299,7 +301,7 @@ mod tests {
     fn get_includes_head_and_tunnels_but_head_not_get() {
         let permits = |permitted: Method, method: &Method, is_tunnel| {
             let conditions = Conditions { methods: vec![permitted], ..Conditions::default() };
-            let (headers, client) = (&HeaderMap::new(), IpAddr::from([127, 0, 0, 1]));
+            let (headers, client) = (&HeaderList::new(), IpAddr::from([127, 0, 0, 1]));
             let pairs = Pairs::default();
             let examined = Examined { method, is_tunnel, path: b"/", query: None, headers, client, pairs };
             conditions.hold(&examined).expect("a short request")
@@ -396,7 +398,7 @@ mod tests {
             })
             .collect();
         let query = "a&".repeat(900);
-        let (headers, client) = (HeaderMap::new(), IpAddr::from([127, 0, 0, 1]));
+        let (headers, client) = (HeaderList::new(), IpAddr::from([127, 0, 0, 1]));
         let examined = Examined {
             method: &Method::GET,
             is_tunnel: false,

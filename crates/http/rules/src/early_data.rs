@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use http::request::Parts;
+use brisk_http::message::RequestParts;
 use http::{Method, header};
 
 /// Requests of a route that get a response before the handshake is complete (RFC 8470). Other requests wait for its
@@ -70,7 +70,7 @@ impl EarlyPath {
 
 impl EarlyDataPolicy {
     /// Whether a request to `path` (without percent-encoding) gets an early response.
-    pub fn lets_pass(&self, head: &Parts, path: &[u8], bodyless: bool) -> bool {
+    pub fn lets_pass(&self, head: &RequestParts, path: &[u8], bodyless: bool) -> bool {
         if head.headers.contains_key(header::UPGRADE) {
             return false;
         }
@@ -85,11 +85,11 @@ impl EarlyDataPolicy {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use brisk_http::message::Request;
 
     use super::*;
 
-    fn head(method: &str) -> Parts {
+    fn head(method: &str) -> RequestParts {
         Request::builder().method(method).body(()).expect("a request").into_parts().0
     }
 

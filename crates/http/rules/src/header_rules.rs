@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use brisk_http::claims;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use brisk_http::message::HeaderList;
+use http::{HeaderName, HeaderValue, header};
 
 use crate::{Filled, Template, Values};
 
@@ -81,7 +82,7 @@ impl HeaderRules {
 
     /// Applies the rules to a request, like [`Self::apply`], where a name stands for all spellings that servers such as
     /// CGI do not distinguish.
-    pub fn apply_to_request(&self, headers: &mut HeaderMap, filled: &[Filled]) {
+    pub fn apply_to_request(&self, headers: &mut HeaderList, filled: &[Filled]) {
         for name in self.own_names() {
             claims::remove_named(headers, name);
         }
@@ -89,7 +90,7 @@ impl HeaderRules {
     }
 
     /// Applies the rules with the formed values of the request. `server` is the address of the upstream server, empty for none.
-    pub fn apply(&self, headers: &mut HeaderMap, filled: &[Filled], server: &str) {
+    pub fn apply(&self, headers: &mut HeaderList, filled: &[Filled], server: &str) {
         for name in &self.remove {
             headers.remove(name);
         }
@@ -128,7 +129,7 @@ impl ResponseHeaders {
     }
 
     /// Adds the headers to a response, which is sent over TLS if `is_secure`; otherwise without `Strict-Transport-Security`.
-    pub fn apply(&self, is_secure: bool, headers: &mut HeaderMap) {
+    pub fn apply(&self, is_secure: bool, headers: &mut HeaderList) {
         // RFC 6797 section 7.2: never over plain HTTP.
         if let Some(hsts) = self.hsts.as_ref().filter(|_| is_secure) {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
@@ -142,11 +143,9 @@ impl ResponseHeaders {
 pub struct HostHeaders(pub Vec<(HeaderName, HeaderValue)>);
 
 impl HostHeaders {
-    fn apply(&self, headers: &mut HeaderMap) {
+    fn apply(&self, headers: &mut HeaderList) {
         for (name, value) in &self.0 {
-            if let header::Entry::Vacant(place) = headers.entry(name) {
-                place.insert(value.clone());
-            }
+            headers.insert_missing(name, || value.clone());
         }
     }
 }
@@ -189,7 +188,7 @@ mod tests {
             add: vec![rule("x-d", "{request.method}"), rule("x-e", "{client.address}")],
         };
         assert!(rules.has_templates());
-        let mut headers: HeaderMap = [pair("x-a", "sent"), pair("x-d", "sent")].into_iter().collect();
+        let mut headers: HeaderList = [pair("x-a", "sent"), pair("x-d", "sent")].into_iter().collect();
         rules.apply(&mut headers, &rules.fill(&Post), "10.0.0.1:80");
         let found: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let expected: [(&str, &[u8]); 4] =
@@ -200,7 +199,7 @@ mod tests {
 
     #[test]
     fn headers_are_removed_then_set_then_added() {
-        let mut headers: HeaderMap =
+        let mut headers: HeaderList =
             [pair("x-a", "1"), pair("x-b", "1"), pair("x-c", "1"), pair("x-d", "1")].into_iter().collect();
         headers.append("x-b", HeaderValue::from_static("2"));
         let rules = HeaderRules {
@@ -209,16 +208,15 @@ mod tests {
             add: vec![rule("x-c", "5"), rule("x-d", "6")],
         };
         rules.apply(&mut headers, &[], "");
-        let all = |name: &str| {
-            headers.get_all(name).iter().map(|value| value.to_str().expect("text")).collect::<Vec<_>>()
-        };
+        let all =
+            |name: &str| headers.get_all(name).map(|value| value.to_str().expect("text")).collect::<Vec<_>>();
         assert!(all("x-a").is_empty());
         assert_eq!((all("x-b"), all("x-c"), all("x-d")), (vec!["3"], vec!["1", "5"], vec!["4", "6"]));
     }
 
     #[test]
     fn rules_for_a_request_concern_all_spellings_of_a_name() {
-        let mut headers: HeaderMap =
+        let mut headers: HeaderList =
             [pair("x-a", "1"), pair("x_a", "1"), pair("x.b", "1"), pair("x~b", "1"), pair("x-bc", "1")]
                 .into_iter()
                 .collect();
@@ -242,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_response_keeps_what_it_brings() {
-        let mut headers: HeaderMap = [pair("x-frame-options", "DENY")].into_iter().collect();
+        let mut headers: HeaderList = [pair("x-frame-options", "DENY")].into_iter().collect();
         HostHeaders(vec![pair("x-frame-options", "SAMEORIGIN"), pair("x-new", "1")]).apply(&mut headers);
         assert_eq!(headers["x-frame-options"], "DENY");
         assert_eq!(headers["x-new"], "1");

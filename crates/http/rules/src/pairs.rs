@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use http::{HeaderMap, header};
+use brisk_http::message::HeaderList;
+use http::header;
 
 /// Maximum number of parameters of a query, and of cookies, that are split for conditions.
 const MOST: usize = 1_000;
@@ -31,7 +32,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The cookies in `headers`, which are the same in each call; `None` if there are more than 1,000.
-    pub(crate) fn cookies(&self, headers: &'a HeaderMap) -> Option<&[&'a [u8]]> {
+    pub(crate) fn cookies(&self, headers: &'a HeaderList) -> Option<&[&'a [u8]]> {
         self.cookies.get_or_init(|| limited(all_cookies(headers))).as_deref()
     }
 }
@@ -93,18 +94,18 @@ pub(crate) fn value_of<'a>(cookie: &'a [u8], name: &str) -> Option<&'a [u8]> {
     cookie.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-fn all_cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let lines = headers.get_all(header::COOKIE).iter();
+fn all_cookies(headers: &HeaderList) -> impl Iterator<Item = &[u8]> {
+    let lines = headers.get_all(header::COOKIE);
     lines.flat_map(|line| split(line.as_bytes(), b';')).map(<[u8]>::trim_ascii)
 }
 
 /// Values of the cookies called `name` (RFC 6265 section 5.4). HTTP/2 clients may send several `Cookie` lines.
-pub fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+pub fn cookies<'a>(headers: &'a HeaderList, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     all_cookies(headers).filter_map(move |cookie| value_of(cookie, name))
 }
 
 /// The first value of a cookie called `name`.
-pub fn first_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+pub fn first_cookie<'a>(headers: &'a HeaderList, name: &str) -> Option<&'a [u8]> {
     all_cookies(headers).find_map(|cookie| value_of(cookie, name))
 }
 
@@ -164,7 +165,7 @@ mod tests {
         }
         // A variable reads all pairs: an empty value would evade the limit of its key.
         assert_eq!(parameter(&("&".repeat(2 * MOST) + "a=1"), "a").as_deref(), Some("1"));
-        let cookies = |number: usize| -> HeaderMap {
+        let cookies = |number: usize| -> HeaderList {
             let line = HeaderValue::try_from(";".repeat(number) + "a=1").expect("a value");
             [(header::COOKIE, line)].into_iter().collect()
         };

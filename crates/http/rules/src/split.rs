@@ -7,7 +7,8 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, HeaderValue};
+use brisk_http::message::HeaderList;
+use http::HeaderValue;
 
 use crate::pairs::cookies;
 use crate::share::{Bucket, Share};
@@ -52,7 +53,7 @@ impl SplitCookie {
     }
 
     /// The bucket in the first valid cookie of a request, of the first four with a right length; `None` if none is valid.
-    pub fn read(&self, headers: &HeaderMap) -> Option<Bucket> {
+    pub fn read(&self, headers: &HeaderList) -> Option<Bucket> {
         // Filtered before the limit, which cookies of an application with this name must not use up.
         let values = cookies(headers, &self.name).filter(|value| value.len() == VALUE).take(MOST);
         values.filter_map(|value| URL_SAFE_NO_PAD.decode(value).ok()).find_map(|bytes| {
@@ -80,7 +81,8 @@ impl SplitCookie {
 
 #[cfg(test)]
 mod tests {
-    use http::{Request, header};
+    use brisk_http::message::Request;
+    use http::header;
     use zeroize::Zeroizing;
 
     use super::*;
@@ -93,7 +95,7 @@ mod tests {
         })
     }
 
-    fn head(cookies: &str) -> HeaderMap {
+    fn head(cookies: &str) -> HeaderList {
         let request = Request::get("/").header(header::COOKIE, cookies).body(());
         request.expect("a request").into_parts().0.headers
     }

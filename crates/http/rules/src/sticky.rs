@@ -10,7 +10,8 @@ use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, HeaderValue};
+use brisk_http::message::HeaderList;
+use http::HeaderValue;
 use zeroize::Zeroizing;
 
 use crate::pairs::cookies;
@@ -54,7 +55,7 @@ impl StickySettings {
     }
 
     /// Whether the request has the cookie of `assignment`, a result of [`Self::assignment`].
-    pub fn is_assigned(&self, headers: &HeaderMap, assignment: &HeaderValue) -> bool {
+    pub fn is_assigned(&self, headers: &HeaderList, assignment: &HeaderValue) -> bool {
         let value =
             assignment.as_bytes().get(self.cookie.len() + 1..).and_then(|rest| rest.get(..HASH * 4 / 3));
         value.is_some_and(|value| cookies(headers, &self.cookie).any(|sent| *sent == *value))
@@ -69,7 +70,8 @@ impl fmt::Debug for StickySettings {
 
 #[cfg(test)]
 mod tests {
-    use http::{Request, header};
+    use brisk_http::message::Request;
+    use http::header;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use brisk_http::message::RequestParts;
 use brisk_http::path::RequestPath;
 use brisk_http::url_path::{PathTemplate, UrlPath};
 use brisk_http::validate::Refusal;
 use http::StatusCode;
-use http::request::Parts;
 use http::uri::PathAndQuery;
 
 use crate::pattern::GroupPattern;
@@ -43,7 +43,12 @@ impl UpstreamPath {
     /// # Errors
     ///
     /// [`Refusal`] for a path that cannot be formed, with `414` for a matching path of more than 4 KiB.
-    pub fn target(&self, base: &str, head: &Parts, path: &RequestPath<'_>) -> Result<PathAndQuery, Refusal> {
+    pub fn target(
+        &self,
+        base: &str,
+        head: &RequestParts,
+        path: &RequestPath<'_>,
+    ) -> Result<PathAndQuery, Refusal> {
         let query = head.uri.query();
         let changed = match self {
             Self::Whole => Cow::Borrowed(&*path.forwarded),
@@ -122,7 +127,7 @@ impl PathRewrite {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use brisk_http::message::Request;
 
     use super::*;
 

@@ -26,13 +26,13 @@ use std::sync::Arc;
 
 use brisk_coding::{AcceptedCodings, Coding, Dictionary};
 use brisk_http::conditional::Tags;
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_variants::HostVariants;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use http_body::Body as _;
 
 use self::arrivals::Exposure;
@@ -130,16 +130,16 @@ impl Compression {
     pub fn negotiate(
         self: &Rc<Self>,
         connection: &Connection,
-        request: &Parts,
+        request: &RequestParts,
         path: &[u8],
     ) -> ResponseCompression {
         let headers = &request.headers;
-        let accepted = AcceptedCodings::of(headers);
+        let accepted = AcceptedCodings::of(headers.get_all(header::ACCEPT_ENCODING));
         let source = self.dictionary_source(request);
         let uses = || accepted.takes_dictionaries(&self.settings.codings) && may_use_dictionary(headers);
         let named = source.as_ref().filter(|_| uses());
         let credentials = Credentials::of(headers, connection);
-        let known = headers.get_all(header::IF_NONE_MATCH).iter();
+        let known = headers.get_all(header::IF_NONE_MATCH);
         let known = known.filter(|line| memchr::memmem::find(line.as_bytes(), b"W/").is_some());
         ResponseCompression {
             compression: Rc::clone(self),
@@ -158,7 +158,7 @@ impl Compression {
 
     /// The requested resource as the source of a dictionary; `None` if the route has none, or if the authority is not a
     /// name of the host.
-    fn dictionary_source(&self, request: &Parts) -> Option<DictionarySource> {
+    fn dictionary_source(&self, request: &RequestParts) -> Option<DictionarySource> {
         let names = self.names.as_ref()?;
         let authority = validate::authority_of(request);
         let target = request.uri.path_and_query()?;
@@ -300,7 +300,7 @@ impl ResponseCompression {
 
     /// Completes a `304`: with `Vary` if the `200` in its place would have it (RFC 9110 section 15.4.5), and with a weak `ETag`
     /// if the client's copy was compressed, because that copy has a weak one.
-    fn confirm(&self, headers: &mut HeaderMap) {
+    fn confirm(&self, headers: &mut HeaderList) {
         if self.may_depend_on_coding(headers) {
             add_vary(headers);
         }
@@ -314,7 +314,7 @@ impl ResponseCompression {
 
     /// Whether the content that a `304` confirms may be compressed for some client. Most upstreams omit `Content-Type` and
     /// `Content-Length` in a `304`, so the result is `true` unless known otherwise.
-    fn may_depend_on_coding(&self, headers: &HeaderMap) -> bool {
+    fn may_depend_on_coding(&self, headers: &HeaderList) -> bool {
         let stated = headers.get(header::CONTENT_TYPE).cloned();
         let kind = stated.or_else(|| media_of_file(self.file.as_ref()?.as_bytes()));
         kind.is_none_or(|kind| self.compression.settings.takes(&kind)) && !forbids_transforming(headers)
@@ -328,7 +328,7 @@ fn file(root: &Path, path: &[u8]) -> String {
 
 /// Whether the requesting page may read the response, by `Sec-Fetch-Site`. For other pages the length would reveal parts of the
 /// dictionary.
-fn may_use_dictionary(headers: &HeaderMap) -> bool {
+fn may_use_dictionary(headers: &HeaderList) -> bool {
     // A client without the header is not a browser.
     let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
     matches!(site, None | Some(b"same-origin" | b"none"))
@@ -336,12 +336,12 @@ fn may_use_dictionary(headers: &HeaderMap) -> bool {
 
 /// Whether shared caches may store the response (`public`, RFC 9111 section 5.2.2.9), so that it contains no secrets of
 /// a user.
-fn is_public(headers: &HeaderMap) -> bool {
+fn is_public(headers: &HeaderList) -> bool {
     has_directive(headers, "public")
 }
 
 /// Whether each piece is sent as it arrives: event streams, and responses with `X-Accel-Buffering: no`.
-fn is_live(headers: &HeaderMap) -> bool {
+fn is_live(headers: &HeaderList) -> bool {
     let is_events = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| media::essence(kind.as_bytes()).eq_ignore_ascii_case(b"text/event-stream"));
@@ -350,7 +350,7 @@ fn is_live(headers: &HeaderMap) -> bool {
 
 /// Sets the headers of a compressed response: `Content-Encoding`, a weak `ETag`, and neither `Content-Length` nor
 /// `Accept-Ranges`.
-fn mark(headers: &mut HeaderMap, coding: &'static str) {
+fn mark(headers: &mut HeaderList, coding: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.remove(header::CONTENT_LENGTH);
     // A range would address compressed bytes, which differ each time.
@@ -359,7 +359,7 @@ fn mark(headers: &mut HeaderMap, coding: &'static str) {
 }
 
 /// Weakens `ETag`, because the bytes differ from the original (RFC 9110 section 8.8.3.3).
-pub fn weaken(headers: &mut HeaderMap) {
+pub fn weaken(headers: &mut HeaderList) {
     let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
     if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
         headers.insert(header::ETAG, weak);

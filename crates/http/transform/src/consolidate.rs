@@ -18,11 +18,11 @@ mod tags;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::path::RequestPath;
 use brisk_http_connection::Connection;
 use brisk_rewrite::{Base, MappedOrigin, OriginMap};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, header};
+use http::{HeaderValue, Method, header};
 
 pub use self::metrics::RewritingMetrics;
 use self::tags::Mark;
@@ -111,7 +111,7 @@ impl ConsolidatedRoute {
     ///
     /// Without the slash, relative URLs of the origin's pages would resolve against the root of the host, and a service
     /// worker from there would control the whole host.
-    pub fn folder(&self, path: &RequestPath<'_>, request: &Parts) -> Option<HeaderValue> {
+    pub fn folder(&self, path: &RequestPath<'_>, request: &RequestParts) -> Option<HeaderValue> {
         let prefix = self.place()?.prefix.as_str();
         if path.forwarded != prefix {
             return None;
@@ -135,7 +135,7 @@ impl ConsolidatedRoute {
     pub fn begin(
         self: &Rc<Self>,
         connection: &Connection,
-        request: &Parts,
+        request: &RequestParts,
         authority: &str,
         names: &Names,
         path: &[u8],
@@ -158,7 +158,7 @@ impl ConsolidatedRoute {
     }
 
     /// Translates the links in `Link` of an upstream's response.
-    pub fn change_links(&self, headers: &mut HeaderMap) {
+    pub fn change_links(&self, headers: &mut HeaderList) {
         let (base, map) = (self.base(), &self.settings.map);
         response::change(headers, &header::LINK, |value| brisk_rewrite::link(value, base, map));
     }
@@ -166,7 +166,7 @@ impl ConsolidatedRoute {
 
 impl ConsolidatedRequest {
     /// Changes the headers of the request for its origin: cookies, credentials, `Referer`, `Origin` and `Accept-Encoding`.
-    pub fn change_request(&self, connection: &Connection, headers: &mut HeaderMap) {
+    pub fn change_request(&self, connection: &Connection, headers: &mut HeaderList) {
         self.consolidated.change_request(connection, headers, &self.own, &self.path);
     }
 

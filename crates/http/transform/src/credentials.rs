@@ -3,8 +3,9 @@
 //! Compression, early hints and dictionaries decide by these functions: a response with the secrets of one user must
 //! neither reveal its length to another site (BREACH) nor be retained for other users.
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use crate::header_values::has_directive;
 
@@ -22,7 +23,7 @@ pub enum Credentials {
 
 impl Credentials {
     /// The credentials of a request with these headers on `connection`.
-    pub fn of(headers: &HeaderMap, connection: &Connection) -> Self {
+    pub fn of(headers: &HeaderList, connection: &Connection) -> Self {
         let has_certificate = || {
             let record = connection.client.record.borrow();
             record.tls.as_ref().is_some_and(|tls| tls.client_subject.is_some())
@@ -42,7 +43,7 @@ impl Credentials {
     /// Whether the response with these headers to a request with these credentials is the same for all users, so that it may be
     /// retained for others. Responses with `private` or `no-store` never are; with credentials, only those with `public` (RFC
     /// 9111 section 3.5).
-    pub fn permit_retention(self, response: &HeaderMap) -> bool {
+    pub fn permit_retention(self, response: &HeaderList) -> bool {
         !has_directive(response, "private")
             && !has_directive(response, "no-store")
             && (self == Self::None || has_directive(response, "public"))
@@ -61,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderList {
         let lines = lines.iter();
         lines.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
     }
@@ -83,14 +84,14 @@ mod tests {
         let connection = connection();
         let facts = TlsFacts { client_subject: Some("CN=a".into()), ..tls_facts() };
         connection.client.record.borrow_mut().tls = Some(Box::new(facts));
-        assert_eq!(Credentials::of(&HeaderMap::new(), &connection), Credentials::Ambient);
+        assert_eq!(Credentials::of(&HeaderList::new(), &connection), Credentials::Ambient);
     }
 
     #[test]
     fn a_login_of_the_connection_is_a_credential() {
         let connection = connection();
         connection.extras.logins_or(|| Box::new(()));
-        assert_eq!(Credentials::of(&HeaderMap::new(), &connection), Credentials::Ambient);
+        assert_eq!(Credentials::of(&HeaderList::new(), &connection), Credentials::Ambient);
     }
 
     #[test]

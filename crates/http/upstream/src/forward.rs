@@ -15,14 +15,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use brisk_http::error::ConnectionError;
+use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_upstream_group::Member as _;
 use brisk_upstream_group::hedge::race;
 use brisk_upstream_group::settings::{HedgeSettings, RequestTimeouts, Retry, ServerScheme};
-use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, StatusCode, Version, header};
 use http_body::Body as _;
 use tokio::time::timeout;
 
@@ -53,7 +53,7 @@ pub use self::tunnel::tunnel;
 /// [`UpstreamError`] of the last server if no server responds; [`UpstreamError::NoServer`] if the group has none.
 pub async fn forward(
     group: &Rc<Group>,
-    mut head: Parts,
+    mut head: RequestParts,
     body: RequestBody,
     facts: &ForwardFacts<'_>,
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
@@ -136,7 +136,7 @@ struct Attempt {
 }
 
 impl<'a> Journey<'a> {
-    fn new(group: &'a Group, head: &Parts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
+    fn new(group: &'a Group, head: &RequestParts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
         let retries = match group.state().settings().retry {
             Retry::Once => 1,
             Retry::Never => 0,
@@ -155,7 +155,7 @@ impl<'a> Journey<'a> {
             may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
             progress,
             logs_in: login::is_attempt(&head.headers),
-            upgrade: head.headers.get_all(header::UPGRADE).iter().cloned().collect(),
+            upgrade: head.headers.get_all(header::UPGRADE).cloned().collect(),
         }
     }
 

@@ -10,15 +10,15 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http::message::{HeaderList, RequestParts};
 use brisk_http_connection::proxy_header;
 use brisk_net::{Deadline, DeadlineWheel};
 use brisk_upstream_group::hedge::HedgeCredit;
 use brisk_upstream_group::places::Place;
 use brisk_upstream_group::settings::GroupSettings;
 use brisk_upstream_group::{GroupState, Member, Members, ServerState, UpstreamIo};
+use http::StatusCode;
 use http::header::SET_COOKIE;
-use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -98,7 +98,7 @@ impl Group {
     }
 
     /// The available server that the cookie of a request names, if the group has `sticky`.
-    pub(crate) fn assigned(&self, head: &Parts) -> Option<Rc<Server>> {
+    pub(crate) fn assigned(&self, head: &RequestParts) -> Option<Rc<Server>> {
         let sticky = self.state.settings().sticky.as_ref()?;
         let servers = self.servers();
         let is_assigned = |server: &&Rc<Server>| {
@@ -108,7 +108,7 @@ impl Group {
     }
 
     /// The balancing key of a request: requests with equal keys should reach the same server.
-    pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
+    pub(crate) fn key(&self, head: &RequestParts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.members.borrow().key(head, client)
     }
 
@@ -290,7 +290,7 @@ impl Server {
     }
 
     /// Assigns the client to the server by `Set-Cookie`, in a group with `sticky`, unless the client has this cookie already.
-    pub(crate) fn assign(&self, assigned: Option<&Rc<Self>>, headers: &mut HeaderMap) {
+    pub(crate) fn assign(&self, assigned: Option<&Rc<Self>>, headers: &mut HeaderList) {
         let is_assigned = assigned.is_some_and(|assigned| std::ptr::eq(&raw const **assigned, self));
         if let Some(assignment) = self.state.assignment()
             && !is_assigned

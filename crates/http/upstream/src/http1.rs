@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use brisk_http::error::{ConnectionError, Http2Error};
 use brisk_http::http1::{HeadLimits, MalformedResponse};
+use brisk_http::message::{Request, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, ClientFailure, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
@@ -22,7 +23,6 @@ use brisk_net::Deadline;
 use brisk_telemetry::Side;
 use brisk_upstream_group::UpstreamIo;
 use bytes::Bytes;
-use http::{Request, Response};
 use http_body::Frame;
 
 pub(crate) use self::frames::Frames;

@@ -24,13 +24,13 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use brisk_http::http1::HeadLimits;
+use brisk_http::message::{Request, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_net::{Deadline, DeadlineWheel};
 use brisk_upstream_group::UpstreamIo;
 use brisk_upstream_group::settings::GroupSettings;
-use http::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 

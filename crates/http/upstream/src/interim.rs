@@ -4,8 +4,9 @@
 
 use std::mem;
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::interim::InterimReceivers;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 /// Maximum number of interim responses before a response. A server that sends `102` every second exceeds it after the
 /// default of `timeouts.head`.
@@ -23,11 +24,11 @@ pub(crate) struct Interims {
 }
 
 /// Status and headers of interim responses, in order.
-pub(crate) type Waiting = Vec<(StatusCode, HeaderMap)>;
+pub(crate) type Waiting = Vec<(StatusCode, HeaderList)>;
 
 impl Interims {
     /// Adds an interim response with a head of `size` bytes. Returns `false` if the limit is exceeded.
-    pub(crate) fn add(&mut self, status: StatusCode, headers: HeaderMap, size: usize) -> bool {
+    pub(crate) fn add(&mut self, status: StatusCode, headers: HeaderList, size: usize) -> bool {
         self.number += 1;
         self.size = self.size.saturating_add(size);
         let is_within = self.number <= NUMBER && self.size <= SIZE;
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn a_hundred_interim_responses_and_64_kib_are_allowed() {
         let add =
-            |interims: &mut Interims, size| interims.add(StatusCode::PROCESSING, HeaderMap::new(), size);
+            |interims: &mut Interims, size| interims.add(StatusCode::PROCESSING, HeaderList::new(), size);
         let mut interims = Interims::default();
         assert!((0..100).all(|_| add(&mut interims, 655)));
         assert!(!add(&mut interims, 0));

@@ -9,27 +9,28 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
 use http::header::{AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use crate::group::{Group, Server};
 use crate::http1::Http1;
 
 /// Whether a request tries to authenticate its connection, in `Authorization` or `Proxy-Authorization`.
-pub(crate) fn is_attempt(headers: &HeaderMap) -> bool {
+pub(crate) fn is_attempt(headers: &HeaderList) -> bool {
     let credentials = [AUTHORIZATION, PROXY_AUTHORIZATION];
-    credentials.into_iter().any(|name| headers.get_all(name).iter().any(names_scheme))
+    credentials.into_iter().any(|name| headers.get_all(name).any(names_scheme))
 }
 
 /// Whether a response demands the authentication of its connection: `401` or `407` with one of the schemes.
-pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
+pub(crate) fn is_challenge(status: StatusCode, headers: &HeaderList) -> bool {
     let name = match status {
         StatusCode::UNAUTHORIZED => WWW_AUTHENTICATE,
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => PROXY_AUTHENTICATE,
         _ => return false,
     };
-    headers.get_all(name).iter().any(names_scheme)
+    headers.get_all(name).any(names_scheme)
 }
 
 /// Whether a challenge, or credentials, name `NTLM` or `Negotiate`.
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn only_a_refusal_is_a_challenge() {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("NTLM"));
         assert!(is_challenge(StatusCode::UNAUTHORIZED, &headers));
         assert!(!is_challenge(StatusCode::OK, &headers));

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_http::http1::request::Output;
+use brisk_http::message::Request;
 use brisk_http_connection::Connection;
-use http::Request;
 
 pub(crate) use self::followers::{Followers, Reached, Seat, Unanswered, pass};
 use self::pace::Paces;

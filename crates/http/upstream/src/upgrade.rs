@@ -6,12 +6,13 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
 use brisk_net::{Deadline, TurnLimit};
 use brisk_telemetry::UpgradedEnd;
 use brisk_upstream_group::UpstreamIo;
 use bytes::{Buf, Bytes};
-use http::header::{HeaderMap, HeaderValue, UPGRADE};
+use http::header::{HeaderValue, UPGRADE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::group::Lease;
@@ -128,9 +129,9 @@ impl fmt::Debug for PendingUpgrade {
 /// one is named. A client that receives another protocol would interpret its bytes as one that it chose.
 ///
 /// `h2c` is never accepted: its streams would bypass the checks of requests.
-pub(crate) fn is_requested(requested: &[HeaderValue], response: &HeaderMap) -> bool {
+pub(crate) fn is_requested(requested: &[HeaderValue], response: &HeaderList) -> bool {
     let requested: Vec<_> = requested.iter().flat_map(protocols).collect();
-    let mut switched = response.get_all(UPGRADE).iter().flat_map(protocols).peekable();
+    let mut switched = response.get_all(UPGRADE).flat_map(protocols).peekable();
     switched.peek().is_some()
         && switched.all(|protocol| {
             !protocol.eq_ignore_ascii_case("h2c")
@@ -348,6 +349,6 @@ mod tests {
         ] {
             assert!(!check(request, response), "{request} {response}");
         }
-        assert!(!is_requested(&[HeaderValue::from_static("websocket")], &HeaderMap::new()));
+        assert!(!is_requested(&[HeaderValue::from_static("websocket")], &HeaderList::new()));
     }
 }

@@ -6,13 +6,12 @@ use std::rc::Rc;
 
 use brisk_answer::RecordedBody;
 use brisk_certs::challenge::HTTP_PATH;
+use brisk_http::message::{RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_http_server::{Http, serve_plain};
 use brisk_net::Deadline;
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, Timeline};
-use http::Response;
-use http::request::Parts;
 use tokio::net::TcpStream;
 
 use crate::connection::client::{Permits, introduce};
@@ -60,7 +59,7 @@ async fn answer(
 }
 
 /// Responds to a validation request of a certificate authority below [`HTTP_PATH`], or redirects to HTTPS.
-async fn respond(worker: &Worker, connection: &Rc<Connection>, head: Parts) -> Response<RecordedBody> {
+async fn respond(worker: &Worker, connection: &Rc<Connection>, head: RequestParts) -> Response<RecordedBody> {
     // RFC 8555 section 8.3: the authority sends HTTP-01 requests to port 80, so they take precedence over the redirect.
     let asked = head.uri.path();
     let text = if asked.starts_with(HTTP_PATH) {

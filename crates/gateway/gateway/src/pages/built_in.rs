@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use brisk_answer::Body;
 use brisk_answer::settings::{Action, EarlyDataPolicy, Page, RoutePath, RouteSettings, ServiceSettings};
+use brisk_http::message::{RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_telemetry::{
     ConnectionRecord, EarlyData, Milestone, Resumption, ResumptionFailure, TlsFacts, escape_markup,
 };
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
+use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
-use http::request::Parts;
-use http::{Response, StatusCode};
 use serde_json::json;
 
 use crate::pages::connections;
@@ -48,7 +48,7 @@ pub(crate) fn fill_hosts(service: &mut ServiceSettings, first_run: Option<&Dashb
 /// Answers `/` with the page and `/connection.json` with the same facts as JSON.
 fn answer(
     connection: &Connection,
-    request: &Parts,
+    request: &RequestParts,
     client: SocketAddr,
     first_run: Option<&DashboardUrl>,
 ) -> Response<Body> {

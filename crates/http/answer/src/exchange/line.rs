@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_http::message::RequestParts;
 use brisk_http::trace_context::TraceId;
 use brisk_telemetry::{RequestLog, RequestSpan, Side, Source};
 use brisk_variants::{HostVariants, Labels};
-use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
 
@@ -115,7 +115,7 @@ impl Exchange {
 
 impl Line {
     /// The parts that `log` needs.
-    pub(super) fn of(request: &Parts, log: &dyn RequestLog) -> Self {
+    pub(super) fn of(request: &RequestParts, log: &dyn RequestLog) -> Self {
         let header = |name| request.headers.get(name).cloned();
         let [host, referer, user_agent] = [header::HOST, header::REFERER, header::USER_AGENT].map(header);
         let headers: Box<[_]> =
@@ -168,12 +168,12 @@ fn length(uri: &Uri) -> usize {
 mod tests {
     use std::rc::Rc;
 
+    use brisk_http::message::{Request, Response};
     use brisk_http_connection::held::Account;
     use brisk_http_connection::testing::connection;
     use brisk_logs::{AccessLog, AccessLogSettings, AccessLogTarget};
     use brisk_telemetry::{Metrics, RequestId};
     use brisk_transform::body::Body;
-    use http::{Request, Response};
     use http_body_util::BodyExt;
 
     use super::super::{Exchange, Telemetry};

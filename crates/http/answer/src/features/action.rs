@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use brisk_http::message::{RequestParts, Response};
 use brisk_http::url_path::UrlPath;
 use brisk_http_connection::Connection;
 use brisk_rules::{RedirectTarget, UpstreamPath};
 use brisk_transform::body::Body;
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 pub use keys::ActionKeys;
 pub(super) use resolve::routes;
@@ -91,12 +91,12 @@ pub struct Redirect {
 #[derive(Clone)]
 pub struct Page(Arc<Maker>);
 
-type Maker = dyn Fn(&Connection, &Parts, SocketAddr) -> Response<Body> + Send + Sync;
+type Maker = dyn Fn(&Connection, &RequestParts, SocketAddr) -> Response<Body> + Send + Sync;
 
 impl Page {
     /// A page built by `make` from the connection, the request and the address of its client, whose port is 0 if it is unknown.
     pub fn new(
-        make: impl Fn(&Connection, &Parts, SocketAddr) -> Response<Body> + Send + Sync + 'static,
+        make: impl Fn(&Connection, &RequestParts, SocketAddr) -> Response<Body> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(make))
     }
@@ -104,7 +104,7 @@ impl Page {
     pub(crate) fn make(
         &self,
         connection: &Connection,
-        request: &Parts,
+        request: &RequestParts,
         client: SocketAddr,
     ) -> Response<Body> {
         (self.0)(connection, request, client)

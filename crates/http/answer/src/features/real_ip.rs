@@ -2,7 +2,7 @@
 
 mod keys;
 
-use http::HeaderMap;
+use brisk_http::message::HeaderList;
 use http::header::HeaderName;
 
 use super::{Context, HostFeature, HostScope, RouteFeature, RouteScope};
@@ -45,7 +45,7 @@ impl Stage for RealIpStage {
         context.route()?.real_ip.then_some(Self)
     }
 
-    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderList) {
         headers.insert(&REAL_IP, forwarding::value(exchange.client().ip().to_string()));
     }
 }

@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 
 use brisk_budget::Full;
 use brisk_folder::{Beneath, Entry, Listing};
+use brisk_http::message::Response;
 use brisk_http::path::RequestPath;
 use brisk_transform::body::Body;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::readers::Readers;

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use brisk_budget::Full;
+use brisk_http::message::Response;
 use brisk_http_connection::Connection;
 use brisk_http_connection::chunk::Reserved;
 use brisk_transform::body::Body;
-use http::Response;
 use http_body::Body as _;
 
 use super::CHUNK;

@@ -7,18 +7,18 @@ use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
 use brisk_http::conditional::{Validators, Verdict};
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::ranges::{Ranges, Selection};
 use brisk_transform::body::Body;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use super::{Files, status};
 
 /// Responds to `request` with a file of `files`, looked up with `asked`. `ranges` are those of the request.
 pub(super) async fn answer(
     files: &Files,
-    request: &Parts,
-    mut asked: Request<()>,
+    request: &RequestParts,
+    mut asked: http::Request<()>,
     ranges: Option<&Ranges>,
 ) -> Response<Body> {
     // Most ranges are inside of the file and unconditional, so the first lookup suffices.
@@ -88,7 +88,7 @@ impl Found {
         Some(Self { tag: headers.get(header::ETAG).cloned(), modified, length, part, now })
     }
 
-    fn select(&self, request: &Parts, ranges: Option<&Ranges>) -> Selected {
+    fn select(&self, request: &RequestParts, ranges: Option<&Ranges>) -> Selected {
         let tag = self.tag.as_ref().map(HeaderValue::as_bytes);
         let validators = Validators { tag, modified: self.modified };
         match validators.evaluate(&request.headers) {
@@ -133,7 +133,7 @@ fn without_body(status: StatusCode, found: &Found, response: Response<Body>) -> 
 
 /// Adds the content coding of a copy to its tag. Copies may have the time and the length of each other or of the file, from
 /// which `ServeDir` forms tags, but different content has different strong tags (RFC 9110 section 8.8.3.3).
-fn mark_coding(headers: &mut HeaderMap) {
+fn mark_coding(headers: &mut HeaderList) {
     let (Some(coding), Some(tag)) = (headers.get(header::CONTENT_ENCODING), headers.get(header::ETAG)) else {
         return;
     };
@@ -148,7 +148,7 @@ fn range_value(range: &RangeInclusive<u64>) -> HeaderValue {
 }
 
 /// Length of the file and positions in the response, from `Content-Range` (RFC 9110 section 14.4).
-fn content_range(headers: &HeaderMap) -> Option<(u64, Option<RangeInclusive<u64>>)> {
+fn content_range(headers: &HeaderList) -> Option<(u64, Option<RangeInclusive<u64>>)> {
     let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, length) = value.strip_prefix("bytes ")?.split_once('/')?;
     let part = range.split_once('-').and_then(|(first, last)| Some(number(first)?..=number(last)?));

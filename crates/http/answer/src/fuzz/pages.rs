@@ -1,21 +1,22 @@
 //! Properties of headers that determine the content of a page.
 
 use brisk_coding::{AcceptedCodings, Coding};
+use brisk_http::message::HeaderList;
 use brisk_http_connection::interim::{LINK_BYTES, LINKS};
+use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, LINK};
-use http::{HeaderMap, HeaderValue};
 
 use crate::features::early_hints::{HintLink, links_of};
 
 /// Each line is a value of `Accept-Encoding` and of `Link`. The best coding is acceptable and has the highest weight.
 /// The narrowed list for files has the same meaning. Hints are within their limits and parse as [`HintLink`].
 pub fn negotiation(bytes: &[u8]) {
-    let mut headers = HeaderMap::new();
+    let mut headers = HeaderList::new();
     for value in bytes.split(|byte| *byte == b'\n').filter_map(|line| HeaderValue::from_bytes(line).ok()) {
         headers.append(ACCEPT_ENCODING, value.clone());
         headers.append(LINK, value);
     }
-    let accepted = AcceptedCodings::of(&headers);
+    let accepted = AcceptedCodings::of(headers.get_all(ACCEPT_ENCODING));
     let best = accepted.best(&Coding::ALL);
     if let Some(best) = best {
         let weight = accepted.weight(best);
@@ -24,7 +25,7 @@ pub fn negotiation(bytes: &[u8]) {
     let narrowed = accepted.narrowed(&Coding::ALL);
     assert_eq!(narrowed.is_some(), best.is_some());
     if let Some(narrowed) = narrowed {
-        let again = AcceptedCodings::of(&HeaderMap::from_iter([(ACCEPT_ENCODING, narrowed)]));
+        let again = AcceptedCodings::of([&narrowed]);
         assert_eq!(again.best(&Coding::ALL), best);
         let takes = |accepted: &AcceptedCodings, coding: &Coding| accepted.weight(*coding) > 0;
         assert!(Coding::ALL.iter().all(|coding| takes(&again, coding) == takes(&accepted, coding)));

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
+use brisk_http::message::{HeaderList, Response};
 use brisk_http::validate::{self, Refusal};
 use brisk_telemetry::Metrics;
 use brisk_transform::body::Body;
 use brisk_upstream::Group;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use super::Service;
 use super::answers::found;
@@ -30,7 +31,7 @@ pub(super) enum RouteAction {
     Files(Box<StaticFiles>),
     Fixed {
         status: StatusCode,
-        headers: HeaderMap,
+        headers: HeaderList,
         body: Bytes,
     },
     Redirect(Redirect),
@@ -63,7 +64,7 @@ impl RouteAction {
     }
 
     fn fixed(response: &FixedResponse) -> Self {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         if !response.body.is_empty() {
             headers.insert(header::CONTENT_TYPE, response.content_type.clone());
         }
@@ -73,7 +74,7 @@ impl RouteAction {
     /// The response to a page that opens a connection in advance: `204`, readable by pages of any origin, never cached.
     pub(super) fn preconnect() -> Self {
         // A response from a cache would open no connection.
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
         Self::Fixed { status: StatusCode::NO_CONTENT, headers, body: Bytes::new() }
@@ -121,7 +122,7 @@ impl Route {
     }
 }
 
-fn fixed(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Response<Body> {
+fn fixed(status: StatusCode, headers: &HeaderList, body: &Bytes) -> Response<Body> {
     let mut response = Response::new(Body::full(body.clone()));
     *response.status_mut() = status;
     *response.headers_mut() = headers.clone();

@@ -1,10 +1,11 @@
 //! Responses that the gateway produces itself.
 
+use brisk_http::message::Response;
 use brisk_http::validate::{Methods, Refusal};
 use brisk_http::version;
 use brisk_telemetry::Side;
 use brisk_transform::body::Body;
-use http::{HeaderValue, Response, StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, Version, header};
 
 use crate::error_page::{error_page, whole_seconds};
 use crate::exchange::Exchange;

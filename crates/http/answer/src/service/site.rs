@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http::claims::OwnNames;
+use brisk_http::message::Response;
 use brisk_http::validate::Refusal;
 use brisk_telemetry::Metrics;
 use brisk_upstream::Group;
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 use super::Service;
 use super::action::RouteAction;

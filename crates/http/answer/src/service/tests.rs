@@ -76,7 +76,11 @@ async fn exchange_on(connection: &Rc<Connection>, service: Service, request: &st
     let service = Rc::new(service);
     let answering = hyper::service::service_fn(|request| {
         let (service, connection) = (Rc::clone(&service), Rc::clone(connection));
-        async move { Ok::<_, std::convert::Infallible>(service.respond(&connection, of_hyper(request)).await) }
+        async move {
+            Ok::<_, std::convert::Infallible>(http::Response::from(
+                service.respond(&connection, of_hyper(request)).await,
+            ))
+        }
     });
     let mut http1 = hyper::server::conn::http1::Builder::new();
     let serving = http1.half_close(true).serve_connection(TokioIo::new(server), answering);

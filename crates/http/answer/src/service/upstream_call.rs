@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use brisk_http::hop_by_hop;
+use brisk_http::message::{RequestParts, Response};
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
@@ -18,9 +19,8 @@ use brisk_transform::body::Body;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
 use brisk_upstream::{UpstreamBody, UpstreamError};
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
 
@@ -162,7 +162,7 @@ impl<'a> UpstreamCall<'a> {
     /// Gathers the whole body, then forwards the request.
     async fn gather_and_go(
         self,
-        mut head: Parts,
+        mut head: RequestParts,
         target: PathAndQuery,
         body: RequestBody,
         exchange: &mut Exchange,
@@ -182,7 +182,7 @@ impl<'a> UpstreamCall<'a> {
     /// Forwards the request while its body arrives.
     async fn go(
         self,
-        mut head: Parts,
+        mut head: RequestParts,
         target: PathAndQuery,
         body: RequestBody,
         exchange: &mut Exchange,
@@ -208,7 +208,7 @@ impl<'a> UpstreamCall<'a> {
     /// Connects a client's stream with an upstream that speaks the tunnelled protocol (RFC 8441).
     async fn tunnel(
         self,
-        mut head: Parts,
+        mut head: RequestParts,
         target: PathAndQuery,
         upload: ClientBody,
         exchange: &mut Exchange,
@@ -230,7 +230,7 @@ impl<'a> UpstreamCall<'a> {
 
     /// Converts the client's head into the head for the upstream.
     // The order matters: client headers that the gateway sets itself are removed first, the stages see the final set.
-    fn prepare(&self, head: &mut Parts, target: PathAndQuery, exchange: &Exchange) -> Rc<Connection> {
+    fn prepare(&self, head: &mut RequestParts, target: PathAndQuery, exchange: &Exchange) -> Rc<Connection> {
         let authority = validate::authority_of(head).to_owned();
         let connection = Rc::clone(exchange.connection());
         headers::prepare_request(head, &authority, target);

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 
+use brisk_http::message::Response;
 use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
 use http::header::ALT_SVC;
-use http::{HeaderValue, Response, StatusCode, Version};
+use http::{HeaderValue, StatusCode, Version};
 
 use crate::exchange::Exchange;
 use crate::settings::{AltSvc, Announcement};

@@ -1,8 +1,9 @@
 //! The end of a connection after its last response.
 
+use brisk_http::message::Response;
 use brisk_http::version;
 use brisk_transform::body::Body;
-use http::{Response, StatusCode, header};
+use http::{StatusCode, header};
 
 use crate::exchange::Exchange;
 use crate::headers::CLOSE;

@@ -1,7 +1,8 @@
 //! Responses to `HEAD`.
 
+use brisk_http::message::Response;
 use brisk_transform::body::Body;
-use http::{Response, header};
+use http::header;
 use http_body::Body as _;
 
 use crate::exchange::Exchange;
@@ -24,7 +25,7 @@ impl Stage for HeadMethodStage {
         }
         let body = std::mem::take(response.body_mut());
         if let Some(length @ 1..) = body.size_hint().exact() {
-            response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
+            response.headers_mut().insert_missing(header::CONTENT_LENGTH, || length.into());
         }
     }
 }

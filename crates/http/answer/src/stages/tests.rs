@@ -9,6 +9,7 @@ use std::time::Duration;
 use brisk_access::{NetworkRules, PasswordThreads, Passwords};
 use brisk_beacon::Beacons;
 use brisk_http::claims::Underscores;
+use brisk_http::message::Request;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_jwt::{KeySet, KeySource, TokenCheck, TokenRules};
@@ -22,7 +23,7 @@ use brisk_variants::{HostVariants, RequestValues, VariedId, VariedSetting};
 use brisk_visits::Visits;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, StatusCode};
 use tokio::task::LocalSet;
 
 use super::*;

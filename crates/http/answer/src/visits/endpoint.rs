@@ -10,14 +10,14 @@ use std::time::Duration;
 use brisk_beacon::{Kind, LARGEST, Refusal as Dropped, SCRIPT, script_version};
 use brisk_budget::Resource;
 use brisk_http::conditional;
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::validate;
 use brisk_http::validate::{Methods, Refusal};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::holding::Holding;
 use brisk_transform::body::Body;
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 
 use super::{SEC_FETCH_SITE, SiteVisits, wants_privacy};
@@ -36,7 +36,7 @@ impl SiteVisits {
     /// Records the beacon in a request for [`BEACON_PATH`].
     pub(crate) async fn take_beacon(
         &self,
-        head: &Parts,
+        head: &RequestParts,
         body: ClientBody,
         exchange: &Exchange,
     ) -> Result<Response<Body>, Refusal> {
@@ -53,7 +53,12 @@ impl SiteVisits {
         Ok(taken())
     }
 
-    async fn receive(&self, head: &Parts, body: ClientBody, exchange: &Exchange) -> Result<(), Dropped> {
+    async fn receive(
+        &self,
+        head: &RequestParts,
+        body: ClientBody,
+        exchange: &Exchange,
+    ) -> Result<(), Dropped> {
         let connection = exchange.connection();
         let headers = &head.headers;
         if wants_privacy(headers) {
@@ -104,7 +109,7 @@ async fn arrived(mut body: ClientBody, mut holding: Holding) -> Result<(Vec<u8>,
 ///
 /// Browsers add these headers and pages cannot change them. Reports are sent by the browser itself, which may omit
 /// both.
-fn is_of_own_page(headers: &HeaderMap, authority: &str, kind: Kind) -> bool {
+fn is_of_own_page(headers: &HeaderList, authority: &str, kind: Kind) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(|site| site == "same-origin");
     let origin = headers.get(header::ORIGIN).map(|origin| {
         let origin = origin.as_bytes().strip_prefix(b"https://").unwrap_or_default();
@@ -127,13 +132,13 @@ fn taken() -> Response<Body> {
 
 /// The response to a request for [`SCRIPT_PATH`]. The URL with the version is immutable, so caches may keep it for a
 /// year.
-pub(crate) fn script(head: &Parts) -> Result<Response<Body>, Refusal> {
+pub(crate) fn script(head: &RequestParts) -> Result<Response<Body>, Refusal> {
     if head.method != Method::GET && head.method != Method::HEAD {
         return Err(Refusal::method(Methods::Read));
     }
     let version = script_version();
     let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("digits");
-    let is_known = conditional::is_known(&head.headers, tag.as_bytes());
+    let is_known = conditional::is_known(head.headers.get_all(header::IF_NONE_MATCH), tag.as_bytes());
     let mut response =
         Response::new(if is_known { Body::Empty } else { Body::full(Bytes::from_static(SCRIPT.as_bytes())) });
     let kept = if head.uri.query() == Some(version) {

@@ -9,13 +9,14 @@ use std::task::{Context, Poll, ready};
 
 use brisk_beacon::{Beacons, Insertion};
 use brisk_http::error::BodyError;
+use brisk_http::message::{HeaderList, Response};
 use brisk_http_connection::Connection;
 use brisk_rewrite::Insertion as Search;
 use brisk_transform::body::Body;
 use brisk_transform::compress::{DIGESTS, weaken};
 use brisk_transform::header_values::{forbids_transforming, is_identity};
 use bytes::Bytes;
-use http::{HeaderMap, Response, header};
+use http::{HeaderMap, header};
 use http_body::{Frame, SizeHint};
 
 use super::policy;
@@ -76,7 +77,7 @@ fn streaming(source: Body, tag: &Bytes, beacons: &Arc<Beacons>) -> Body {
 }
 
 /// Adapts the headers to the changed page.
-fn mark(headers: &mut HeaderMap) {
+fn mark(headers: &mut HeaderList) {
     headers.remove(header::CONTENT_LENGTH);
     // Ranges would address the page without the script.
     headers.remove(header::ACCEPT_RANGES);

@@ -2,12 +2,12 @@
 //!
 //! Otherwise the script is not inserted: it would only fill the browser's console and the reports of the policy.
 
-use http::HeaderMap;
+use brisk_http::message::HeaderList;
 use http::header;
 
 /// Whether every policy of the page allows scripts from its own origin and requests to it.
-pub(super) fn allows(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(header::CONTENT_SECURITY_POLICY).iter();
+pub(super) fn allows(headers: &HeaderList) -> bool {
+    let lines = headers.get_all(header::CONTENT_SECURITY_POLICY);
     // An unreadable policy may forbid anything.
     lines.map(|line| line.to_str()).all(|line| line.is_ok_and(|line| line.split(',').all(allows_policy)))
 }
@@ -84,12 +84,12 @@ mod tests {
             ("sandbox allow-scripts", true),
             ("script-src 'self', script-src 'none'", false),
         ] {
-            let mut headers = HeaderMap::new();
+            let mut headers = HeaderList::new();
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
             assert_eq!(allows(&headers), allowed, "{policy}");
         }
-        assert!(allows(&HeaderMap::new()));
-        let mut two = HeaderMap::new();
+        assert!(allows(&HeaderList::new()));
+        let mut two = HeaderList::new();
         two.append(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("script-src 'self'"));
         two.append(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("connect-src 'none'"));
         assert!(!allows(&two));

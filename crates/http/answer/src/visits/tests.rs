@@ -1,14 +1,14 @@
 use brisk_http::error::BodyError;
+use brisk_http::message::Request;
 use brisk_telemetry::metrics::Metrics;
 use brisk_visits::Visits;
 use futures_util::stream;
-use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::*;
 
-fn navigation(more: &[(&'static str, &'static str)]) -> Parts {
+fn navigation(more: &[(&'static str, &'static str)]) -> RequestParts {
     let mut request = Request::get("https://www.example/x")
         .header("sec-fetch-mode", "navigate")
         .header("sec-fetch-dest", "document")
@@ -114,15 +114,15 @@ async fn what_cannot_have_the_script_stays_as_it_is() {
 
 #[test]
 fn failures_are_reported_to_the_host_itself_and_to_nothing_else() {
-    let mut headers = HeaderMap::new();
+    let mut headers = HeaderList::new();
     ask_for_errors("www.example:8443", &mut headers);
     let group: &str = headers[REPORT_TO].to_str().expect("text");
     assert!(group.contains("\"url\":\"https://www.example:8443/.brisk/beacon\""), "{group}");
     assert_eq!(headers[NEL], NEL_POLICY);
-    let mut own = HeaderMap::from_iter([(NEL, HeaderValue::from_static("{}"))]);
+    let mut own = HeaderList::from_iter([(NEL, HeaderValue::from_static("{}"))]);
     ask_for_errors("www.example", &mut own);
     assert!(!own.contains_key(REPORT_TO));
-    let mut none = HeaderMap::new();
+    let mut none = HeaderList::new();
     ask_for_errors("a\"b", &mut none);
     assert!(none.is_empty());
 }

@@ -93,8 +93,8 @@ pub mod testing {
     use std::task::{Context, Poll};
 
     use brisk_http::error::BodyError;
+    use brisk_http::message::Request;
     use bytes::Bytes;
-    use http::Request;
     use http_body::{Body as _, Frame};
     use hyper::body::Incoming;
 
@@ -118,8 +118,8 @@ pub mod testing {
     }
 
     /// Converts a request from hyper.
-    pub fn of_hyper(request: Request<Incoming>) -> Request<ClientBody> {
-        request.map(|body| ClientBody::Http1(Rc::new(HyperSource(RefCell::new(body)))))
+    pub fn of_hyper(request: http::Request<Incoming>) -> Request<ClientBody> {
+        Request::from(request).map(|body| ClientBody::Http1(Rc::new(HyperSource(RefCell::new(body)))))
     }
 }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use brisk_budget::Resource;
 use brisk_certs::Identity;
+use brisk_http::message::HeaderList;
 use brisk_net::rates::{Event, Rates};
 use brisk_variants::AssignedValues;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 use crate::gathering::Shared;
 use crate::streams::StreamKey;
@@ -24,7 +25,7 @@ pub struct InterimResponse {
     /// Status from `100` to `199`.
     pub status: StatusCode,
     /// Headers without hop-by-hop ones.
-    pub headers: HeaderMap,
+    pub headers: HeaderList,
 }
 
 /// State that few connections need, allocated by the first use.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use brisk_http::fields::{BodyLeft, Hpack, RequestHead};
+use brisk_http::message::Request;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::Inbox;
 use brisk_telemetry::MalformedReason;
@@ -10,8 +11,8 @@ use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::Decoded;
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
 use brisk_wire::priority::Priority;
+use http::HeaderName;
 use http::header::EXPECT;
-use http::{HeaderName, Request};
 
 use super::state::{Ended, Goaway, H2, Stream};
 use crate::ready::UNSTATED;

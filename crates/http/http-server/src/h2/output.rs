@@ -1,16 +1,16 @@
 //! Output of responses: heads as soon as there is space, data in turns by priority (RFC 9218 section 10).
 
+use http::HeaderMap;
 use std::io;
 use std::mem;
 use std::task::{Context, Poll};
 
+use brisk_http::message::ResponseParts;
 use brisk_http_connection::interim::InterimResponse;
 use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
-use http::HeaderMap;
-use http::response::Parts;
 use http_body::Body as _;
 
 use super::scratch;
@@ -257,7 +257,7 @@ impl Sending {
         }
     }
 
-    fn head(&mut self, number: u32, head: &Parts, length: Option<u64>, date: &str, is_last: bool) {
+    fn head(&mut self, number: u32, head: &ResponseParts, length: Option<u64>, date: &str, is_last: bool) {
         let at = self.begin_block();
         let Self { encoder, out, .. } = self;
         encoder.status(head.status.as_u16(), out);

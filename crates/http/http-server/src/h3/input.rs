@@ -4,6 +4,7 @@ use std::mem;
 use std::rc::Rc;
 
 use brisk_http::fields::{BodyLeft, Qpack, RequestHead};
+use brisk_http::message::Request;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::Inbox;
 use brisk_telemetry::MalformedReason;
@@ -12,7 +13,7 @@ use brisk_wire::h3::error::Code;
 use brisk_wire::h3::reader::Item;
 use brisk_wire::priority::Priority;
 use http::header::EXPECT;
-use http::{HeaderMap, HeaderName, Method, Request};
+use http::{HeaderMap, HeaderName, Method};
 
 use super::prices;
 use super::state::{Cut, H3, Part, Stream};

@@ -5,6 +5,7 @@ use std::mem;
 use std::rc::Rc;
 
 use brisk_http::fields::BodyLeft;
+use brisk_http::message::Request;
 use brisk_http_connection::body::inbox::{Inbox, Notices};
 use brisk_http_connection::held::{Account, HeldBytes};
 use brisk_http_connection::streams::StreamKey;
@@ -16,7 +17,6 @@ use brisk_wire::h3::qpack;
 use brisk_wire::h3::reader::FrameReader;
 use brisk_wire::priority::Priority;
 use bytes::Bytes;
-use http::Request;
 
 use super::control::Control;
 use super::held::Held;

@@ -7,6 +7,7 @@ mod rules;
 use std::time::Duration;
 
 use brisk_http::fields::{Field, Qpack};
+use brisk_http::message::HeaderList;
 use brisk_http_connection::end::End;
 use brisk_http_connection::interim::InterimResponse;
 use brisk_http_connection::settings::HttpSettings;
@@ -16,7 +17,7 @@ use brisk_wire::h3::error::Code;
 use brisk_wire::h3::frame::kind;
 use brisk_wire::h3::qpack;
 use http::header::LINK;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::testing::{Bench, Written, frame, headers};
 use super::transport::Read;
@@ -42,7 +43,7 @@ fn post(more: &[(&str, &str)]) -> Vec<u8> {
 #[derive(Default)]
 struct Head {
     status: u16,
-    headers: HeaderMap,
+    headers: HeaderList,
 }
 
 impl Fields for Head {
@@ -59,19 +60,19 @@ impl Fields for Head {
     fn take(&mut self, field: Field) {
         match field {
             Field::Status(status) => self.status = status.as_u16(),
-            Field::Header(name, value) => drop(self.headers.append(name, value)),
+            Field::Header(name, value) => self.headers.append(name, value),
             other => panic!("{other:?} in a response"),
         }
     }
 }
 
 /// Statuses of the heads on a stream, headers of the last head, and the body.
-fn response(bench: &Bench, stream: u64) -> (Vec<u16>, HeaderMap, Vec<u8>) {
+fn response(bench: &Bench, stream: u64) -> (Vec<u16>, HeaderList, Vec<u8>) {
     parsed(bench.frames(stream))
 }
 
-fn parsed(frames: Vec<Written>) -> (Vec<u16>, HeaderMap, Vec<u8>) {
-    let (mut statuses, mut last, mut body) = (Vec::new(), HeaderMap::new(), Vec::new());
+fn parsed(frames: Vec<Written>) -> (Vec<u16>, HeaderList, Vec<u8>) {
+    let (mut statuses, mut last, mut body) = (Vec::new(), HeaderList::new(), Vec::new());
     for frame in frames {
         match frame.kind {
             kind::HEADERS => {
@@ -109,7 +110,7 @@ fn interim_responses_come_before_the_response() {
     bench.send_all(0, &get("/", &[]));
     let Bench { client, http3, .. } = &mut bench;
     http3.h3.read_requests(client);
-    let headers = HeaderMap::from_iter([(LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
+    let headers = HeaderList::from_iter([(LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
     let hints = InterimResponse { stream: None, status: StatusCode::EARLY_HINTS, headers };
     let place = http3.h3.find(0).expect("a request");
     http3.h3.write_status(place, 100, false);

@@ -11,11 +11,11 @@ use brisk_http::http1::HeadLimits;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
 use brisk_http::http1::request_head::{MalformedRequest, RequestHead, has_bare_line_feed};
+use brisk_http::message::Request;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::{ClientBody, Http1Source};
 use brisk_net::TurnLimit;
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::Request;
 use http_body::Frame;
 
 use super::interims::Interims;

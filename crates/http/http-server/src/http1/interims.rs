@@ -79,14 +79,15 @@ impl Interims {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, StatusCode};
+    use brisk_http::message::HeaderList;
+    use http::StatusCode;
 
     use super::*;
 
     const PROCESSING: &str = "HTTP/1.1 102 Processing\r\n\r\n";
 
     fn processing() -> InterimResponse {
-        InterimResponse { stream: None, status: StatusCode::PROCESSING, headers: HeaderMap::new() }
+        InterimResponse { stream: None, status: StatusCode::PROCESSING, headers: HeaderList::new() }
     }
 
     /// The bytes that are written in pieces of at most `piece` bytes, until `room` bytes are written.

@@ -9,10 +9,9 @@ use brisk_answer::RecordedBody;
 use brisk_http::http1::answer::{Asked, Extent, Written};
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::request_head::{MalformedRequest, RequestHead};
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http_connection::end::End;
 use bytes::{Buf as _, BytesMut};
-use http::request::Parts;
-use http::{HeaderMap, Response};
 use http_body::Body as _;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -33,7 +32,7 @@ pub async fn serve_plain(
     tcp: TcpStream,
     received: &[u8],
     http: &Http,
-    respond: impl AsyncFn(Parts) -> Response<RecordedBody>,
+    respond: impl AsyncFn(RequestParts) -> Response<RecordedBody>,
 ) -> End {
     let mut plain = Plain { tcp, http, input: received.into(), seen: 0 };
     let end = loop {
@@ -59,7 +58,10 @@ struct Plain<'a> {
 
 impl Plain<'_> {
     /// Serves one request. `Err` is the end of the connection.
-    async fn exchange(&mut self, respond: impl AsyncFn(Parts) -> Response<RecordedBody>) -> Result<(), End> {
+    async fn exchange(
+        &mut self,
+        respond: impl AsyncFn(RequestParts) -> Response<RecordedBody>,
+    ) -> Result<(), End> {
         let head = self.head().await?;
         let asked = Asked::by(&head);
         let RequestHead { request, mut body, persists, .. } = head;
@@ -146,7 +148,7 @@ impl Plain<'_> {
             let mut output = Vec::new();
             self.http.write_head(
                 &mut output,
-                (status, &HeaderMap::new()),
+                (status, &HeaderList::new()),
                 Extent::None,
                 Asked::UNKNOWN,
                 true,

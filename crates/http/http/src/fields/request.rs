@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use brisk_wire::fields::{Fields, Name};
 use http::header::{self, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Request, Uri, uri};
+use http::{HeaderMap, Method, Uri, uri};
 
 use super::Protocol;
 use super::field::Field;
 use super::length::length;
 use super::table::StaticTable;
+use crate::message::{ADDED, HeaderList, Request};
 
 /// Head or trailers of a request, decoded so far from blocks that are compressed with the static table `T`.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub struct RequestHead<T> {
     authority: Option<Authority>,
     path: Option<PathAndQuery>,
     protocol: Option<HeaderValue>,
-    headers: HeaderMap,
+    headers: HeaderList,
     length: Option<u64>,
     is_malformed: bool,
     table: PhantomData<T>,
@@ -30,14 +31,14 @@ impl<T: StaticTable> RequestHead<T> {
     /// Creates a head with capacity for the fields of a block of `block` bytes.
     pub fn with_room(block: usize) -> Self {
         // Estimates: a short block consists of indices; otherwise the number of a browser's headers.
-        let headers = if block < 16 { 3 } else { 12 };
+        let headers = ADDED + if block < 16 { 3 } else { 12 };
         Self {
             method: None,
             scheme: None,
             authority: None,
             path: None,
             protocol: None,
-            headers: HeaderMap::with_capacity(headers),
+            headers: HeaderList::with_capacity(headers),
             length: None,
             is_malformed: false,
             table: PhantomData,
@@ -96,13 +97,14 @@ impl<T: StaticTable> RequestHead<T> {
     }
 
     /// Converts to trailers; `None` if they are malformed or have a pseudo-header (RFC 9113 section 8.1, RFC 9114 section 4.3).
+    /// The decoder has limited their number to less than the maximum of [`HeaderMap`].
     pub fn into_trailers(self) -> Option<HeaderMap> {
         let has_pseudo = self.method.is_some()
             || self.scheme.is_some()
             || self.authority.is_some()
             || self.path.is_some()
             || self.protocol.is_some();
-        (!has_pseudo && !self.is_malformed).then_some(self.headers)
+        (!has_pseudo && !self.is_malformed).then(|| self.headers.into())
     }
 
     fn put<V>(place: &mut Option<V>, value: V, is_late: bool) -> bool {
@@ -115,7 +117,6 @@ impl<T: StaticTable> RequestHead<T> {
             self.is_malformed |= length.is_none();
             self.length = self.length.or(length);
         }
-        // The decoder limits the number of fields to less than the maximum of `HeaderMap`, so this does not panic.
         self.headers.append(name, value);
     }
 }
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(head.length(), Some(7));
         let request = head.into_request().expect("a request");
         assert_eq!(request.uri(), "https://a.example:8443/a?b");
-        assert_eq!(request.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(request.headers().get_all("x-a").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(with(&[("host", "a.example")]).expect("a request").uri(), "/a?b");
     }
 

@@ -10,9 +10,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use http::{HeaderName, HeaderValue, header};
 
 use crate::conditional::{Validators, Verdict};
+use crate::message::{HeaderList, Request};
 use crate::ranges::{Ranges, Selection};
 
 /// Tag of the file.
@@ -33,7 +34,7 @@ pub fn conditions(bytes: &[u8]) {
     assert_eq!(validators.evaluate(headers), expected(headers, modified));
     let now = modified + Duration::from_mins(1);
     assert_eq!(validators.permit_range(headers, now), permits_range(headers, modified));
-    let sets: Vec<_> = headers.get_all(header::RANGE).iter().collect();
+    let sets: Vec<_> = headers.get_all(header::RANGE).collect();
     let wanted = if let [set] = sets[..] { wanted(set, length) } else { None };
     let selected = Ranges::of(&request).map(|ranges| ranges.select(length));
     assert_eq!(selected.is_some(), wanted.is_some());
@@ -42,8 +43,8 @@ pub fn conditions(bytes: &[u8]) {
     }
 }
 
-fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
+fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderList {
+    let mut headers = HeaderList::new();
     for line in lines.take(50) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -55,7 +56,7 @@ fn headers<'a>(lines: impl Iterator<Item = &'a [u8]>) -> HeaderMap {
 }
 
 /// RFC 9110 section 13.2.2.
-fn expected(headers: &HeaderMap, modified: SystemTime) -> Verdict {
+fn expected(headers: &HeaderList, modified: SystemTime) -> Verdict {
     let date = |name| date(headers, name);
     let is_failed = match headers.contains_key(header::IF_MATCH) {
         true => !lists_tag(headers, header::IF_MATCH, false),
@@ -72,15 +73,15 @@ fn expected(headers: &HeaderMap, modified: SystemTime) -> Verdict {
     }
 }
 
-fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
-    let values: Vec<_> = headers.get_all(name).iter().collect();
+fn date(headers: &HeaderList, name: HeaderName) -> Option<SystemTime> {
+    let values: Vec<_> = headers.get_all(name).collect();
     let [value] = values[..] else { return None };
     httpdate::parse_http_date(value.to_str().ok()?).ok()
 }
 
 /// Whether the list has the tag between commas, outside of other quotes.
-fn lists_tag(headers: &HeaderMap, name: HeaderName, weak: bool) -> bool {
-    let lines: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+fn lists_tag(headers: &HeaderList, name: HeaderName, weak: bool) -> bool {
+    let lines: Vec<_> = headers.get_all(name).map(HeaderValue::as_bytes).collect();
     if lines.len() == 1 && lines[0] == b"*" {
         return true;
     }
@@ -96,8 +97,8 @@ fn lists_tag(headers: &HeaderMap, name: HeaderName, weak: bool) -> bool {
     })
 }
 
-fn permits_range(headers: &HeaderMap, modified: SystemTime) -> bool {
-    let values: Vec<_> = headers.get_all(header::IF_RANGE).iter().collect();
+fn permits_range(headers: &HeaderList, modified: SystemTime) -> bool {
+    let values: Vec<_> = headers.get_all(header::IF_RANGE).collect();
     match values[..] {
         [] => true,
         [value] => value == TAG || date(headers, header::IF_RANGE) == Some(modified),

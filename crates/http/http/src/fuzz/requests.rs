@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, Method, StatusCode, Uri, Version};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,6 +19,7 @@ use super::response::Sent;
 use crate::http1::HeadLimits;
 use crate::http1::chunked::Part;
 use crate::http1::request_head::RequestHead;
+use crate::message::{HeaderList, Request, RequestParts};
 
 const LIMITS: HeadLimits = HeadLimits { size: 16 << 10, lines: 100 };
 
@@ -28,16 +29,15 @@ struct Read {
     method: Method,
     uri: Uri,
     version: Version,
-    headers: HeaderMap,
+    headers: HeaderList,
     body: Vec<u8>,
     trailers: HeaderMap,
 }
 
 impl Read {
     fn begin(head: Request<()>) -> Self {
-        let (head, ()) = head.into_parts();
-        let (method, uri, version) = (head.method, head.uri, head.version);
-        Self { method, uri, version, headers: head.headers, ..Self::default() }
+        let RequestParts { method, uri, version, headers, .. } = head.into_parts().0;
+        Self { method, uri, version, headers, ..Self::default() }
     }
 }
 
@@ -99,18 +99,20 @@ fn read_one<'a>(pieces: &mut impl Iterator<Item = &'a [u8]>, input: &mut BytesMu
 
 fn read_by_hyper(bytes: &[u8]) -> Vec<Read> {
     let requests = Rc::new(RefCell::new(Vec::new()));
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|request: http::Request<Incoming>| {
         let requests = Rc::clone(&requests);
         async move {
             let (head, body) = request.into_parts();
             if let Ok(body) = body.collect().await {
-                let mut request = Read::begin(Request::from_parts(head, ()));
+                let headers = head.headers.into();
+                let (method, uri, version) = (head.method, head.uri, head.version);
+                let mut request = Read { method, uri, version, headers, ..Read::default() };
                 request.trailers = body.trailers().cloned().unwrap_or_default();
                 request.body = body.to_bytes().into();
                 requests.borrow_mut().push(request);
             }
             // A status that does not switch protocols after CONNECT.
-            let mut response = Response::new(Empty::<Bytes>::new());
+            let mut response = http::Response::new(Empty::<Bytes>::new());
             *response.status_mut() = StatusCode::NOT_FOUND;
             Ok::<_, Infallible>(response)
         }

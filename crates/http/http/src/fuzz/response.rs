@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http1::chunked::Part;
 use crate::http1::response::ResponseHead;
 use crate::http1::{HeadLimits, LINES};
+use crate::message::HeaderList;
 
 const HEAD_SIZE: usize = 16 << 10;
 
@@ -22,7 +23,7 @@ const HEAD_SIZE: usize = 16 << 10;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     status: StatusCode,
-    headers: HeaderMap,
+    headers: HeaderList,
     body: Vec<u8>,
     trailers: HeaderMap,
 }
@@ -85,7 +86,8 @@ fn read_by_hyper(bytes: &[u8], method: &Method) -> Option<Read> {
     let Poll::Ready(Ok((mut sender, mut connection))) = handshake.as_mut().poll(&mut context) else {
         panic!("nothing is needed to begin");
     };
-    let request = Request::builder().method(method).uri("/").body(Empty::<Bytes>::new()).expect("a request");
+    let request =
+        http::Request::builder().method(method).uri("/").body(Empty::<Bytes>::new()).expect("a request");
     let mut answer = Box::pin(sender.send_request(request));
     let mut connected = true;
     let mut drive = |context: &mut Context<'_>| {
@@ -100,7 +102,7 @@ fn read_by_hyper(bytes: &[u8], method: &Method) -> Option<Read> {
         }
     });
     let (head, mut body) = response.flatten()?.into_parts();
-    let mut read = Read { status: head.status, headers: head.headers, ..Read::default() };
+    let mut read = Read { status: head.status, headers: head.headers.into(), ..Read::default() };
     for _ in 0..turns {
         drive(&mut context);
         match Pin::new(&mut body).poll_frame(&mut context) {

@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, head
 
 use super::request_head::RequestHead;
 use crate::claims;
+use crate::message::HeaderList;
 
 /// Properties of a request that determine the form of its response.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +68,7 @@ pub struct Written {
 /// Writes the head of a response to `output`. `closes` marks the last response of a connection.
 pub fn write_head(
     output: &mut Vec<u8>,
-    (status, headers): (StatusCode, &HeaderMap),
+    (status, headers): (StatusCode, &HeaderList),
     extent: Extent,
     asked: Asked,
     closes: bool,
@@ -124,7 +125,7 @@ pub fn write_head(
 }
 
 /// Writes an interim response to `output` (RFC 9110 section 15.2). `headers` must not contain hop-by-hop headers.
-pub fn write_interim(output: &mut impl Extend<u8>, status: StatusCode, headers: &HeaderMap) {
+pub fn write_interim(output: &mut impl Extend<u8>, status: StatusCode, headers: &HeaderList) {
     let mut head = Vec::new();
     status_line(&mut head, status, false);
     for (name, value) in headers {
@@ -298,7 +299,7 @@ mod tests {
         let lines = lines
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let headers: HeaderMap = lines.collect();
+        let headers: HeaderList = lines.collect();
         let status = StatusCode::from_u16(status).expect("a status");
         let mut output = Vec::new();
         let written = write_head(&mut output, (status, &headers), extent, asked, closes, DATE);
@@ -391,7 +392,7 @@ mod tests {
     fn an_interim_response_has_a_status_and_its_headers() {
         let headers = [(header::LOCATION, HeaderValue::from_static("/u"))].into_iter().collect();
         let mut output = Vec::new();
-        write_interim(&mut output, StatusCode::PROCESSING, &HeaderMap::new());
+        write_interim(&mut output, StatusCode::PROCESSING, &HeaderList::new());
         write_interim(&mut output, StatusCode::from_u16(104).expect("a status"), &headers);
         let expected = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 104 <none>\r\nlocation: /u\r\n\r\n";
         assert_eq!(String::from_utf8(output).expect("text"), expected);

@@ -4,10 +4,11 @@ use std::io::IoSlice;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::claims;
 use crate::error::BodyError;
+use crate::message::{HeaderList, Request};
 
 /// Maximum length, in bytes, of data that is copied, so that one write contains it with the bytes around it.
 const COPIED: usize = 4 << 10;
@@ -115,7 +116,7 @@ pub enum BodyWriter {
 
 impl BodyWriter {
     /// Framing by `headers`: `Content-Length` if present, otherwise chunked.
-    pub fn after(headers: &HeaderMap) -> Self {
+    pub fn after(headers: &HeaderList) -> Self {
         let number = |length: &HeaderValue| length.to_str().ok().and_then(|length| length.parse().ok());
         match headers.get(header::CONTENT_LENGTH) {
             // A length that cannot be parsed means that there is no body.
@@ -170,9 +171,11 @@ mod tests {
         String::from_utf8(bytes).expect("text")
     }
 
-    fn headers<const N: usize>(lines: [(&'static str, &'static str); N]) -> HeaderMap {
-        let line = |(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
-        lines.map(line).into_iter().collect()
+    fn headers<T: FromIterator<(HeaderName, HeaderValue)>>(lines: &[(&'static str, &'static str)]) -> T {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(line).collect()
     }
 
     #[test]
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn what_is_written_is_sent_in_order_wherever_it_is_cut() {
         for length in [1, COPIED, COPIED + 1, 3 * COPIED] {
-            let lines = headers([("transfer-encoding", "chunked")]);
+            let lines = headers(&[("transfer-encoding", "chunked")]);
             let mut body = BodyWriter::after(&lines);
             let mut output = Output::default();
             let data = "x".repeat(length);
@@ -224,13 +227,13 @@ mod tests {
     #[test]
     fn a_body_is_as_long_as_its_head_states() {
         let mut output = Output::default();
-        let mut body = BodyWriter::after(&headers([("content-length", "5")]));
+        let mut body = BodyWriter::after(&headers(&[("content-length", "5")]));
         body.data(Bytes::from("hel"), &mut output).expect("room");
         assert!(matches!(body.end(None, &mut output), Err(BodyError::WrongLength)));
         assert!(matches!(body.data(Bytes::from("lo!"), &mut output), Err(BodyError::WrongLength)));
-        let mut body = BodyWriter::after(&headers([("content-length", "3")]));
+        let mut body = BodyWriter::after(&headers(&[("content-length", "3")]));
         body.data(Bytes::from("abc"), &mut output).expect("no error");
-        body.end(Some(&headers([("a", "b")])), &mut output).expect("no error");
+        body.end(Some(&headers(&[("a", "b")])), &mut output).expect("no error");
         assert_eq!(sent(&mut output), "helabc");
     }
 
@@ -238,7 +241,7 @@ mod tests {
     fn a_body_without_a_length_is_chunked_and_has_trailers() {
         let mut output = Output::default();
         let lines = [("transfer-encoding", "chunked"), ("trailer", "A, host")];
-        let mut body = BodyWriter::after(&headers(lines));
+        let mut body = BodyWriter::after(&headers(&lines));
         let long = "x".repeat(COPIED + 1);
         body.data(Bytes::from("hello"), &mut output).expect("no error");
         body.data(Bytes::new(), &mut output).expect("no error");
@@ -248,7 +251,7 @@ mod tests {
         assert!(!output.has_room() && !piece.is_unique());
         assert_eq!(sent(&mut output), format!("5\r\nhello\r\n1001\r\n{long}\r\n"));
         assert!(piece.is_unique(), "a piece that is sent takes no memory");
-        let trailers = headers([("a", "1"), ("host", "other"), ("content-length", "4"), ("c", "3")]);
+        let trailers = headers(&[("a", "1"), ("host", "other"), ("content-length", "4"), ("c", "3")]);
         body.end(Some(&trailers), &mut output).expect("no error");
         assert_eq!(sent(&mut output), "0\r\na: 1\r\nc: 3\r\n\r\n");
     }

@@ -5,19 +5,17 @@ use std::mem::MaybeUninit;
 use brisk_telemetry::MalformedReason;
 use bytes::Bytes;
 use http::uri::Uri;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use thiserror::Error;
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
 use super::{HeadLimits, place};
+use crate::message::{ADDED, HeaderList, Request};
 use crate::target;
 
 /// Number of headers that are parsed without an allocation.
 const USUAL_LINES: usize = 100;
-
-/// Capacity for headers added for the upstream, so that the map does not grow then.
-const ADDED: usize = 6;
 
 /// Maximum length of a target, in bytes: that of `http::Uri`.
 const TARGET: usize = u16::MAX as usize - 1;
@@ -201,15 +199,15 @@ impl Facts {
         &mut self,
         lines: &[httparse::Header<'_>],
         share: impl Fn(&[u8]) -> Bytes,
-    ) -> Result<HeaderMap, MalformedRequest> {
-        let mut headers = HeaderMap::with_capacity(lines.len() + ADDED);
+    ) -> Result<HeaderList, MalformedRequest> {
+        let mut headers = HeaderList::with_capacity(lines.len() + ADDED);
         for line in lines {
             let name = HeaderName::from_bytes(line.name.as_bytes())
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderName))?;
             let value = HeaderValue::from_maybe_shared(share(line.value))
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderValue))?;
             if self.note(&name, line.value)? {
-                headers.try_append(name, value).map_err(|_| MalformedRequest::HeadTooLarge)?;
+                headers.append(name, value);
             }
         }
         Ok(headers)
@@ -247,7 +245,7 @@ impl Facts {
     }
 
     /// Framing of the body (RFC 9112 section 6.3). Removes a `Content-Length` beside a transfer coding.
-    fn body(&self, headers: &mut HeaderMap, is_old: bool) -> Result<BodyReader, MalformedRequest> {
+    fn body(&self, headers: &mut HeaderList, is_old: bool) -> Result<BodyReader, MalformedRequest> {
         let Some(is_chunked) = self.is_chunked else {
             return Ok(BodyReader::Length(self.length.unwrap_or(0)));
         };
@@ -317,7 +315,7 @@ mod tests {
         let (head, length) = parse(text).expect("a head").expect("all of it");
         assert_eq!(&text[length..], "abcGET");
         assert_eq!((head.request.method(), head.request.uri()), (&Method::PUT, &Uri::from_static("/a?b")));
-        assert_eq!(head.request.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(head.request.headers().get_all("x-a").collect::<Vec<_>>(), ["1", "2"]);
         assert!(matches!(head.body, BodyReader::Length(3)) && head.persists && !head.expects_continue);
         assert_eq!(head.request.version(), Version::HTTP_11);
     }
@@ -378,7 +376,7 @@ mod tests {
             );
         }
         let twice = head("POST / HTTP/1.1\r\nContent-Length: 4\r\nContent-Length: 04\r\n\r\n");
-        assert_eq!(twice.request.headers().get_all(header::CONTENT_LENGTH).iter().collect::<Vec<_>>(), ["4"]);
+        assert_eq!(twice.request.headers().get_all(header::CONTENT_LENGTH).collect::<Vec<_>>(), ["4"]);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
 use super::{HeadLimits, LINES, MalformedResponse, place};
+use crate::message::HeaderList;
 use crate::validate;
 
 /// Response head, with its consequences for the body and the connection.
@@ -17,7 +18,7 @@ pub struct ResponseHead {
     /// Status code.
     pub status: StatusCode,
     /// Headers.
-    pub headers: HeaderMap,
+    pub headers: HeaderList,
     /// Body that follows.
     pub body: BodyReader,
     /// The server keeps the connection open after the body (RFC 9112 section 9.3).
@@ -112,8 +113,8 @@ impl Facts {
     }
 
     /// Parses the headers, whose values share the bytes of `head`.
-    fn read(&mut self, head: &Bytes, lines: &[Line]) -> Result<HeaderMap, MalformedResponse> {
-        let mut headers = HeaderMap::with_capacity(lines.len());
+    fn read(&mut self, head: &Bytes, lines: &[Line]) -> Result<HeaderList, MalformedResponse> {
+        let mut headers = HeaderList::with_capacity(lines.len());
         for Line { name, value } in lines {
             let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
             let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
@@ -178,7 +179,7 @@ impl Facts {
     fn body(
         &self,
         status: StatusCode,
-        headers: &mut HeaderMap,
+        headers: &mut HeaderList,
         method: &Method,
         is_old: bool,
     ) -> Result<BodyReader, MalformedResponse> {
@@ -228,7 +229,7 @@ mod tests {
         }
         let (head, rest) = take(text, &Method::GET).expect("a head").expect("all of it");
         assert_eq!((head.status, head.body.left(), head.persists), (StatusCode::OK, Some(5), true));
-        assert_eq!(head.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(head.headers.get_all("x-a").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(&rest[..], b"hello");
     }
 
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(left("HTTP/1.1 200 OK\r\nContent-Length: 4, 4\r\n\r\n"), Some(4));
         let repeated = head("HTTP/1.1 200 OK\r\nContent-Length: 04\r\nContent-Length: 4\r\n\r\n");
         assert_eq!(repeated.body.left(), Some(4));
-        assert_eq!(repeated.headers.get_all("content-length").iter().collect::<Vec<_>>(), ["4"]);
+        assert_eq!(repeated.headers.get_all("content-length").collect::<Vec<_>>(), ["4"]);
         for status in ["103 Early", "204 None", "304 Same"] {
             assert_eq!(left(&format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\n")), Some(0));
         }

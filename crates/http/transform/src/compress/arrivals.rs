@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use brisk_coding::{AcceptedCodings, Coding};
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_net::limits::client_of;
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
+use http::{HeaderName, HeaderValue, Method, header};
 
 use super::encoders::Lease;
 use super::padded::PaddedBody;
@@ -69,7 +69,7 @@ impl Compression {
     /// The exposure of the response to `request`, decided by [`BreachGuard`] and the `Sec-Fetch-*` headers.
     pub(super) fn exposure(
         &self,
-        request: &Parts,
+        request: &RequestParts,
         credentials: Credentials,
         accepted: &AcceptedCodings,
     ) -> Exposure {
@@ -144,13 +144,13 @@ impl PageCounts {
 }
 
 /// Hash of the credentials in `Cookie` and `Authorization`.
-fn session(headers: &HeaderMap) -> u64 {
-    let values = headers.get_all(header::COOKIE).iter().chain(headers.get(header::AUTHORIZATION));
+fn session(headers: &HeaderList) -> u64 {
+    let values = headers.get_all(header::COOKIE).chain(headers.get(header::AUTHORIZATION));
     PAGES.hasher.hash_one(values.map(HeaderValue::as_bytes).collect::<Vec<_>>())
 }
 
 /// Whether a page of another site may have made this request with [`Credentials::Ambient`].
-fn is_exposed(guard: BreachGuard, headers: &HeaderMap, credentials: Credentials) -> bool {
+fn is_exposed(guard: BreachGuard, headers: &HeaderList, credentials: Credentials) -> bool {
     let trusts_sites_alike = match guard {
         BreachGuard::Off => return false,
         BreachGuard::CrossSite => true,

@@ -18,11 +18,12 @@ use base64::engine::general_purpose::STANDARD;
 use brisk_budget::stored_part;
 use brisk_coding::Dictionary;
 use brisk_http::error::BodyError;
+use brisk_http::message::{HeaderList, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::gathering::Gathering;
 use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::body::Body;
@@ -68,7 +69,7 @@ pub(super) fn held() -> usize {
 }
 
 /// The stored dictionary of `authority` that the client names (RFC 9842 section 2.2).
-pub(super) fn available(headers: &HeaderMap, authority: &str) -> Option<Arc<Dictionary>> {
+pub(super) fn available(headers: &HeaderList, authority: &str) -> Option<Arc<Dictionary>> {
     // A byte sequence of RFC 9651 section 3.3.5.
     let value = headers.get(AVAILABLE_DICTIONARY)?.to_str().ok()?.trim();
     let text = value.strip_prefix(':')?.strip_suffix(':')?;
@@ -277,8 +278,8 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn named(value: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn named(value: &str) -> HeaderList {
+        let mut headers = HeaderList::new();
         headers.insert(AVAILABLE_DICTIONARY, HeaderValue::from_str(value).expect("a value"));
         headers
     }
@@ -311,7 +312,7 @@ mod tests {
         for wrong in [name.as_str(), ":", "::", ":AAAA:", ":!:", "", &format!(":{name}{name}:")] {
             assert!(available(&named(wrong), "a.example").is_none(), "{wrong}");
         }
-        assert!(available(&HeaderMap::new(), "a.example").is_none());
+        assert!(available(&HeaderList::new(), "a.example").is_none());
         assert!(Dictionary::new(vec![0x37, 0xa4, 0x30, 0xec, 0, 0, 0, 0, 0]).is_none(), "zstd's own form");
     }
 }

@@ -9,13 +9,14 @@ use std::task::{Context, Poll, Waker};
 use brisk_budget::Budgets;
 use brisk_coding::Encoder;
 use brisk_http::error::BodyError;
+use brisk_http::message::Request;
 use brisk_http_connection::buffers::WorkerBuffers;
 use brisk_http_connection::connection::Surroundings;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_http_connection::testing::{connection, tls_facts};
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{Metrics, TlsFacts};
-use http::{Request, Version};
+use http::Version;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
@@ -23,7 +24,7 @@ use super::*;
 
 type Piece = Result<Frame<Bytes>, BodyError>;
 
-fn request(headers: &[(&'static str, &str)]) -> Parts {
+fn request(headers: &[(&'static str, &str)]) -> RequestParts {
     let mut request = Request::get("/").version(Version::HTTP_11);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -44,7 +45,7 @@ fn text() -> Body {
 }
 
 /// What becomes of an answer of a route that compresses.
-fn answered(request: &Parts, mut response: Response<Body>) -> Response<Body> {
+fn answered(request: &RequestParts, mut response: Response<Body>) -> Response<Body> {
     let compression = Compression::new(&Arc::default());
     compression.negotiate(&connection(), request, b"/").apply(&connection(), &mut response);
     response
@@ -106,11 +107,11 @@ fn answers_that_must_stay_as_they_are_do() {
 #[test]
 fn what_varies_says_so_to_clients_that_take_no_coding_too() {
     let plain = answered(&request(&[]), response(&[HTML, ("vary", "Cookie")], text()));
-    let vary: Vec<_> = plain.headers().get_all("vary").iter().collect();
+    let vary: Vec<_> = plain.headers().get_all("vary").collect();
     assert_eq!(vary, ["Cookie", "accept-encoding"]);
     for known in ["*", "cookie, Accept-Encoding"] {
         let answer = answered(&request(&[ALL]), response(&[HTML, ("vary", known)], text()));
-        assert_eq!(answer.headers().get_all("vary").iter().collect::<Vec<_>>(), [known]);
+        assert_eq!(answer.headers().get_all("vary").collect::<Vec<_>>(), [known]);
     }
 }
 
@@ -256,7 +257,7 @@ fn inflated(bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_body_of_unknown_length_is_compressed_as_it_streams_and_keeps_its_trailers() {
-    let mut trailers = HeaderMap::new();
+    let mut trailers = http::HeaderMap::new();
     trailers.insert("x-sum", HeaderValue::from_static("532"));
     let parts: Vec<_> = (0..3000).map(|number| data(format!("line {number} of the text\n"))).collect();
     let body = streamed(

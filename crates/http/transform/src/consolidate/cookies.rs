@@ -1,7 +1,8 @@
 //! Cookies of an origin, which the browser stores as cookies of the host.
 
+use brisk_http::message::HeaderList;
 use brisk_rewrite::MappedOrigin;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use super::Cookies;
 
@@ -11,7 +12,7 @@ fn start(place: &MappedOrigin) -> String {
 }
 
 /// Keeps only the origin's own cookies, with their original names.
-pub(super) fn keep_own(headers: &mut HeaderMap, place: &MappedOrigin) {
+pub(super) fn keep_own(headers: &mut HeaderList, place: &MappedOrigin) {
     let start = start(place);
     let mut kept: Vec<&[u8]> = Vec::new();
     for line in headers.get_all(header::COOKIE) {
@@ -29,9 +30,8 @@ pub(super) fn keep_own(headers: &mut HeaderMap, place: &MappedOrigin) {
 
 /// Confines the cookies that an origin sets to its path by `Path`, and with [`Cookies::Own`] to its name prefix. With
 /// [`Cookies::None`], all `Set-Cookie` are removed.
-pub(super) fn confine(headers: &mut HeaderMap, place: &MappedOrigin, policy: Cookies) {
-    let header::Entry::Occupied(entry) = headers.entry(header::SET_COOKIE) else { return };
-    let lines: Vec<_> = entry.remove_entry_mult().1.collect();
+pub(super) fn confine(headers: &mut HeaderList, place: &MappedOrigin, policy: Cookies) {
+    let lines = headers.take_all(header::SET_COOKIE);
     if policy == Cookies::None {
         return;
     }

@@ -3,10 +3,11 @@
 use brisk_budget::Resource;
 use brisk_coding::{AcceptedCodings, Coding, Decoder};
 use brisk_http::claims;
+use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
 use brisk_rewrite::{DocumentKind, MappedOrigin};
+use http::HeaderValue;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue};
 
 use super::{ConsolidatedRoute, Cookies, cookies};
 use crate::compress::media_of_file;
@@ -31,7 +32,7 @@ const ROOM: usize = 16;
 /// Documents are requested in `gzip`, whose decoder needs little memory; other content passes unchanged and is requested
 /// in all codings. If the client states the wrong kind of content, the decoders of the other codings have a small
 /// budget of their own. The type of a file is known from its path.
-fn may_be_document(headers: &HeaderMap, file: Option<&str>) -> bool {
+fn may_be_document(headers: &HeaderList, file: Option<&str>) -> bool {
     if let Some(path) = file {
         let kind = media_of_file(path.as_bytes());
         return kind.is_some_and(|kind| kind.to_str().is_ok_and(|kind| DocumentKind::of(kind).is_some()));
@@ -46,7 +47,7 @@ impl ConsolidatedRoute {
     pub(super) fn change_request(
         &self,
         connection: &Connection,
-        headers: &mut HeaderMap,
+        headers: &mut HeaderList,
         own: &str,
         path: &str,
     ) {
@@ -58,7 +59,7 @@ impl ConsolidatedRoute {
                 true => &[],
                 false => &Coding::ALL,
             };
-            let narrowed = AcceptedCodings::of(headers).narrowed(offered);
+            let narrowed = AcceptedCodings::of(headers.get_all(header::ACCEPT_ENCODING)).narrowed(offered);
             headers.insert(header::ACCEPT_ENCODING, narrowed.unwrap_or(HeaderValue::from_static("identity")));
             headers.remove(AVAILABLE_DICTIONARY);
         }
@@ -84,7 +85,7 @@ impl ConsolidatedRoute {
     ///
     /// The origin receives the full URL of its own pages and only the origin of other pages, as browsers send them
     /// (Referrer Policy, `strict-origin-when-cross-origin`).
-    fn change_origin(&self, headers: &mut HeaderMap, place: &MappedOrigin, own: &str) -> bool {
+    fn change_origin(&self, headers: &mut HeaderList, place: &MappedOrigin, own: &str) -> bool {
         let Some(referer) = headers.remove(header::REFERER) else { return false };
         let text = referer.to_str().unwrap_or_default();
         let path = text.strip_prefix("https://").and_then(|rest| rest.strip_prefix(own));
@@ -110,7 +111,7 @@ impl ConsolidatedRoute {
 
     /// Sets `Host` to the name of the origin and removes all headers about the client except `OF_CLIENTS`. Does
     /// nothing for routes of the host itself.
-    pub fn address(&self, headers: &mut HeaderMap) {
+    pub fn address(&self, headers: &mut HeaderList) {
         let Some(place) = self.place() else { return };
         if let Ok(host) = HeaderValue::try_from(place.origin.authority()) {
             headers.insert(header::HOST, host);

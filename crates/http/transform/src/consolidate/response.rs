@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use brisk_budget::Resource;
 use brisk_coding::{Coding, Decoder};
+use brisk_http::message::{HeaderList, Response};
 use brisk_http_connection::Connection;
 use brisk_rewrite::{DocumentKind, Rewriter, policy, refresh};
 use bytes::Bytes;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::body::{DocumentNames, RewrittenBody};
 use super::{ConsolidatedRequest, Cookies, cookies, metrics};
@@ -40,9 +41,8 @@ const OF_ORIGINS: [HeaderName; 15] = [
 ];
 
 /// Replaces the values of a header for which `changed` returns another value.
-pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl Fn(&str) -> Option<String>) {
-    let header::Entry::Occupied(mut entry) = headers.entry(name) else { return };
-    for value in entry.iter_mut() {
+pub(super) fn change(headers: &mut HeaderList, name: &HeaderName, changed: impl Fn(&str) -> Option<String>) {
+    for value in headers.get_all_mut(name) {
         let new = brisk_rewrite::map_bytes(value.as_bytes(), &changed);
         if let Some(new) = new.and_then(|new| HeaderValue::try_from(new).ok()) {
             *value = new;
@@ -51,7 +51,7 @@ pub(super) fn change(headers: &mut HeaderMap, name: &HeaderName, changed: impl F
 }
 
 impl ConsolidatedRequest {
-    pub(super) fn change_headers(&self, headers: &mut HeaderMap) {
+    pub(super) fn change_headers(&self, headers: &mut HeaderList) {
         let (base, map) = (self.consolidated.base(), &self.consolidated.settings.map);
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             change(headers, &name, |value| map.url(base, value));
@@ -112,7 +112,7 @@ impl ConsolidatedRequest {
     }
 
     /// Sets the headers of a changed document.
-    fn mark(&self, headers: &mut HeaderMap) {
+    fn mark(&self, headers: &mut HeaderList) {
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::CONTENT_ENCODING);
         // A range would address bytes of the original document, and the original's time ignores the changes.
@@ -129,7 +129,7 @@ impl ConsolidatedRequest {
     }
 
     /// Gives a `304` the `ETag` of the client's copy.
-    fn confirm(&self, headers: &mut HeaderMap) {
+    fn confirm(&self, headers: &mut HeaderList) {
         let Some(known) = &self.known else { return };
         let tag = headers.get(header::ETAG);
         if let Some(marked) = tag.and_then(|tag| self.consolidated.mark.known_as(known, tag)) {

@@ -1,7 +1,8 @@
 //! `ETag` of changed documents: the document's own tag with a digest of the changes, its [`Mark`].
 
+use brisk_http::message::HeaderList;
 use brisk_rewrite::OriginMap;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderValue, header};
 
 /// Separator after the document's own tag, followed by 16 digits of the digest and `s` or `w` for a strong or weak
 /// original tag.
@@ -12,8 +13,8 @@ const MARK: &[u8] = b";brisk=";
 pub(super) struct Mark(String);
 
 /// `If-None-Match`, joined into one line.
-pub(super) fn known(headers: &HeaderMap) -> Option<HeaderValue> {
-    let lines: Vec<_> = headers.get_all(header::IF_NONE_MATCH).iter().collect();
+pub(super) fn known(headers: &HeaderList) -> Option<HeaderValue> {
+    let lines: Vec<_> = headers.get_all(header::IF_NONE_MATCH).collect();
     match lines[..] {
         [] => None,
         [line] => Some(line.clone()),
@@ -56,12 +57,12 @@ impl Mark {
     ///
     /// Removes `If-Modified-Since` if the client has a changed document, because that time is independent of the
     /// changes.
-    pub(super) fn change_known(&self, headers: &mut HeaderMap) {
-        let header::Entry::Occupied(entry) = headers.entry(header::IF_NONE_MATCH) else { return };
-        if !entry.iter().any(|value| memchr::memmem::find(value.as_bytes(), MARK).is_some()) {
+    pub(super) fn change_known(&self, headers: &mut HeaderList) {
+        let is_marked = |value: &HeaderValue| memchr::memmem::find(value.as_bytes(), MARK).is_some();
+        if !headers.get_all(header::IF_NONE_MATCH).any(is_marked) {
             return;
         }
-        let lines: Vec<_> = entry.remove_entry_mult().1.collect();
+        let lines = headers.take_all(header::IF_NONE_MATCH);
         headers.remove(header::IF_MODIFIED_SINCE);
         let mut tags: Vec<Vec<u8>> = Vec::new();
         for line in &lines {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     fn sent(mark: &Mark, text: &str) -> Option<String> {
-        let mut headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, value(text))]);
+        let mut headers = HeaderList::from_iter([(header::IF_NONE_MATCH, value(text))]);
         mark.change_known(&mut headers);
         headers.get(header::IF_NONE_MATCH).map(|value| value.to_str().expect("text").to_owned())
     }
@@ -130,13 +131,13 @@ mod tests {
         let mark = Mark::new(1);
         let marked = mark.of_document(&value("\"a\"")).expect("a tag");
         for (tag, is_kept) in [(value("\"a\""), true), (marked.clone(), false)] {
-            let mut headers = HeaderMap::new();
+            let mut headers = HeaderList::new();
             headers.insert(header::IF_NONE_MATCH, tag);
             headers.insert(header::IF_MODIFIED_SINCE, value("x"));
             Mark::new(2).change_known(&mut headers);
             assert_eq!(headers.contains_key(header::IF_MODIFIED_SINCE), is_kept);
         }
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         assert_eq!(known(&headers), None);
         headers.append(header::IF_NONE_MATCH, value("\"x\""));
         headers.append(header::IF_NONE_MATCH, marked.clone());

@@ -1,9 +1,9 @@
 //! Tests of what origins and browsers get of each other.
 
 use brisk_http::error::BodyError;
+use brisk_http::message::Request;
 use brisk_http_connection::testing::connection;
 use bytes::Bytes;
-use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
@@ -24,7 +24,7 @@ fn route(is_static: bool, place: Option<usize>, cookies: Cookies) -> Rc<Consolid
     ConsolidatedRoute::new(&settings(cookies), served)
 }
 
-fn request(headers: &[(&'static str, &str)]) -> Parts {
+fn request(headers: &[(&'static str, &str)]) -> RequestParts {
     let mut request = Request::get("https://www.example/x");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -37,7 +37,7 @@ fn asked(
     place: Option<usize>,
     cookies: Cookies,
     headers: &[(&'static str, &str)],
-) -> (HeaderMap, ConsolidatedRequest) {
+) -> (HeaderList, ConsolidatedRequest) {
     asked_of(false, place, cookies, headers, b"/x")
 }
 
@@ -47,7 +47,7 @@ fn asked_of(
     cookies: Cookies,
     headers: &[(&'static str, &str)],
     path: &[u8],
-) -> (HeaderMap, ConsolidatedRequest) {
+) -> (HeaderList, ConsolidatedRequest) {
     let consolidated = route(is_static, place, cookies);
     let names = Names::new(&["www.example".to_owned()]).expect("names");
     let mut request = request(headers);
@@ -69,7 +69,7 @@ async fn collected(response: Response<Body>) -> Result<Bytes, BodyError> {
     response.into_body().collect().await.map(http_body_util::Collected::to_bytes)
 }
 
-fn get<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn get<'h>(headers: &'h HeaderList, name: &str) -> Option<&'h str> {
     headers.get(name).map(|value| value.to_str().expect("text"))
 }
 
@@ -120,10 +120,7 @@ fn an_origin_gets_nothing_of_the_hosts() {
     assert_eq!(get(&asked(None, Cookies::Own, &fetched).0, "accept-encoding"), Some("gzip;q=0.9"));
     assert_eq!(get(&asked(Some(0), Cookies::None, &sent).0, "cookie"), None);
     let trusted = asked(Some(0), Cookies::Host, &sent).0;
-    assert_eq!(
-        (get(&trusted, "authorization"), trusted.get_all("cookie").iter().count()),
-        (Some("Basic x"), 2)
-    );
+    assert_eq!((get(&trusted, "authorization"), trusted.get_all("cookie").count()), (Some("Basic x"), 2));
     let own = asked(None, Cookies::Own, &sent).0;
     assert_eq!((get(&own, "authorization"), get(&own, "host")), (Some("Basic x"), None));
 }
@@ -190,7 +187,7 @@ fn headers_that_name_an_origin_are_changed() {
     ] {
         assert_eq!(get(headers, name), None, "{name}");
     }
-    let cookies: Vec<_> = headers.get_all("set-cookie").iter().collect();
+    let cookies: Vec<_> = headers.get_all("set-cookie").collect();
     assert_eq!(
         cookies,
         ["_s~a=1; Secure; Path=/_s/x", "_s~__Host-b=2; Secure; Path=/_s/", "_s~c=3; Path=/_s/"]
@@ -264,7 +261,7 @@ async fn what_cannot_or_must_not_be_changed_passes() {
     ] {
         let (_, asking) = asked(None, Cookies::Own, &[]);
         let mut answer = response(&[header, ("etag", "\"x\"")], Body::full(page));
-        answer.headers_mut().entry("content-type").or_insert(HeaderValue::from_static("text/html"));
+        answer.headers_mut().insert_missing("content-type", || HeaderValue::from_static("text/html"));
         *answer.status_mut() = http::StatusCode::from_u16(status).expect("a status");
         let before = answer.headers().clone();
         asking.apply(&connection(), &mut answer);

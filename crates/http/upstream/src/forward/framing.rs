@@ -1,8 +1,9 @@
 //! Changes of messages for their connection: framing of bodies, and the form of the request's target.
 
+use brisk_http::message::{HeaderList, Request, Response};
 use brisk_http_connection::body::request::RequestBody;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, Version, header};
 use http_body::Body as _;
 
 use crate::group::Server;
@@ -68,7 +69,7 @@ pub(super) fn to_origin_form(request: &mut Request<RequestBody>, server: &Server
 }
 
 /// Names `TE` in `Connection`, so that the next intermediary does not forward it (RFC 9110 section 10.1.4).
-fn name_te(headers: &mut HeaderMap) {
+fn name_te(headers: &mut HeaderList) {
     if !headers.contains_key(header::TE) {
         return;
     }
@@ -91,10 +92,10 @@ mod tests {
             let lines = lines
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-            let mut headers: HeaderMap = lines.collect();
+            let mut headers: HeaderList = lines.collect();
             name_te(&mut headers);
             name_te(&mut headers);
-            let connection = headers.get_all("connection").iter().map(|value| value.to_str().expect("text"));
+            let connection = headers.get_all("connection").map(|value| value.to_str().expect("text"));
             connection.collect::<Vec<_>>().join("|")
         };
         assert_eq!(named(&[("te", "trailers")]), "te");

@@ -6,8 +6,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use brisk_http::error::ConnectionError;
+use brisk_http::message::{Request, Response};
 use brisk_http_connection::body::request::RequestBody;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, StatusCode};
 
 use super::{Attempt, Framing, Journey, settle_length};
 use crate::body::{UpstreamBody, release};

@@ -11,6 +11,7 @@ use aws_lc_rs::{digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use brisk_http::error::{BodyError, ConnectionError};
+use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::request::RequestBody;
@@ -19,8 +20,7 @@ use brisk_upstream_group::UpstreamIo;
 use brisk_upstream_group::settings::ServerScheme;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
-use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::task::{AbortHandle, spawn_local};
@@ -53,7 +53,7 @@ const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// [`forward`](super::forward).
 pub async fn tunnel(
     group: &Rc<Group>,
-    mut head: Parts,
+    mut head: RequestParts,
     upload: ClientBody,
     facts: &ForwardFacts<'_>,
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
@@ -100,7 +100,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     async fn over_http1(
         &self,
-        mut head: Parts,
+        mut head: RequestParts,
         upload: ClientBody,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
@@ -136,7 +136,7 @@ impl Asked<'_> {
 
     async fn over_http2(
         &self,
-        mut head: Parts,
+        mut head: RequestParts,
         upload: ClientBody,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use brisk_http::error::ConnectionError;
 use brisk_http::http1::request::Output;
+use brisk_http::message::Response;
 use brisk_http_connection::Connection;
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_upstream_group::UpstreamIo;
 use brisk_upstream_group::metrics::PipelineRepeat;
 use bytes::Bytes;
-use http::{Method, Response};
+use http::Method;
 
 use super::messages::Messages;
 use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};

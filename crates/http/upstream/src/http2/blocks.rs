@@ -2,11 +2,12 @@
 
 use brisk_http::error::Http2Error;
 use brisk_http::fields::{self, Field, Hpack};
+use brisk_http::message::{HeaderList, Response};
 use brisk_wire::h2::frame::Reason;
 use brisk_wire::h2::hpack::{Fields, Name};
 use brisk_wire::h2::reader::{Fault, HeaderBlock};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 
 use super::state::State;
 use super::stream::End;
@@ -15,7 +16,7 @@ use super::stream::End;
 #[derive(Debug, Default)]
 struct Head {
     status: Option<StatusCode>,
-    headers: HeaderMap,
+    headers: HeaderList,
     length: Option<u64>,
     is_malformed: bool,
 }
@@ -104,12 +105,12 @@ impl Head {
     /// A head with capacity for the fields of a block of this length.
     fn with_room(block: usize) -> Self {
         let headers = if block < 16 { 6 } else { 12 };
-        Self { headers: HeaderMap::with_capacity(headers), ..Self::default() }
+        Self { headers: HeaderList::with_capacity(headers), ..Self::default() }
     }
 
     /// The trailers; `None` if they are malformed, for example because of a pseudo-header.
     fn into_trailers(self) -> Option<HeaderMap> {
-        (self.status.is_none() && !self.is_malformed).then_some(self.headers)
+        (self.status.is_none() && !self.is_malformed).then(|| self.headers.into())
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
@@ -124,7 +125,6 @@ impl Head {
             self.headers.insert(name, value);
             return;
         }
-        // The decoder limits the number of fields below the capacity of a map.
         self.headers.append(name, value);
     }
 }

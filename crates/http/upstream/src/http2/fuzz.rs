@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use brisk_http::error::Http2Error;
 use brisk_http::http1::{HeadLimits, LINES};
+use brisk_http::message::{Request, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::body::inbox::{Inbox, Notices};
@@ -14,8 +15,8 @@ use brisk_net::TurnLimit;
 use brisk_telemetry::{ConnectionRecord, Timeline};
 use brisk_wire::h2::frame::{FrameHead, HEAD, PREFACE, WriteFrames, kind};
 use bytes::BytesMut;
+use http::Method;
 use http::uri::Authority;
-use http::{Method, Request, Response};
 
 use super::output::Destination;
 use super::state::{CONNECTION_WINDOW, Expect, State};

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use brisk_http::error::{BodyError, Http2Error};
 use brisk_http::fields::is_connection_specific;
+use brisk_http::message::Request;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::held::HeldBytes;
 use brisk_wire::h2::block;
@@ -15,7 +16,7 @@ use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_LENGTH, HOST, TE};
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderValue, Method};
 use http_body::{Body as _, Frame};
 
 use super::state::{Sending, State};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use brisk_http::message::Response;
 use brisk_http_connection::Connection;
 use brisk_http_connection::interim::InterimReceivers;
 use bytes::Bytes;
-use http::{Method, Response};
+use http::Method;
 
 use crate::http1::{Failure, Http1};
 use brisk_upstream_group::metrics::{PipelineRepeat, UpstreamMetrics};

@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use http::{Request, header};
+use brisk_http::message::Request;
+use http::header;
 
 /// Mean delay that a response adds to those behind it from which it does not suit a pipeline, in seconds.
 const SLOW: f32 = 2e-3;

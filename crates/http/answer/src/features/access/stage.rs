@@ -7,12 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_access::{CertificateRules, Credentials, NetworkRules};
+use brisk_http::message::HeaderList;
 use brisk_http::validate::Refusal;
 use brisk_http_connection::Connection;
 use brisk_jwt::{Token, TokenFault};
 use brisk_net::limits::client_of;
 use brisk_telemetry::Side;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use self::tokens::Lacking;
 use crate::error_page::error_page;
@@ -125,7 +126,7 @@ impl Stage for AccessStage {
     }
 
     // Not before: other stages examine the request for credentials, so that its response is not shared.
-    fn forward(&self, _: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, _: &Exchange, state: &RequestState, headers: &mut HeaderList) {
         let is_kept = self.basic_auth.as_ref().is_none_or(|basic_auth| basic_auth.forwards)
             && self.tokens.as_ref().is_none_or(|tokens| tokens.forwards);
         if !is_kept {
@@ -206,8 +207,8 @@ fn unavailable(reason: &'static str, exchange: &mut Exchange) -> Flow {
 }
 
 /// The credentials in a request. `None` also for several headers, of which an upstream could use another one.
-fn credentials(headers: &HeaderMap) -> Option<Credentials> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+fn credentials(headers: &HeaderList) -> Option<Credentials> {
+    let mut values = headers.get_all(header::AUTHORIZATION);
     let value = values.next().filter(|_| values.next().is_none())?;
     Credentials::read(value.as_bytes())
 }

@@ -1,8 +1,9 @@
 //! The pace of responses.
 
+use brisk_http::message::Response;
 use brisk_limits::PacedBody;
 use brisk_transform::body::Body;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use http_body::Body as _;
 
 use crate::exchange::Exchange;

@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use brisk_http::message::HeaderList;
 use brisk_telemetry::ConnectionRecord;
 use bytes::Bytes;
+use http::HeaderValue;
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue};
 
 const CERTIFICATE: HeaderName = HeaderName::from_static("client-cert");
 const CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
@@ -30,7 +31,7 @@ impl ClientCert {
     /// Sets the headers of a request for an upstream.
     ///
     /// The caller has removed headers of these names from the client, even from a trusted proxy (RFC 9440 section 4).
-    pub(crate) fn apply(self, headers: &mut HeaderMap, record: &ConnectionRecord) {
+    pub(crate) fn apply(self, headers: &mut HeaderList, record: &ConnectionRecord) {
         if self == Self::None {
             return;
         }

@@ -1,6 +1,6 @@
 //! The client's certificate in the headers for upstreams.
 
-use http::HeaderMap;
+use brisk_http::message::HeaderList;
 
 use crate::exchange::Exchange;
 use crate::features::client_certificates::ClientCert;
@@ -30,7 +30,7 @@ impl Stage for ClientCertificateStage {
         sends.then_some(Self { certificates: host.client_certificates })
     }
 
-    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderList) {
         self.certificates.apply(headers, &exchange.connection().client.record.borrow());
     }
 }

@@ -3,9 +3,10 @@
 
 use std::rc::Rc;
 
+use brisk_http::message::Response;
 use brisk_transform::body::Body;
 use brisk_transform::compress::Compression;
-use http::{Method, Response};
+use http::Method;
 
 use crate::exchange::Exchange;
 use crate::settings::{Action, RouteSettings};

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use brisk_http::message::{HeaderList, Response};
 use brisk_http::validate;
 use brisk_transform::body::Body;
 use brisk_transform::consolidate::{ConsolidatedRoute, ServedRoute};
 use brisk_transform::names::Names;
-use http::{HeaderMap, Response, StatusCode};
+use http::StatusCode;
 
 use crate::exchange::Exchange;
 use crate::redirect;
@@ -51,7 +52,7 @@ impl Stage for ConsolidationStage {
         Flow::Continue
     }
 
-    fn forward(&self, _: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, _: &Exchange, _: &RequestState, headers: &mut HeaderList) {
         self.route.address(headers);
     }
 

@@ -11,13 +11,13 @@ mod links;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::message::{RequestParts, Response};
 use brisk_http_connection::interim::Interim;
 use brisk_transform::body::Body;
 use brisk_transform::credentials::Credentials;
 use brisk_transform::names::Names;
 use http::header::{self, HeaderName};
-use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 pub use self::learned::LearnedHints;
 #[cfg(any(test, fuzzing))]
@@ -137,7 +137,7 @@ impl RequestHints {
 
 /// Whether the request is a browser's navigation to a page. Without `Sec-Fetch-Mode`, a request that accepts
 /// `text/html`.
-pub(crate) fn is_navigation(request: &Parts) -> bool {
+pub(crate) fn is_navigation(request: &RequestParts) -> bool {
     let headers = &request.headers;
     request.method == Method::GET
         && match headers.get(SEC_FETCH_MODE) {
@@ -150,7 +150,7 @@ pub(crate) fn is_navigation(request: &Parts) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use brisk_http::message::Request;
 
     use super::learned::PAGES;
     use super::*;
@@ -163,7 +163,7 @@ mod tests {
         response
     }
 
-    fn request(headers: &[(&'static str, &'static str)]) -> Parts {
+    fn request(headers: &[(&'static str, &'static str)]) -> RequestParts {
         let mut request = Request::get("/");
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::message::Response;
 use brisk_http::validate;
 use brisk_http_connection::Connection;
 use brisk_rewrite::OriginMap;
@@ -10,7 +11,6 @@ use brisk_transform::body::Body;
 use brisk_transform::credentials::Credentials;
 use brisk_transform::names::Names;
 use brisk_variants::HostVariants;
-use http::Response;
 
 use super::hints::{self, EarlyHints, PageKey};
 use crate::exchange::Exchange;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use brisk_http::message::Response;
 use brisk_transform::body::Body;
 use brisk_transform::compress::DIGESTS;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::error_page::REQUEST_ID;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use brisk_http::message::Response;
 use brisk_transform::body::Body;
-use http::Response;
 
 use crate::exchange::Exchange;
 use crate::settings::ErrorPages;

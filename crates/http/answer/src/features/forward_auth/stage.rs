@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::claims::OwnNames;
+use brisk_http::message::{HeaderList, Request, RequestParts, Response};
 use brisk_http::path::one_leading_slash;
 use brisk_http::validate::{self, Refusal};
 use brisk_http_connection::body::request::RequestBody;
@@ -13,9 +14,8 @@ use brisk_transform::body::Body;
 use brisk_transform::names::Names;
 use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use brisk_upstream::{Group, UpstreamBody};
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
 
@@ -125,7 +125,7 @@ impl Stage for ForwardAuthStage {
         }
     }
 
-    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderList) {
         for name in &*self.copied {
             headers.remove(name);
         }
@@ -138,7 +138,7 @@ impl Stage for ForwardAuthStage {
 }
 
 /// Appends the headers of a permission with these names.
-fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderMap) {
+fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderList) {
     let Some(granted) = &exchange.granted else { return };
     for name in names {
         for value in granted.get_all(name) {
@@ -155,7 +155,7 @@ impl ForwardAuthStage {
         request: &ClientRequest,
         exchange: &Exchange,
         state: &RequestState,
-    ) -> Result<Parts, Refusal> {
+    ) -> Result<RequestParts, Refusal> {
         let own = &request.head;
         let method = if request.is_tunnel { &Method::GET } else { &own.method };
         // The path as the upstream gets it, so that both decide about the same one. The server may redirect to it after a login.
@@ -209,7 +209,7 @@ impl ForwardAuthStage {
         }
         if status.is_success() {
             let (head, body) = response.into_parts();
-            let mut granted = HeaderMap::new();
+            let mut granted = HeaderList::new();
             for name in self.copied.iter().chain(self.returned.iter()) {
                 // A name may be in both lists.
                 if granted.contains_key(name) {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use http::Response;
+use brisk_http::message::Response;
 
 use crate::exchange::Exchange;
 use crate::stage::{RequestState, Stage, StageContext};

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::message::{HeaderList, Response};
 use brisk_upstream::Server;
-use http::{HeaderMap, HeaderName, Response};
+use http::HeaderName;
 
 use crate::exchange::Exchange;
 use crate::settings::HeaderRules;
@@ -70,7 +71,7 @@ impl Stage for HeaderRulesStage {
         Flow::Continue
     }
 
-    fn forward(&self, _: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, _: &Exchange, state: &RequestState, headers: &mut HeaderList) {
         if let Some(rules) = &self.requests {
             let formed = state.formed_headers.as_ref().map_or(&[][..], |formed| &formed.requests);
             rules.apply_to_request(headers, formed);

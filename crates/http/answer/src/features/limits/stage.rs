@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use brisk_http::message::{RequestParts, Response};
 use brisk_limits::{Admission, Excess};
 use brisk_net::limits::client_of;
 use brisk_rules::{Values, Variable};
 use brisk_telemetry::Side;
 use brisk_transform::body::Body;
-use http::request::Parts;
-use http::{Response, StatusCode, header};
+use http::{StatusCode, header};
 
 use crate::error_page::{error_page, whole_seconds};
 use crate::exchange::Exchange;
@@ -98,7 +98,7 @@ fn hold(admitted: Vec<Admitted<'_>>, exchange: &mut Exchange) -> Flow {
 
 impl LimitsStage {
     /// Admits a request at all limits, or at none.
-    fn admit(&self, exchange: &mut Exchange, head: &Parts) -> Result<Vec<Admitted<'_>>, Flow> {
+    fn admit(&self, exchange: &mut Exchange, head: &RequestParts) -> Result<Vec<Admitted<'_>>, Flow> {
         let mut admitted = Vec::with_capacity(self.limits.len());
         for limit in self.limits.iter() {
             let key = key(&limit.by, exchange, head);
@@ -117,7 +117,7 @@ impl LimitsStage {
     }
 }
 
-fn key(by: &LimitKey, exchange: &Exchange, head: &Parts) -> Vec<u8> {
+fn key(by: &LimitKey, exchange: &Exchange, head: &RequestParts) -> Vec<u8> {
     let values = KeyValues { client: exchange.client().ip(), request: RequestValues { exchange, head } };
     match by {
         LimitKey::Client => {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use brisk_http::message::Response;
 use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
-use http::{Response, StatusCode, header};
+use http::{StatusCode, header};
 
 use crate::client_address::ClientSource;
 use crate::exchange::Exchange;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::error::BodyError;
+use brisk_http::message::RequestParts;
 use brisk_http::path::one_leading_slash;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::copied::{CopyMemory, EmptyCopy, NotCopied};
@@ -22,7 +23,6 @@ use brisk_upstream::forward::{ForwardFacts, ForwardOutcome, forward};
 use bytes::Bytes;
 use http::Uri;
 use http::header::{CONTENT_LENGTH, UPGRADE};
-use http::request::Parts;
 use http::uri::PathAndQuery;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -64,7 +64,7 @@ pub(crate) struct Mirror {
 
 /// A copy of a request's head, and facts for its exchange.
 struct Copied {
-    head: Parts,
+    head: RequestParts,
     connection: Rc<Connection>,
     id: RequestId,
 }
@@ -84,7 +84,7 @@ impl Mirror {
     /// the upstream of the route. `head` is the head for this upstream, whose servers have the path `base`.
     pub(crate) fn observe(
         self: &Rc<Self>,
-        (head, base): (&Parts, &str),
+        (head, base): (&RequestParts, &str),
         body: RequestBody,
         exchange: &Exchange,
     ) -> RequestBody {
@@ -113,7 +113,7 @@ impl Mirror {
 
     fn copy(
         &self,
-        head: &Parts,
+        head: &RequestParts,
         base: &str,
         body: &RequestBody,
         exchange: &Exchange,

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
+use brisk_http::message::HeaderList;
 use brisk_rules::{Bucket, Share, SplitCookie, SplitSettings};
 use brisk_telemetry::RequestId;
 use brisk_upstream::Group;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 
 /// An upstream group, and the path of its servers' URLs without a slash at its end.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Split {
     /// of the split is available, all visitors use the destination of the route, and keep their buckets.
     pub(crate) fn choose(
         &self,
-        headers: &HeaderMap,
+        headers: &HeaderList,
         id: RequestId,
     ) -> (Option<&Destination>, Option<Box<HeaderValue>>) {
         let known = self.cookie.read(headers);

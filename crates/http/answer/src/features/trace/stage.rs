@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use brisk_http::message::HeaderList;
 use brisk_http::trace_context::TraceContext;
 use brisk_telemetry::RequestSpan;
-use http::HeaderMap;
 
 use crate::exchange::Exchange;
 use crate::settings::Trace;
@@ -58,7 +58,7 @@ impl Stage for TraceStage {
         Flow::Continue
     }
 
-    fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderMap) {
+    fn forward(&self, exchange: &Exchange, state: &RequestState, headers: &mut HeaderList) {
         if let Some(trace) = &state.trace {
             exchange.mark_upstream();
             trace.context.write(trace.upstream, trace.is_continued, headers);

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_http::message::Response;
 use brisk_transform::body::Body;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, header};
 
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};

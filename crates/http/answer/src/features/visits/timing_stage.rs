@@ -1,7 +1,7 @@
 //! `Server-Timing`: the phases of a request, for its page.
 
+use brisk_http::message::Response;
 use brisk_transform::body::Body;
-use http::Response;
 
 use crate::exchange::Exchange;
 use crate::settings::ServerTiming;

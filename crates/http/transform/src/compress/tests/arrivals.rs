@@ -92,7 +92,7 @@ async fn the_length_of_a_slow_or_long_page_depends_on_the_length_of_its_text_onl
 
 #[tokio::test]
 async fn a_padded_page_keeps_its_trailers_and_its_errors() {
-    let mut trailers = HeaderMap::new();
+    let mut trailers = http::HeaderMap::new();
     trailers.insert("x-sum", HeaderValue::from_static("1"));
     let body = streamed(vec![data(b"a".repeat(2000)), Ok(Frame::trailers(trailers.clone()))]);
     let page = arrived("trailers", &ARRIVAL, body).into_body().collect().await.expect("a body");

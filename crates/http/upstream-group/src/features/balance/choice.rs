@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use brisk_http::message::RequestParts;
 use http::header::COOKIE;
-use http::request::Parts;
 
 use super::{Balance, HashKey};
 
@@ -96,7 +96,7 @@ impl Balancer {
     }
 
     /// The key of a request, by the [`HashKey`]; 0 for algorithms without a key.
-    pub(crate) fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
+    pub(crate) fn key(&self, head: &RequestParts, client: impl FnOnce() -> IpAddr) -> u64 {
         let Self::ConsistentHash { by, .. } = self else {
             return 0;
         };
@@ -196,9 +196,8 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-fn cookie<'a>(head: &'a Parts, name: &[u8]) -> Option<&'a [u8]> {
-    let pairs =
-        head.headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+fn cookie<'a>(head: &'a RequestParts, name: &[u8]) -> Option<&'a [u8]> {
+    let pairs = head.headers.get_all(COOKIE).flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     pairs.map(<[u8]>::trim_ascii).find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
 }
 
@@ -211,7 +210,7 @@ fn worker_number() -> usize {
 mod tests {
     use std::collections::HashMap;
 
-    use http::Request;
+    use brisk_http::message::Request;
 
     use super::*;
 

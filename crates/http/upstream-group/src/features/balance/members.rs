@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::request::Parts;
+use brisk_http::message::RequestParts;
 
 use super::Balance;
 use super::choice::{Balancer, Member};
@@ -47,7 +47,7 @@ impl<M: Member> Members<M> {
     }
 
     /// The balancing key of a request: requests with equal keys should reach the same server.
-    pub fn key(&self, head: &Parts, client: impl FnOnce() -> IpAddr) -> u64 {
+    pub fn key(&self, head: &RequestParts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.balancer.key(head, client)
     }
 }

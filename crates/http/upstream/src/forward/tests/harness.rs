@@ -320,11 +320,13 @@ async fn respond(
     };
     let (head, body) = of_hyper(request).into_parts();
     let body = RequestBody::new(body, &connection, shared.body_limit, Rc::default());
-    let response = forward(&shared.group, head, body, &facts).await.unwrap_or_else(|error| {
-        let mut response = Response::new(UpstreamBody::full(error.to_string()));
-        *response.status_mut() = error.status();
-        response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
-        response
-    });
-    Ok(response)
+    Ok(match forward(&shared.group, head, body, &facts).await {
+        Ok(response) => response.into(),
+        Err(error) => {
+            let mut response = Response::new(UpstreamBody::full(error.to_string()));
+            *response.status_mut() = error.status();
+            response.headers_mut().insert("x-reason", error.reason().parse().expect("a header value"));
+            response
+        }
+    })
 }

@@ -17,7 +17,7 @@ use brisk_upstream_group::GroupState;
 use brisk_upstream_group::settings::RequestTimeouts;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use tokio::runtime::LocalOptions;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
@@ -123,8 +123,9 @@ impl Client {
     }
 
     async fn request(&self, method: Method, path: &str) -> Seen {
-        let request = Request::builder().method(method).uri(path).header(header::HOST, "app.test");
-        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let request = brisk_http::message::Request::builder().method(method).uri(path);
+        let request = request.header(header::HOST, "app.test").body(()).expect("a request");
+        let (head, ()) = request.into_parts();
         let outcome = ForwardOutcome::default();
         let facts = ForwardFacts {
             connection: &self.connection,

@@ -5,8 +5,9 @@ use std::task::{Context, Poll, ready};
 use brisk_http::error::ConnectionError;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::request::Output;
+use brisk_http::message::Response;
 use bytes::Bytes;
-use http::{Method, Response, StatusCode};
+use http::{Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite};
 

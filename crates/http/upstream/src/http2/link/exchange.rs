@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use brisk_http::error::{ConnectionError, Http2Error};
+use brisk_http::message::{Request, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::held::{Account, HeldBytes};
 use bytes::Bytes;
-use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 
 use super::Link;

@@ -4,11 +4,12 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
 use brisk_http_connection::work::WorkPlace;
 use brisk_jwt::{Token, TokenFault};
 use brisk_rules::cookies;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use crate::settings::TokenAuth;
 
@@ -43,7 +44,7 @@ impl Lacking {
 
 impl TokenAuth {
     /// The token of a request; `None` if its signature has not been verified yet.
-    pub(super) fn examine(&self, headers: &HeaderMap) -> Result<Option<Arc<Token>>, Lacking> {
+    pub(super) fn examine(&self, headers: &HeaderList) -> Result<Option<Arc<Token>>, Lacking> {
         let token = self.token(headers)?;
         self.check.known(&token).transpose().map_err(Lacking::Refused)
     }
@@ -52,7 +53,7 @@ impl TokenAuth {
     /// of the worker.
     pub(super) async fn verify(
         &self,
-        headers: &HeaderMap,
+        headers: &HeaderList,
         connection: &Connection,
         client: IpAddr,
     ) -> Result<Arc<Token>, Lacking> {
@@ -74,12 +75,12 @@ impl TokenAuth {
     }
 
     /// The token. Of several ones, an upstream could use another.
-    fn token(&self, headers: &HeaderMap) -> Result<Vec<u8>, Lacking> {
+    fn token(&self, headers: &HeaderList) -> Result<Vec<u8>, Lacking> {
         let found = if let Some(name) = &self.cookie {
             let mut values = cookies(headers, name);
             values.next().map(|value| (value.to_vec(), values.next().is_none()))
         } else {
-            let mut values = headers.get_all(header::AUTHORIZATION).iter();
+            let mut values = headers.get_all(header::AUTHORIZATION);
             let first = values.next().and_then(|value| bearer(value.as_bytes()));
             first.map(|token| (token.to_vec(), values.next().is_none()))
         };
@@ -132,7 +133,7 @@ mod tests {
     }
 
     async fn lacking(cookie: Option<&str>, lines: &[(&'static str, &'static str)]) -> Lacking {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_static(value));
         }
@@ -152,7 +153,7 @@ mod tests {
             drain: brisk_net::drain::channel().1,
         });
         let cookie = HeaderValue::from_str(&format!("t={FORGED}")).expect("a value");
-        let headers: HeaderMap = [(header::COOKIE, cookie)].into_iter().collect();
+        let headers: HeaderList = [(header::COOKIE, cookie)].into_iter().collect();
         assert_eq!(auth.examine(&headers).map(|token| token.is_some()), Ok(false), "it has to be verified");
         let refused = || {
             let verified = auth.verify(&headers, &connection, client);

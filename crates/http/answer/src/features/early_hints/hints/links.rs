@@ -2,9 +2,10 @@
 
 use std::str::FromStr;
 
+use brisk_http::message::HeaderList;
 use brisk_http_connection::interim::{LINK_BYTES, LINKS};
+use http::HeaderValue;
 use http::header::LINK;
-use http::{HeaderMap, HeaderValue};
 
 /// A link that is useful before the page: with the relation `preload`, `modulepreload` or `preconnect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +36,8 @@ impl HintLink {
 }
 
 /// The hints among the links of a response, one value each, up to the limits of an interim response.
-pub(crate) fn of(headers: &HeaderMap) -> Vec<HeaderValue> {
-    let values = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+pub(crate) fn of(headers: &HeaderList) -> Vec<HeaderValue> {
+    let values = headers.get_all(LINK).filter_map(|value| value.to_str().ok());
     let hints = values.flat_map(members).filter(|link| is_hint(link));
     let mut bytes = 0;
     let fitting = hints.take(LINKS).take_while(|link| {
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     fn hints(value: &str) -> Vec<String> {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderList::new();
         headers.insert(LINK, HeaderValue::from_str(value).expect("a value"));
         of(&headers).iter().map(|value| value.to_str().expect("text").to_owned()).collect()
     }
