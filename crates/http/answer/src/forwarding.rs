@@ -136,7 +136,7 @@ fn values_of(client: SocketAddr, secure: bool, request: &ForwardedRequest<'_>) -
     }
 }
 
-/// Adds the values to `headers` without claims.
+/// Adds the values to `headers`, which must have no claims.
 fn add(headers: &mut HeaderList, values: &ForwardedValues) {
     headers.append(FOR, values.client.clone());
     headers.append(PROTO, values.proto.clone());
@@ -243,15 +243,15 @@ mod tests {
     }
 
     fn applied_for(authority: &str, client: &str, headers: &[(&'static str, &'static str)]) -> HeaderList {
-        let mut map = HeaderList::new();
+        let mut list = HeaderList::new();
         for (name, value) in headers {
-            map.append(*name, HeaderValue::from_static(value));
+            list.append(*name, HeaderValue::from_static(value));
         }
         let forwarding = Forwarding::new(vec!["10.0.0.0/8".parse().expect("a network")], Underscores::Drop);
         let mut exchange = exchange(&connection(client));
-        forwarding.name_client(&mut exchange, &map);
-        forwarding.apply(&mut map, &exchange, &ForwardedRequest { authority, names: &names() });
-        map
+        forwarding.name_client(&mut exchange, &list);
+        forwarding.apply(&mut list, &exchange, &ForwardedRequest { authority, names: &names() });
+        list
     }
 
     const CLAIMS: &[(&str, &str)] = &[

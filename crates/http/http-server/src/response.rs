@@ -1,6 +1,5 @@
 //! Requests and their responses on the streams of a multiplexed connection: from the request to the pieces of the body.
 
-use http::HeaderMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,6 +12,7 @@ use brisk_http::message::{HeaderList, Request, Response, ResponseParts};
 use brisk_http_connection::body::client::ClientBody;
 use brisk_http_connection::chunk::Chunk;
 use bytes::Buf as _;
+use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, DATE, TE};
 use http_body::Body as _;
 

@@ -150,7 +150,6 @@ fn first_member(list: &[u8]) -> (&[u8], &[u8]) {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";

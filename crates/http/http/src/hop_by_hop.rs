@@ -20,27 +20,32 @@ pub fn named(headers: &HeaderList) -> Vec<HeaderName> {
 /// Removes hop-by-hop headers: those named by `Connection`, and the known ones, such as `Keep-Alive`. Returns the former names.
 pub fn remove(headers: &mut HeaderList) -> Vec<HeaderName> {
     let named = named(headers);
-    // `Connection` may have thousands of names.
-    let unwanted: HashSet<_> = named.iter().collect();
+    if named.is_empty() {
+        headers.retain(|name, _| !is_hop_by_hop(name));
+        return named;
+    }
+    // `Connection` may have thousands of names, the message has few.
+    let names: HashSet<_> = headers.names().collect();
+    let unwanted: HashSet<_> = named.iter().filter(|name| names.contains(name)).cloned().collect();
     headers.retain(|name, _| !is_hop_by_hop(name) && !unwanted.contains(name));
     named
 }
 
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    HTTP2_SETTINGS,
+];
+
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     // Most headers of a message have another length.
-    matches!(name.as_str().len(), 2 | 7 | 10 | 14 | 16..=19)
-        && [
-            header::CONNECTION,
-            header::TE,
-            header::TRANSFER_ENCODING,
-            header::UPGRADE,
-            header::PROXY_AUTHENTICATE,
-            header::PROXY_AUTHORIZATION,
-            KEEP_ALIVE,
-            PROXY_CONNECTION,
-            HTTP2_SETTINGS,
-        ]
-        .contains(name)
+    matches!(name.as_str().len(), 2 | 7 | 10 | 14 | 16..=19) && HOP_BY_HOP.contains(name)
 }
 
 /// The headers named by a `Connection` header, except `Host`, `Content-Length` and `Early-Data`. A client must not be
@@ -56,4 +61,23 @@ fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
 pub fn tokens(value: &HeaderValue) -> impl Iterator<Item = &str> {
     let members = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     members.filter_map(|member| str::from_utf8(member).ok()).filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_removed_and_so_are_those_that_connection_names() {
+        let line = |name: &HeaderName| (name.clone(), HeaderValue::from_static("1"));
+        let mut headers: HeaderList = HOP_BY_HOP.iter().map(line).collect();
+        headers.append("x-own", HeaderValue::from_static("1"));
+        assert!(remove(&mut headers).contains(&HeaderName::from_static("1")));
+        assert_eq!(headers.names().collect::<Vec<_>>(), ["x-own"]);
+        headers.append(header::CONNECTION, HeaderValue::from_static("X-Own, x-absent, close"));
+        headers.append("x-own", HeaderValue::from_static("2"));
+        headers.append(header::ACCEPT, HeaderValue::from_static("*/*"));
+        assert_eq!(remove(&mut headers), ["x-own", "x-absent"]);
+        assert_eq!(headers.names().collect::<Vec<_>>(), ["accept"]);
+    }
 }

@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod body;
 pub mod chunked;
+mod names;
 pub mod request;
 pub mod request_head;
 pub mod response;

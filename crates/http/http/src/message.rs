@@ -8,9 +8,9 @@ mod header_list;
 mod request_message;
 mod response_message;
 
-/// Capacity of the headers of a request for those that are added for an upstream.
-pub(crate) const ADDED: usize = 6;
-
-pub use self::header_list::{GetAll, HeaderList, LineName};
+pub use self::header_list::{GetAll, HeaderList, LineName, Lines};
 pub use self::request_message::{Request, RequestBuilder, RequestParts};
 pub use self::response_message::{Response, ResponseParts};
+
+/// Capacity of the headers of a request for those that are added for an upstream.
+pub(crate) const ADDED: usize = 6;

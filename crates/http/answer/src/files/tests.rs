@@ -1,11 +1,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use brisk_http::message::Request;
 use brisk_http_connection::testing;
 use http::HeaderValue;
 use tempfile::TempDir;
-
-use brisk_http::message::Request;
 
 use super::*;
 

@@ -1,6 +1,5 @@
 //! Output of responses: heads as soon as there is space, data in turns by priority (RFC 9218 section 10).
 
-use http::HeaderMap;
 use std::io;
 use std::mem;
 use std::task::{Context, Poll};
@@ -11,6 +10,7 @@ use brisk_wire::h2::block;
 use brisk_wire::h2::frame::{FrameHead, WriteFrames, flag, kind};
 use brisk_wire::h2::settings::DEFAULT_FRAME;
 use bytes::Buf as _;
+use http::HeaderMap;
 use http_body::Body as _;
 
 use super::scratch;

@@ -19,7 +19,7 @@ use super::response::Sent;
 use crate::http1::HeadLimits;
 use crate::http1::chunked::Part;
 use crate::http1::request_head::RequestHead;
-use crate::message::{HeaderList, Request, RequestParts};
+use crate::message::{Request, RequestParts};
 
 const LIMITS: HeadLimits = HeadLimits { size: 16 << 10, lines: 100 };
 
@@ -29,7 +29,7 @@ struct Read {
     method: Method,
     uri: Uri,
     version: Version,
-    headers: HeaderList,
+    headers: HeaderMap,
     body: Vec<u8>,
     trailers: HeaderMap,
 }
@@ -37,7 +37,7 @@ struct Read {
 impl Read {
     fn begin(head: Request<()>) -> Self {
         let RequestParts { method, uri, version, headers, .. } = head.into_parts().0;
-        Self { method, uri, version, headers, ..Self::default() }
+        Self { method, uri, version, headers: headers.into(), ..Self::default() }
     }
 }
 
@@ -104,8 +104,7 @@ fn read_by_hyper(bytes: &[u8]) -> Vec<Read> {
         async move {
             let (head, body) = request.into_parts();
             if let Ok(body) = body.collect().await {
-                let headers = head.headers.into();
-                let (method, uri, version) = (head.method, head.uri, head.version);
+                let (method, uri, version, headers) = (head.method, head.uri, head.version, head.headers);
                 let mut request = Read { method, uri, version, headers, ..Read::default() };
                 request.trailers = body.trailers().cloned().unwrap_or_default();
                 request.body = body.to_bytes().into();

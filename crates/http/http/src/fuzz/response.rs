@@ -15,7 +15,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http1::chunked::Part;
 use crate::http1::response::ResponseHead;
 use crate::http1::{HeadLimits, LINES};
-use crate::message::HeaderList;
 
 const HEAD_SIZE: usize = 16 << 10;
 
@@ -23,7 +22,7 @@ const HEAD_SIZE: usize = 16 << 10;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     status: StatusCode,
-    headers: HeaderList,
+    headers: HeaderMap,
     body: Vec<u8>,
     trailers: HeaderMap,
 }
@@ -60,7 +59,7 @@ fn read(bytes: &[u8], method: &Method, step: usize) -> Option<Read> {
             None => input.extend_from_slice(pieces.next()?),
         }
     };
-    let mut read = Read { status: head.status, headers: head.headers, ..Read::default() };
+    let mut read = Read { status: head.status, headers: head.headers.into(), ..Read::default() };
     loop {
         match head.body.decode(&mut input).ok()? {
             Some(Part::Data(data)) => read.body.extend_from_slice(&data),
@@ -102,7 +101,7 @@ fn read_by_hyper(bytes: &[u8], method: &Method) -> Option<Read> {
         }
     });
     let (head, mut body) = response.flatten()?.into_parts();
-    let mut read = Read { status: head.status, headers: head.headers.into(), ..Read::default() };
+    let mut read = Read { status: head.status, headers: head.headers, ..Read::default() };
     for _ in 0..turns {
         drive(&mut context);
         match Pin::new(&mut body).poll_frame(&mut context) {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{HeadLimits, place};
+use super::{HeadLimits, names, place};
 use crate::message::{ADDED, HeaderList, Request};
 use crate::target;
 
@@ -99,7 +99,7 @@ impl RequestHead {
     /// Parses a head at the front of `bytes`, including empty lines before it. Returns the head and its length in bytes, or
     /// `None` if it is incomplete.
     ///
-    /// Costs one allocation for the bytes, which all values share, and two for the headers.
+    /// Costs one allocation for the bytes, which all values share, and one for the headers.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Facts {
     ) -> Result<HeaderList, MalformedRequest> {
         let mut headers = HeaderList::with_capacity(lines.len() + ADDED);
         for line in lines {
-            let name = HeaderName::from_bytes(line.name.as_bytes())
+            let name = names::parse(line.name.as_bytes())
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderName))?;
             let value = HeaderValue::from_maybe_shared(share(line.value))
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderValue))?;

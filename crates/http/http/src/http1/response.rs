@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{HeadLimits, LINES, MalformedResponse, place};
+use super::{HeadLimits, LINES, MalformedResponse, names, place};
 use crate::message::HeaderList;
 use crate::validate;
 
@@ -116,7 +116,7 @@ impl Facts {
     fn read(&mut self, head: &Bytes, lines: &[Line]) -> Result<HeaderList, MalformedResponse> {
         let mut headers = HeaderList::with_capacity(lines.len());
         for Line { name, value } in lines {
-            let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
+            let name = names::parse(&head[name.start as usize..name.end as usize]);
             let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
             let value = HeaderValue::from_maybe_shared(head.slice(value.start as usize..value.end as usize));
             let value = value.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderValue))?;

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Header lines in the sequence of their arrival. Names may repeat.
 ///
-/// A search compares every name, so an operation costs time proportional to the number of lines, which limits of heads bound
-/// (100 by default). Work for many names is one pass with [`Self::retain`].
+/// A search compares every name, so an operation costs time proportional to the number of lines. Limits of heads bound this number:
+/// 100 by default, at most 1,000. Code that searches names of a peer makes one pass with [`Self::retain`] instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderList {
     lines: Vec<(HeaderName, HeaderValue)>,
@@ -46,6 +46,7 @@ impl LineName for &HeaderName {
 
 impl LineName for &str {
     fn is(&self, name: &HeaderName) -> bool {
+        // A `HeaderName` is in lower case.
         name.as_str().eq_ignore_ascii_case(self)
     }
 
@@ -81,13 +82,8 @@ impl HeaderList {
     }
 
     /// All lines.
-    pub fn iter(&self) -> Iter<'_> {
-        Iter(self.lines.iter())
-    }
-
-    /// The values of all lines.
-    pub fn values(&self) -> impl Iterator<Item = &HeaderValue> {
-        self.lines.iter().map(|(_, value)| value)
+    pub fn iter(&self) -> Lines<'_> {
+        Lines(self.lines.iter())
     }
 
     /// The names of all lines. A name with several lines comes several times.
@@ -120,17 +116,18 @@ impl HeaderList {
         self.get(name).is_some()
     }
 
-    /// Adds a line behind all others.
+    /// Adds a line behind all others. Panics if `name` is a text that is not a valid name.
     pub fn append(&mut self, name: impl LineName, value: HeaderValue) {
         self.lines.push((name.into_name(), value));
     }
 
-    /// Replaces all lines of `name` by one, in the place of the first. Returns the first value.
+    /// Replaces all lines of `name` by one, in the place of the first. Returns the first value. Panics as [`Self::append`].
     pub fn insert(&mut self, name: impl LineName, value: HeaderValue) -> Option<HeaderValue> {
         let Some(first) = self.lines.iter().position(|line| name.is(&line.0)) else {
             self.append(name, value);
             return None;
         };
+        // Lines behind the first mean the same to most readers, and another value to some.
         self.lines.extract_if(first + 1.., move |line| name.is(&line.0)).for_each(drop);
         Some(mem::replace(&mut self.lines[first].1, value))
     }
@@ -144,6 +141,7 @@ impl HeaderList {
 
     /// Removes all lines of `name`. Returns the first value.
     pub fn remove(&mut self, name: impl LineName) -> Option<HeaderValue> {
+        // One pass for all lines: each removal by itself would move all later lines.
         let mut removed = self.lines.extract_if(.., move |line| name.is(&line.0));
         let first = removed.next();
         removed.for_each(drop);
@@ -172,9 +170,9 @@ impl<N: LineName> Index<N> for HeaderList {
 
 /// All lines of a [`HeaderList`], see [`HeaderList::iter`].
 #[derive(Clone, Debug)]
-pub struct Iter<'a>(slice::Iter<'a, (HeaderName, HeaderValue)>);
+pub struct Lines<'a>(slice::Iter<'a, (HeaderName, HeaderValue)>);
 
-impl<'a> Iterator for Iter<'a> {
+impl<'a> Iterator for Lines<'a> {
     type Item = (&'a HeaderName, &'a HeaderValue);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -184,9 +182,9 @@ impl<'a> Iterator for Iter<'a> {
 
 impl<'a> IntoIterator for &'a HeaderList {
     type Item = (&'a HeaderName, &'a HeaderValue);
-    type IntoIter = Iter<'a>;
+    type IntoIter = Lines<'a>;
 
-    fn into_iter(self) -> Iter<'a> {
+    fn into_iter(self) -> Lines<'a> {
         self.iter()
     }
 }
@@ -227,6 +225,7 @@ impl From<HeaderMap> for HeaderList {
 
 impl From<HeaderList> for HeaderMap {
     fn from(list: HeaderList) -> Self {
+        // Each growth of a map hashes all names again.
         let mut map = Self::with_capacity(list.len());
         for (name, value) in list {
             map.append(name, value);

@@ -112,6 +112,7 @@ impl<B> From<http::Response<B>> for Response<B> {
 impl<B> From<Response<B>> for http::Response<B> {
     fn from(response: Response<B>) -> Self {
         let Response { head, body } = response;
+        // The parts of `http` have no public constructor.
         let mut response = Self::new(body);
         *response.status_mut() = head.status;
         *response.version_mut() = head.version;

@@ -108,7 +108,8 @@ impl Head {
         Self { headers: HeaderList::with_capacity(headers), ..Self::default() }
     }
 
-    /// The trailers; `None` if they are malformed, for example because of a pseudo-header.
+    /// The trailers; `None` if they are malformed, for example because of a pseudo-header. The decoder has limited their number
+    /// to less than the maximum of [`HeaderMap`].
     fn into_trailers(self) -> Option<HeaderMap> {
         (self.status.is_none() && !self.is_malformed).then(|| self.headers.into())
     }
@@ -122,8 +123,10 @@ impl Head {
             self.is_malformed |= length.is_none() || self.length.is_some_and(|other| Some(other) != length);
             self.length = length;
             // RFC 9110 section 8.6: repeated equal lengths are joined into one.
-            self.headers.insert(name, value);
-            return;
+            if let Some(first) = self.headers.get_mut(&CONTENT_LENGTH) {
+                *first = value;
+                return;
+            }
         }
         self.headers.append(name, value);
     }

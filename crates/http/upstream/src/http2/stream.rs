@@ -1,6 +1,5 @@
 //! A request and its response on one HTTP/2 connection.
 
-use http::HeaderMap;
 use std::collections::VecDeque;
 use std::mem;
 use std::task::{Context, Poll, Waker};
@@ -10,6 +9,7 @@ use brisk_http::message::Response;
 use brisk_http_connection::body::request::RequestBody;
 use brisk_http_connection::held::HeldBytes;
 use bytes::{Buf, Bytes};
+use http::HeaderMap;
 use http_body::Frame;
 
 use super::state::STREAM_WINDOW;
