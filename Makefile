@@ -25,6 +25,7 @@
 # make connections     latency and memory of 10,000 HTTP/2 connections on one core      ARGS='--minutes 2'               12 minutes, quiet
 # make flood           latency of requests during a flood of RSA handshakes             ARGS='--rounds 15'               10 minutes, quiet
 # make gpu             RSA handshakes of the gateway with and without a GPU             ARGS='--seconds 5'               minutes, quiet
+# make instructions    instructions of a request and of a handshake, by callgrind     ARGS='--only HTTP/2'               2 minutes
 # make keyless         cost of private keys on a key server or in a separate process    ARGS='--rounds 9'                3 minutes, quiet
 # make live-fuzz       mutated input for every listener of a running brisk              ARGS='--seconds 600'             1 minute
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     ARGS='--names 10000'             5 minutes, 1 GB
