@@ -61,7 +61,8 @@ class Counted(Brisk):
     def __init__(self, routes, folder, **values):
         super().__init__(routes, folder, None, **values)
         self.counts = self.folder / "counts"
-        self.command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={self.counts}", *self.command]
+        self.command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={self.counts}",
+                        *self.command]
         # brisk would start itself anew with a setting of glibc, outside of valgrind.
         self.options = {"preexec_fn": hide_vectors, "env": {**os.environ, "BRISK_STARTED_ANEW": "1"}}
         self.ending, self.grace, self.dumps = signal.SIGKILL, 1, 0

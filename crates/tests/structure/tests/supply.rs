@@ -62,6 +62,7 @@ const PURPOSES: &[&str] = &[
     "clients",
     "gitea",
     "sbom",
+    "instructions",
     "kernels",
 ];
 
