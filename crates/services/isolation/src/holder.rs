@@ -100,8 +100,8 @@ struct Holder<'p, P> {
     /// Connections of [`Order::Connect`] that wait for `operations`.
     waiting: Vec<UnixStream>,
     held: usize,
-    /// Time at which replaced keys are dropped, [`GRACE`] after [`Order::Settle`].
-    given_up: Option<Instant>,
+    /// Replaced keys with the time of their end, [`GRACE`] after [`Order::Settle`].
+    replaced: Vec<(Instant, Keystore)>,
     watch: Option<FileWatch>,
     reported: Figures,
 }
@@ -119,7 +119,7 @@ impl<'p, P: Program> Holder<'p, P> {
             operations: None,
             waiting: Vec::new(),
             held: 0,
-            given_up: None,
+            replaced: Vec::new(),
             watch: None,
             reported: Figures::default(),
         }
@@ -165,7 +165,6 @@ impl<'p, P: Program> Holder<'p, P> {
         }
         self.next = Some(next);
         self.is_loaded = true;
-        self.given_up = None;
         self.hold();
         self.control.send(&Report::Loaded { number, found: last })?;
         // After the report, since the measurements of the engines take a while.
@@ -178,23 +177,24 @@ impl<'p, P: Program> Holder<'p, P> {
             // Operations with keys of a refused configuration cannot be in progress, so the keys are dropped at once.
             return self.hold();
         }
-        self.in_force = next;
         // Handshakes in progress may still use replaced keys.
-        self.given_up = Some(Instant::now() + GRACE);
+        let replaced = mem::replace(&mut self.in_force, next);
+        self.replaced.push((Instant::now() + GRACE, replaced.keys));
     }
 
-    /// Keys of `in_force` and of `next`, so that handshakes with either configuration find theirs.
-    fn both(&self) -> Arc<Keystore> {
+    /// Keys of `in_force`, of `next` and of `replaced`, so that handshakes with each configuration find theirs.
+    fn all(&self) -> Arc<Keystore> {
         let mut keys = Keystore::new();
         keys.add_all(&self.in_force.keys);
         if let Some(next) = &self.next {
             keys.add_all(&next.keys);
         }
+        self.replaced.iter().for_each(|(_, replaced)| keys.add_all(replaced));
         Arc::new(keys)
     }
 
     fn hold(&mut self) {
-        let keys = self.both();
+        let keys = self.all();
         self.held = keys.len();
         if let Some(operations) = &self.operations {
             operations.hold(&keys);
@@ -213,7 +213,7 @@ impl<'p, P: Program> Holder<'p, P> {
         let (None, Some(settings), true) = (&self.operations, &self.settings, self.is_loaded) else {
             return Ok(());
         };
-        let keys = self.both();
+        let keys = self.all();
         let mut operations = self.program.start(settings, &keys)?;
         self.waiting.drain(..).for_each(|socket| operations.serve(socket));
         self.operations = Some(operations);
@@ -227,7 +227,9 @@ impl<'p, P: Program> Holder<'p, P> {
 
     /// Drops replaced keys when due, and reports changed files and changed [`Figures`].
     fn look_after(&mut self, now: Instant) -> io::Result<()> {
-        if self.given_up.take_if(|at| *at <= now).is_some() && self.next.is_none() {
+        let before = self.replaced.len();
+        self.replaced.retain(|(end, _)| *end > now);
+        if self.replaced.len() < before {
             self.hold();
         }
         if let Some(watch) = &mut self.watch {
@@ -294,4 +296,52 @@ fn who(error: &io::Error) -> String {
         return String::new();
     }
     format!(" (the key process is the user {})", geteuid().as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_testkit::ca::TestCa;
+
+    use super::*;
+
+    struct WithoutEngines;
+
+    impl Program for WithoutEngines {
+        type Log = ();
+
+        fn open_log(&self, _: &str) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn start(&self, _: &Settings, _: &Arc<Keystore>) -> io::Result<Box<dyn Operations>> {
+            Err(io::Error::other("there are no engines"))
+        }
+    }
+
+    #[test]
+    fn replaced_keys_stay_for_their_time_also_if_others_are_loaded_or_refused() {
+        let (control, _gateway) = Control::pair().expect("sockets");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let mut holder = Holder::new(control, runtime, &WithoutEngines);
+        let ca = TestCa::new();
+        let leaves: Vec<_> = (0..4).map(|_| ca.server(&["a.test"]).issue()).collect();
+        let load = |holder: &mut Holder<'_, WithoutEngines>, number: u64| {
+            let file = leaves[number as usize].key.display().to_string();
+            holder.load(number, vec![file], true).expect("a gateway");
+        };
+        for number in [0, 1] {
+            load(&mut holder, number);
+            holder.settle(number, true);
+        }
+        load(&mut holder, 2);
+        assert_eq!(holder.held, 3, "the replaced key, that in force and the next");
+        holder.settle(2, false);
+        assert_eq!(holder.held, 2, "the refused key is dropped at once");
+        load(&mut holder, 3);
+        holder.settle(3, true);
+        holder.look_after(Instant::now()).expect("a gateway");
+        assert_eq!(holder.held, 3);
+        holder.look_after(Instant::now() + GRACE).expect("a gateway");
+        assert_eq!(holder.held, 1);
+    }
 }
