@@ -351,7 +351,7 @@ fn uploads_that_an_upstream_does_not_take_leave_memory_for_those_of_others() {
         wait_until("a client with its share", || (refusals(&site, "bodies") > 0.5).then_some(()));
         assert!(held(&site, "bodies") <= f64::from(9 << 20), "{}", held(&site, "bodies"));
         let grown = site.brisk.process().resident_bytes().saturating_sub(before);
-        // An eighth of what the clients send. Pages that the allocator keeps are several MiB of it.
+        // The clients send eight times as much. The allocator keeps some pages of released memory, several MiB in all.
         assert!(grown < 3 * BODY as u64, "{} KiB", grown / 1024);
         for _ in 0..4 {
             let options = [&OTHER[..], &["--http2", "--data-binary", &small]].concat();
