@@ -97,7 +97,8 @@ test:
 	@$(MAKE) --no-print-directory client-packages
 	@mkdir -p $(CARGO_TARGET_DIR) && : > $(TEST_TIMES)
 	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib TEST_TIMES=$(TEST_TIMES) \
-	  cargo test --locked --workspace --features brisk-cli/tools --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST)
+	  cargo test --locked --workspace --features brisk-cli/tools --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST) \
+	  || { echo "the failures again:"; sed -n '/^failures:$$/,/^test result:/p' $(TEST_TIMES) | tail -n 100; exit 1; } >&2
 	@echo "the slowest tests, in seconds:"
 	@sed -nE 's/^test (.*) \.\.\. .* <([0-9.]+)s>$$/\2 \1/p' $(TEST_TIMES) | sort -rn | head -20
 ifeq ($(TEST),)
