@@ -273,7 +273,6 @@ impl<'a> Journey<'a> {
             Box::pin(self.send_http2(attempt, request)).await?
         } else {
             let is_named = to_origin_form(request, &attempt.server);
-            frame_body(request);
             let sent = if self.may_pipeline(attempt, request) {
                 Box::pin(self.send_pipelined(attempt, request)).await
             } else {
@@ -324,6 +323,8 @@ impl<'a> Journey<'a> {
                 .map_err(Failure::connecting)?,
         };
         let limit = server.head_timeout(self.timeouts);
+        // The body may have ended while the connection was opened: no earlier decision about its framing would hold.
+        frame_body(request);
         let answered =
             http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interims).await;
         let mut response = answered?;

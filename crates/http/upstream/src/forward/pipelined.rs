@@ -10,7 +10,7 @@ use brisk_http::message::{Request, Response};
 use brisk_http_connection::body::request::RequestBody;
 use http::{Method, StatusCode};
 
-use super::{Attempt, Framing, Journey, settle_length};
+use super::{Attempt, Framing, Journey, frame_body, settle_length};
 use crate::body::{UpstreamBody, release};
 use crate::error::UpstreamError;
 use crate::group::{Lease, Server};
@@ -48,6 +48,7 @@ impl Journey<'_> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = &attempt.server;
         let site = Site::of(request);
+        frame_body(request);
         match server.pipelines().enter(self.connection, request, site) {
             None => {
                 let started = Instant::now();

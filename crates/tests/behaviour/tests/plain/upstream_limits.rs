@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use brisk_behaviour::h2::{END_HEADERS, END_STREAM, HEADERS, RST_STREAM, frame, get};
+use brisk_behaviour::h2::{
+    ACK, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, frame, get, post_head,
+};
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{NAME, Site, connect_from, proxy_to, upstream};
@@ -168,6 +170,34 @@ fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
         assert_eq!(connection.response().text(), "done");
     }
     waiting(0);
+}
+
+#[test]
+fn a_body_that_ends_empty_while_its_request_waits_for_a_connection_is_ended_for_the_server() {
+    let (release, held) = channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let origin = Origin::answering(move |request, stream| {
+        if request.head.line.starts_with("GET /slow ") {
+            // Ends with the test at the latest.
+            let _ = held.lock().expect("one slow request").recv();
+        }
+        write_response(stream, b"done")
+    });
+    let site = limited(&origin, 1, "");
+    let mut connection = site.connect();
+    let slow = thread::spawn(move || connection.get(NAME, "/slow").status());
+    origin.last_request();
+    let mut client = Client::connect(&site);
+    // The length is unknown, so the body will be sent in chunks.
+    client.send(&post_head(1, "/"));
+    wait_until("a request in the queue", || {
+        let waiting = site.brisk.metrics().sum("brisk_upstream_requests_waiting", &[]);
+        (waiting > 0.5).then_some(())
+    });
+    client.send(&[frame(DATA, END_STREAM, 1, b""), frame(PING, 0, 0, b"12345678")].concat());
+    client.wait_for("acknowledgement", |frame| frame.kind == PING && frame.flags == ACK);
+    release.send(()).expect("a waiting origin");
+    assert_eq!((slow.join().expect("the slow client"), client.status(1)), (200, 200));
 }
 
 /// An origin over HTTP/1.1 or HTTP/2 that answers each request, and reports the end of each connection.
