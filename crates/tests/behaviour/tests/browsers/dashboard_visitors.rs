@@ -9,8 +9,9 @@ use brisk_behaviour::program::brisk_program;
 use brisk_behaviour::site::{LIMIT, NAMES, Site, setup};
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::TestCa;
-use brisk_testkit::process::run;
+use brisk_testkit::process::{run, wait_until};
 use brisk_visits::{Browser, Metric, Settings, Visit, Visits};
+use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use serde_json::{Value, json};
 
 use crate::dashboard_page::{page, serious};
@@ -26,6 +27,9 @@ fn visitors(folder: &Path) {
         visit.browser = if number % 3 == 2 { Browser::Firefox } else { Browser::Chrome };
         visit.page = Some(["site.test/", "site.test/item/*"][usize::from(number % 3 == 2)].into());
         let paint = if visit.browser == Browser::Firefox { 1000.0 } else { 5000.0 };
+        let suites = [CipherSuite::TLS_AES_128_GCM_SHA256, CipherSuite::TLS_CHACHA20_POLY1305_SHA256];
+        visit.suite = Some(suites[usize::from(visit.browser == Browser::Firefox)]);
+        visit.version = Some(ProtocolVersion::TLS1_3);
         for (metric, value) in [
             (Metric::LargestPaint, paint),
             (Metric::FirstPaint, 900.0),
@@ -33,6 +37,7 @@ fn visitors(folder: &Path) {
             (Metric::Wait, 200.0),
             (Metric::Interaction, 100.0),
             (Metric::Shift, 0.05),
+            (Metric::Load, 2.0 * paint),
         ] {
             assert!(visit.measures.set(metric, value));
         }
@@ -52,12 +57,17 @@ const POINT: &str = "(async () => {
   return [box.left + box.width * 0.55, box.top + box.height * (1 - 1 / 5.75)];
 })()";
 
-/// Clicks as a visitor with a mouse does.
-fn click(page: &mut Page, place: &Value) {
-    for (kind, button) in [("mouseMoved", "none"), ("mousePressed", "left"), ("mouseReleased", "left")] {
-        let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": button, "clickCount": 1 });
-        page.call("Input.dispatchMouseEvent", &event);
-    }
+/// Clicks on [`POINT`] as a visitor with a mouse does, until the page shows the figures of the quickest page. A refresh of the page
+/// between the search for the point and the click replaces the chart.
+fn click_on_point(page: &mut Page) {
+    wait_until("the figures of one page", || {
+        let place = page.script(POINT);
+        for (kind, button) in [("mouseMoved", "none"), ("mousePressed", "left"), ("mouseReleased", "left")] {
+            let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": button, "clickCount": 1 });
+            page.call("Input.dispatchMouseEvent", &event);
+        }
+        (page.script("document.getElementById('v-page').value") == "site.test/item/*").then_some(())
+    });
 }
 
 #[test]
@@ -111,12 +121,18 @@ fn charts_have_thresholds_lines_by_value_and_marks_of_deployments() {
     // One page, by a click on a point of its line.
     page.script(&choose("v-by", "page"));
     page.wait_for(&format!("{legend}.includes('site.test/ (400)')"));
-    let point = page.script(POINT);
-    click(&mut page, &point);
-    page.wait_for("document.getElementById('v-page').value === 'site.test/item/*'");
+    click_on_point(&mut page);
     page.wait_for("document.getElementById('v-lcp-name').textContent.startsWith('largest paint (LCP): 1.0')");
     page.script(&choose("v-page", ""));
     page.wait_for(&format!("{legend}.includes('site.test/ (400)')"));
+    // Time of the load event by version and suite, as the published measurements group it.
+    page.script(&choose("v-metric", "load"));
+    page.script(&choose("v-by", "version"));
+    page.script(&choose("v-and", "suite"));
+    let pairs = "document.getElementById('v-pairs').textContent";
+    for part in ["by version and suite", "TLS_CHACHA20_POLY1305_SHA256", "10.0", " s (400)", "2.0", " s (200)"] {
+        page.wait_for(&format!("{pairs}.includes('{part}')"));
+    }
     // Before and after the deployment.
     page.wait_for(
         "[...document.getElementById('v-at').options].some(one => one.textContent.endsWith('v1.4.2'))",
