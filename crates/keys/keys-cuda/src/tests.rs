@@ -126,7 +126,7 @@ async fn assert_performed(
 }
 
 const ON_GPU: &[Performer] = &[PERFORMER];
-const ON_PROCESSOR: &[Performer] = &[Performer::AWS_LC, Performer::FMA, Performer::IFMA];
+const ON_PROCESSOR: &[Performer] = &[Performer::AWS_LC, Performer::FMA, Performer::FMA_512, Performer::IFMA];
 
 /// Waits for a condition that becomes true by itself.
 fn wait_until(condition: impl Fn() -> bool) {

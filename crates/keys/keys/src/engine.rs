@@ -50,6 +50,8 @@ impl Performer {
     pub const AWS_LC: Self = Self("aws-lc");
     /// Lanes of AVX-512 IFMA on this processor, up to four operations at a time.
     pub const IFMA: Self = Self("ifma");
+    /// Lanes of AVX-512 and FMA on this processor, up to four operations at a time.
+    pub const FMA_512: Self = Self("fma512");
     /// Lanes of AVX2 and FMA on this processor, up to two operations at a time.
     pub const FMA: Self = Self("fma");
 
@@ -69,6 +71,7 @@ impl From<Instructions> for Performer {
     fn from(instructions: Instructions) -> Self {
         match instructions {
             Instructions::Ifma => Self::IFMA,
+            Instructions::Fma512 => Self::FMA_512,
             Instructions::Fma => Self::FMA,
         }
     }

@@ -14,6 +14,12 @@ pub(crate) fn has_fma() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
+/// Whether this processor has AVX-512F and AVX-512DQ: the same in eight lanes.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_fma_512() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+}
+
 /// Overwrites `BYTES` of the stack used by functions that have just returned: their spilled registers.
 ///
 /// `make check-kernels` verifies in the machine code that kernels use at most this much and that it is wiped.

@@ -2,10 +2,17 @@
 //!
 //! Processors differ in the speed of their vector instructions, and a compiler can make a kernel slow without an
 //! error. So each kind of batch is measured against single operations, with public test keys, before the first
-//! handshake needs it. A size takes a few milliseconds, once per process.
+//! handshake needs it. A size takes some milliseconds, once per process.
+//!
+//! Some processors lower their clock for about a millisecond after wide vector instructions. The work that follows pays for it,
+//! so each method is measured together with scalar work of the handshakes.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
+use aws_lc_rs::{
+    agreement::{EphemeralPrivateKey, X25519},
+    rand::SystemRandom,
+};
 use brisk_lanes::rsa_lanes::{Instructions, Lane, OPERATIONS, Verdict, Width, private_transform};
 use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
@@ -42,6 +49,8 @@ pub struct BatchChoice {
     /// The instructions with the highest throughput and the processor time of their full batch. `None`: the processor
     /// has no instructions for batches, or they computed a wrong result.
     fastest: Option<(Instructions, Duration)>,
+    /// Processor time of a batch of two, for which [`Instructions::Fma512`] use half of their lanes.
+    pair: Option<Duration>,
 }
 
 /// Each [`BatchChoice`] of the process, shared by all engines because it depends on the machine only.
@@ -61,23 +70,30 @@ impl BatchChoice {
     /// Creates a choice from given times, as if they had been measured.
     #[cfg(test)]
     pub(super) const fn of(width: Width, alone: Duration, fastest: Option<(Instructions, Duration)>) -> Self {
-        Self { width, alone, fastest }
+        Self { width, alone, fastest, pair: None }
     }
 
     fn measure(width: Width, perform: Perform) -> Self {
         let key = key(width);
-        let alone = (0..RUNS).map(|_| time(|| key.sign(SCHEME, MESSAGE))).min().unwrap_or_default();
+        let beside = (0..RUNS).map(|_| time(|| scalar_work(1))).min().unwrap_or_default();
+        let run = || time_beside(1, beside, || drop(key.sign(SCHEME, MESSAGE)));
+        let alone = (0..RUNS).map(|_| run()).min().unwrap_or_default();
         let operation = OperationKind::Sign { scheme: SCHEME, message: Bytes::from_static(MESSAGE) };
         let input = key.representative(&operation).expect("the key is large enough for the scheme");
-        let (mut fastest, mut least) = (None, Duration::MAX);
+        let trial = Trial { key: &key, input: &input, beside, perform };
+        let (mut fastest, mut least, mut pair) = (None, Duration::MAX, None);
         for kind in Instructions::ALL.into_iter().filter(|kind| kind.are_supported()) {
-            let Some(time) = batch_time(&key, &input, kind, least.min(alone), perform) else { continue };
+            let Some(time) = trial.batch_time(kind, least.min(alone)) else { continue };
+            if kind == Instructions::Fma {
+                pair = Some(time);
+            }
             let each = time / kind.operations() as u32;
             if each < least {
                 (fastest, least) = (Some((kind, time)), each);
             }
         }
-        Self { width, alone, fastest }
+        pair = pair.filter(|_| fastest.is_some_and(|(kind, _)| kind == Instructions::Fma512));
+        Self { width, alone, fastest, pair }
     }
 
     /// Size of the modulus in bits.
@@ -103,7 +119,7 @@ impl BatchChoice {
         batch.map_or(self.alone, |(instructions, batch)| batch / instructions.operations() as u32)
     }
 
-    /// Name of the fastest instructions, even if batches are not used: `ifma` or `fma`.
+    /// Name of the fastest instructions, even if batches are not used: `ifma`, `fma512` or `fma`.
     pub fn instructions_name(&self) -> Option<&'static str> {
         self.fastest.map(|(instructions, _)| Performer::from(instructions).name())
     }
@@ -117,8 +133,9 @@ impl BatchChoice {
     /// Smallest number of operations that a batch performs faster than AWS-LC performs them one by one; at least 2.
     /// Meaningless without batches.
     pub(crate) fn break_even(&self) -> usize {
-        let batch = self.fastest.map_or(Duration::MAX, |(_, batch)| batch);
-        (2..OPERATIONS).find(|count| self.alone * *count as u32 > batch).unwrap_or(OPERATIONS)
+        let full = self.fastest.map_or(Duration::MAX, |(_, batch)| batch);
+        let batch = |count| self.pair.filter(|_| count == 2).unwrap_or(full);
+        (2..OPERATIONS).find(|count| self.alone * *count as u32 > batch(*count)).unwrap_or(OPERATIONS)
     }
 }
 
@@ -139,35 +156,61 @@ impl fmt::Display for BatchChoice {
     }
 }
 
-/// Processor time of a full batch, or `None` if a result was wrong. `best` is the shortest time per operation so far.
-fn batch_time(
-    key: &RsaPrivateKey,
-    input: &[u8],
-    instructions: Instructions,
-    best: Duration,
+/// A measurement of batches with one key.
+struct Trial<'a> {
+    key: &'a RsaPrivateKey,
+    input: &'a [u8],
+    /// Processor time of the scalar work of one handshake at full clock.
+    beside: Duration,
     perform: Perform,
-) -> Option<Duration> {
-    let prepared = key.prepared(instructions)?;
-    let mut outputs = vec![vec![0; input.len()]; instructions.operations()];
-    let mut least = Duration::MAX;
-    for _ in 0..RUNS {
-        let mut lanes: Vec<_> =
-            outputs.iter_mut().map(|output| Lane { key: prepared, input, output }).collect();
-        let mut verdicts = [Verdict::Fault; OPERATIONS];
-        least = least.min(time(|| verdicts = perform(&mut lanes)));
-        if verdicts[..lanes.len()].iter().any(|verdict| *verdict != Verdict::Done) {
-            tracing::warn!(
-                "RSA: {instructions} computed a wrong result for {} bits in a trial; they are not used. The processor or the \
-                 memory of this machine is not to be trusted",
-                prepared.width().bits()
-            );
-            return None;
+}
+
+impl Trial<'_> {
+    /// Processor time of a full batch, or `None` if a result was wrong. `best` is the shortest time per operation so far.
+    fn batch_time(&self, instructions: Instructions, best: Duration) -> Option<Duration> {
+        let prepared = self.key.prepared(instructions)?;
+        let operations = instructions.operations() as u32;
+        let mut outputs = vec![vec![0; self.input.len()]; instructions.operations()];
+        let mut least = Duration::MAX;
+        for _ in 0..RUNS {
+            let mut lanes: Vec<_> =
+                outputs.iter_mut().map(|output| Lane { key: prepared, input: self.input, output }).collect();
+            let mut verdicts = [Verdict::Fault; OPERATIONS];
+            let run = || verdicts = (self.perform)(&mut lanes);
+            least = least.min(time_beside(operations, self.beside, run));
+            if verdicts[..outputs.len()].iter().any(|verdict| *verdict != Verdict::Done) {
+                tracing::warn!(
+                    "RSA: {instructions} computed a wrong result for {} bits in a trial; they are not used. The processor or \
+                     the memory of this machine is not to be trusted",
+                    prepared.width().bits()
+                );
+                return None;
+            }
+            if least > best * operations * HOPELESS {
+                break;
+            }
         }
-        if least > best * instructions.operations() as u32 * HOPELESS {
-            break;
-        }
+        Some(least)
     }
-    Some(least)
+}
+
+/// Processor time of `operation`, which serves as many `handshakes`, and of what it delays: scalar work of the handshakes behind
+/// it, above the time `beside` that this work takes each at full clock.
+fn time_beside(handshakes: u32, beside: Duration, operation: impl FnOnce()) -> Duration {
+    let both = time(|| {
+        operation();
+        scalar_work(handshakes);
+    });
+    both.saturating_sub(beside * handshakes)
+}
+
+/// Work without wide vectors, about as much as that of a handshake beside its RSA operation: exchanges of keys.
+fn scalar_work(handshakes: u32) {
+    let rng = SystemRandom::new();
+    for _ in 0..4 * handshakes {
+        let secret = EphemeralPrivateKey::generate(&X25519, &rng).expect("randomness");
+        std::hint::black_box(secret.compute_public_key()).expect("a public key");
+    }
 }
 
 /// Processor time of `operation` on this thread. Time of other threads and processes does not count.
@@ -245,6 +288,14 @@ mod tests {
         for (batch, expected) in [(100, 2), (399, 2), (400, 3), (599, 3), (600, 4), (799, 4)] {
             assert_eq!(choice(200, Instructions::Ifma, batch).break_even(), expected, "{batch}");
         }
+    }
+
+    #[test]
+    fn two_operations_take_half_of_the_lanes() {
+        let whole = choice(200, Instructions::Fma512, 500);
+        let half = BatchChoice { pair: Some(micros(350)), ..whole };
+        assert_eq!((whole.break_even(), half.break_even()), (3, 2));
+        assert_eq!(half.operations(), 4);
     }
 
     #[test]

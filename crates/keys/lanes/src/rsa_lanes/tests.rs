@@ -38,6 +38,7 @@ fn batches(instructions: Instructions, width: Width) -> usize {
         _ if !instructions.are_supported() => 16,
         _ if cfg!(debug_assertions) => 60,
         Instructions::Ifma => 4000,
+        Instructions::Fma512 => 4000,
         Instructions::Fma => 6800,
     };
     if width == Width::Rsa2048 { smallest } else { smallest.div_ceil(2) }
@@ -51,7 +52,8 @@ struct Key {
 
 /// Some keys of a width, made once.
 fn keys(instructions: Instructions, width: Width) -> &'static [Key] {
-    static KEYS: [[OnceLock<Vec<Key>>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
+    static KEYS: [[OnceLock<Vec<Key>>; 3]; Instructions::ALL.len()] =
+        [const { [const { OnceLock::new() }; 3] }; Instructions::ALL.len()];
     let make = || {
         let count = if instructions.are_supported() && !cfg!(debug_assertions) { 12 } else { 3 };
         (0..count).map(|_| key(instructions, width)).collect()
@@ -305,32 +307,51 @@ fn every_operation<V: MultiplyAdd>(operands: [[u64; 8]; 3]) -> Vec<Vec<u64>> {
     results.iter().map(|vector| vector.lanes().to_vec()).collect()
 }
 
+/// Calls a generic function with the lanes of AVX2 and of AVX-512, where the processor has them.
+#[cfg(target_arch = "x86_64")]
+macro_rules! for_lanes_of_fma {
+    ($check:ident) => {
+        for (instructions, check) in [
+            (Instructions::Fma, $check::<fma::Fma256> as fn()),
+            (Instructions::Fma512, $check::<fma::Fma512>),
+        ] {
+            if instructions.are_supported() {
+                check();
+            } else {
+                eprintln!("skipped: this processor has not what {instructions:?} needs");
+            }
+        }
+    };
+}
+
 /// FMA has no portable implementation, so the lanes are compared with integers.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_lanes_of_fma_compute_with_digits_of_51_bits() {
-    type V = fma::Fma;
-    if !Instructions::Fma.are_supported() {
-        eprintln!("skipped: this processor has no AVX2 or no FMA");
-        return;
-    }
+    for_lanes_of_fma!(check_digits);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn check_digits<V: Lanes>() {
     let mask = V::RADIX.mask();
     // A column is less than 2^62, positive or negative.
-    let column = || random_words::<4>(u64::MAX >> 2).map(|word| word.wrapping_sub(1 << 61));
-    let each = |of: [u64; 4], result: fn(u64) -> u64| of.map(result).to_vec();
-    for edges in [[0, 1, mask, mask - 1], [1 << 50, mask >> 1, 1 << 52, (1 << 52) - 1]] {
-        assert_eq!(vector::<V>(&edges).digit().column().lanes(), each(edges, |word| word & V::RADIX.mask()));
+    let column =
+        || random_words::<8>(u64::MAX >> 2).map(|word| word.wrapping_sub(1 << 61))[..V::COUNT].to_vec();
+    let each = |of: &[u64], result: fn(u64) -> u64| of.iter().copied().map(result).collect::<Vec<_>>();
+    for edges in [0, 1, mask, mask - 1, 1 << 50, mask >> 1, 1 << 52, (1 << 52) - 1].chunks(V::COUNT) {
+        assert_eq!(vector::<V>(edges).digit().column().lanes(), each(edges, |word| word & V::RADIX.mask()));
     }
     for _ in 0..1000 {
         let [x, y] = [column(), column()];
-        let [a, b] = [x, y].map(|lanes| vector::<V>(&lanes));
-        assert_eq!(a.digit().column().lanes(), each(x, |word| word & V::RADIX.mask()));
-        assert_eq!(a.digit().lanes(), each(x, |word| V::encode(word & V::RADIX.mask())));
+        let [a, b] = [&x, &y].map(|lanes| vector::<V>(lanes));
+        assert_eq!(a.digit().column().lanes(), each(&x, |word| word & V::RADIX.mask()));
+        assert_eq!(a.digit().lanes(), each(&x, |word| V::encode(word & V::RADIX.mask())));
         assert!(x.iter().all(|word| V::decode(V::encode(word & mask)) == word & mask));
-        assert_eq!(a.carry().lanes(), each(x, |word| (word.cast_signed() >> V::RADIX.bits).cast_unsigned()));
-        assert_eq!(a.swap_halves().lanes(), [x[2], x[3], x[0], x[1]]);
-        let chosen = |set: &dyn Fn(u64) -> bool| -> [u64; 4] {
-            std::array::from_fn(|lane| if set(x[lane]) { y[lane] } else { x[lane] })
+        assert_eq!(a.carry().lanes(), each(&x, |word| (word.cast_signed() >> V::RADIX.bits).cast_unsigned()));
+        let (lower, upper) = x.split_at(V::COUNT / 2);
+        assert_eq!(a.swap_halves().lanes(), [upper, lower].concat());
+        let chosen = |set: &dyn Fn(u64) -> bool| -> Vec<u64> {
+            x.iter().zip(&y).map(|(x, y)| if set(*x) { *y } else { *x }).collect()
         };
         assert_eq!(V::select(a.is_negative(), b, a).lanes(), chosen(&|word| word >> 63 == 1));
         for bit in 0..64 {
@@ -343,12 +364,12 @@ fn the_lanes_of_fma_compute_with_digits_of_51_bits() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn products_of_the_greatest_digits_are_right() {
+    for_lanes_of_fma!(check_products);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn check_products<V: Blocks<11>>() {
     const B: usize = 11;
-    type V = fma::Fma;
-    if !Instructions::Fma.are_supported() {
-        eprintln!("skipped: this processor has no AVX2 or no FMA");
-        return;
-    }
     let mask = V::RADIX.mask();
     for greatest in [mask, mask - 1, 1 << 50, (1 << 50) + 1, (1 << 50) - 1, 1, 0] {
         let digit = V::splat(V::encode(greatest));
@@ -362,7 +383,7 @@ fn products_of_the_greatest_digits_are_right() {
         for (column, digits) in digits.iter().enumerate() {
             let products = (column + 1).min((2 * B - 1).saturating_sub(column));
             let sum = 2 * products as u128 * u128::from(greatest) * u128::from(greatest) + carry;
-            assert_eq!(digits.column().lanes(), [sum as u64 & mask; 4], "{greatest:x} {column}");
+            assert_eq!(digits.column().lanes(), vec![sum as u64 & mask; V::COUNT], "{greatest:x} {column}");
             carry = sum >> V::RADIX.bits;
         }
     }
@@ -373,12 +394,12 @@ fn products_of_the_greatest_digits_are_right() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn squares_and_products_of_the_greatest_digits_agree() {
+    for_lanes_of_fma!(check_squares);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn check_squares<V: Arithmetic<11>>() {
     const B: usize = 11;
-    type V = fma::Fma;
-    if !Instructions::Fma.are_supported() {
-        eprintln!("skipped: this processor has no AVX2 or no FMA");
-        return;
-    }
     let (mask, vector) = (V::RADIX.mask(), |digit| V::splat(V::encode(digit)));
     for blocks in [2, 3, 4, 6, 8] {
         let greatest = vec![[vector(mask); B]; blocks];

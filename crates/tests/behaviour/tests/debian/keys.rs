@@ -34,8 +34,9 @@ fn logged(site: &Site) -> String {
 }
 
 /// The kinds of batches: in metrics and in the log.
-const KINDS: [(&str, &str); 2] = [
+const KINDS: [(&str, &str); 3] = [
     ("engine=\"ifma\"", "batches of four with AVX-512 IFMA"),
+    ("engine=\"fma512\"", "batches of four with AVX-512 and FMA"),
     ("engine=\"fma\"", "batches of two with AVX2 and FMA"),
 ];
 

@@ -25,20 +25,16 @@
 //! to itself LLVM computes all products of a row before it adds the first, with most of them on the stack in between,
 //! which takes half as long again.
 
-use std::arch::{
-    asm,
-    x86_64::{_mm256_castpd_si256, _mm256_castsi256_pd, _mm256_fmadd_pd, _mm256_set1_pd, _mm256_sub_pd},
-};
+use super::{super::lanes::Lanes, Fma, Register};
 
-use super::{super::lanes::Lanes, Fma};
-
-/// Digits in a block: beside as many columns there are registers for a digit, two constants and two halves of a product.
+/// Digits in a block: beside as many columns, the 16 registers of AVX2 hold a digit, two constants and two halves of a product.
+/// AVX-512 has 32 registers, but the same blocks.
 pub(super) const DIGITS: usize = 11;
 
 /// To which a product is added to get its high half: 2^103.
-const HIGH: f64 = (1u128 << 103) as f64;
+pub(super) const HIGH: f64 = (1u128 << 103) as f64;
 /// Minuend for the high half; the difference is added to the low half.
-const LOW: f64 = ((1u128 << 103) + (3u128 << 51)) as f64;
+pub(super) const LOW: f64 = ((1u128 << 103) + (3u128 << 51)) as f64;
 
 /// The bits of a high half that is zero.
 const HIGH_BITS: u64 = HIGH.to_bits();
@@ -46,9 +42,14 @@ const HIGH_BITS: u64 = HIGH.to_bits();
 const LOW_BITS: u64 = ((3u64 << 51) as f64).to_bits();
 
 /// For each column of a block, the negated sum of the constant bits in its products.
-struct Surplus([Fma; 2 * DIGITS]);
+struct Surplus<R>([Fma<R>; 2 * DIGITS]);
 
-impl Surplus {
+impl<R: Register> Surplus<R> {
+    const OF_PRODUCT: Self = Self::new(0, false);
+    const OF_SQUARE: Self = Self::new(0, true);
+    /// Without the least digit of the modulus.
+    const OF_REDUCTION: Self = Self::new(1, false);
+
     /// The surplus for products of each digit with each, with digits from `first` on, or, for a square, from the
     /// digit itself on.
     const fn new(first: usize, square: bool) -> Self {
@@ -63,7 +64,7 @@ impl Surplus {
             }
             a += 1;
         }
-        let mut lanes = [const { Fma::same(0) }; 2 * DIGITS];
+        let mut lanes = [Fma::same(0); 2 * DIGITS];
         let mut column = 0;
         while column < 2 * DIGITS {
             lanes[column] = Fma::same(columns[column]);
@@ -73,40 +74,19 @@ impl Surplus {
     }
 
     #[inline(always)]
-    const fn of(&self, column: usize) -> Fma {
+    const fn of(&self, column: usize) -> Fma<R> {
         self.0[column]
     }
 }
 
-static OF_PRODUCT: Surplus = Surplus::new(0, false);
-static OF_SQUARE: Surplus = Surplus::new(0, true);
-/// Without the least digit of the modulus.
-static OF_REDUCTION: Surplus = Surplus::new(1, false);
-
 /// Adds the halves of `digits[index]·digit` to two columns.
 macro_rules! add_product {
     ($digits:ident[$index:expr], $digit:expr => $low:expr, $high:expr) => {
-        // SAFETY: reads digit number `index` of the block to which `digits` points.
-        unsafe {
-            asm!(
-                "vmovapd {high}, [{digits} + {offset}]",
-                "vfmadd213pd {high}, {digit}, {HIGH}",
-                "vsubpd {low}, {LOW}, {high}",
-                "vpaddq {high_column}, {high_column}, {high}",
-                "vfmadd231pd {low}, {digit}, [{digits} + {offset}]",
-                "vpaddq {low_column}, {low_column}, {low}",
-                digits = in(reg) $digits,
-                offset = const size_of::<Fma>() * $index,
-                digit = in(ymm_reg) $digit.0,
-                HIGH = in(ymm_reg) _mm256_set1_pd(HIGH),
-                LOW = in(ymm_reg) _mm256_set1_pd(LOW),
-                low_column = inout(ymm_reg) $low.0,
-                high_column = inout(ymm_reg) $high.0,
-                high = out(ymm_reg) _,
-                low = out(ymm_reg) _,
-                options(readonly, nostack),
-            )
-        }
+        let constants = [Fma::splat(HIGH.to_bits()).0, Fma::splat(LOW.to_bits()).0];
+        // SAFETY: see `Fma`; `digits` points to a block, and `index` is less than its length.
+        let columns =
+            unsafe { R::add_product::<{ $index }>($digits, $digit.0, constants, [$low.0, $high.0]) };
+        ($low, $high) = (Fma(columns[0]), Fma(columns[1]));
     };
 }
 
@@ -144,19 +124,23 @@ macro_rules! add_further_products {
 }
 
 /// Adds `a·b` to the columns `low` and `high`, or puts it there if not `ADD`.
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn multiply<const ADD: bool>(
-    low: &mut [Fma; DIGITS],
-    high: &mut [Fma; DIGITS],
-    a: &[Fma; DIGITS],
-    b: &[Fma; DIGITS],
+#[inline(always)]
+pub(super) fn multiply<R: Register, const ADD: bool>(
+    low: &mut [Fma<R>; DIGITS],
+    high: &mut [Fma<R>; DIGITS],
+    a: &[Fma<R>; DIGITS],
+    b: &[Fma<R>; DIGITS],
 ) {
     macro_rules! enter {
         ($surplus:expr, $column:expr) => {
-            if ADD { $column.add(OF_PRODUCT.of($surplus)) } else { OF_PRODUCT.of($surplus) }
+            if ADD {
+                $column.add(const { Surplus::<R>::OF_PRODUCT.of($surplus) })
+            } else {
+                const { Surplus::<R>::OF_PRODUCT.of($surplus) }
+            }
         };
     }
-    let (mut window, a) = (*low, a.as_ptr());
+    let (mut window, a) = (*low, a.as_ptr().cast::<R>());
     macro_rules! first {
         ($column:expr) => {
             window[$column] = enter!($column, low[$column]);
@@ -178,10 +162,14 @@ pub(super) fn multiply<const ADD: bool>(
 
 /// Puts `a²` into the columns `low` and `high`. Products of two different digits are computed once, with one of them
 /// doubled.
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn square(low: &mut [Fma; DIGITS], high: &mut [Fma; DIGITS], a: &[Fma; DIGITS]) {
-    let mut columns: [Fma; 2 * DIGITS] = [Fma::splat(0); 2 * DIGITS];
-    let digits = a.as_ptr();
+#[inline(always)]
+pub(super) fn square<R: Register>(
+    low: &mut [Fma<R>; DIGITS],
+    high: &mut [Fma<R>; DIGITS],
+    a: &[Fma<R>; DIGITS],
+) {
+    let mut columns: [Fma<R>; 2 * DIGITS] = [Fma::splat(0); 2 * DIGITS];
+    let digits = a.as_ptr().cast::<R>();
     macro_rules! row {
         ($row:expr) => {
             let doubled = a[$row].doubled();
@@ -196,7 +184,7 @@ pub(super) fn square(low: &mut [Fma; DIGITS], high: &mut [Fma; DIGITS], a: &[Fma
             for_each_index!(column);
             macro_rules! leave {
                 ($column:expr) => {
-                    let column = columns[$column].add(OF_SQUARE.of($column));
+                    let column = columns[$column].add(const { Surplus::<R>::OF_SQUARE.of($column) });
                     if $column < DIGITS { low[$column % DIGITS] = column } else { high[$column % DIGITS] = column }
                 };
             }
@@ -208,27 +196,29 @@ pub(super) fn square(low: &mut [Fma; DIGITS], high: &mut [Fma; DIGITS], a: &[Fma
 }
 
 /// The low half of `a·b`, with a surplus that is not in its lowest digit.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn low_half(a: Fma, b: Fma) -> Fma {
-    let (a, b) = (_mm256_castsi256_pd(a.0), _mm256_castsi256_pd(b.0));
-    let high = _mm256_fmadd_pd(a, b, _mm256_set1_pd(HIGH));
-    Fma(_mm256_castpd_si256(_mm256_fmadd_pd(a, b, _mm256_sub_pd(_mm256_set1_pd(LOW), high))))
+#[inline(always)]
+fn low_half<R: Register>(a: Fma<R>, b: Fma<R>) -> Fma<R> {
+    let (high, low) = (Fma::splat(HIGH.to_bits()).0, Fma::splat(LOW.to_bits()).0);
+    // SAFETY: see `Fma`.
+    unsafe {
+        let high = R::multiply_add_doubles(a.0, b.0, high);
+        Fma(R::multiply_add_doubles(a.0, b.0, R::subtract_doubles(low, high)))
+    }
 }
 
 /// Adds the multiple of `modulus` that makes the columns `low` zero, and hands their carry to `high`.
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn reduce(
-    low: &[Fma; DIGITS],
-    high: &mut [Fma; DIGITS],
-    quotient: &mut [Fma; DIGITS],
-    modulus: &[Fma; DIGITS],
-    inverse: Fma,
+#[inline(always)]
+pub(super) fn reduce<R: Register>(
+    low: &[Fma<R>; DIGITS],
+    high: &mut [Fma<R>; DIGITS],
+    quotient: &mut [Fma<R>; DIGITS],
+    modulus: &[Fma<R>; DIGITS],
+    inverse: Fma<R>,
 ) {
-    let (mut window, modulus) = (*low, modulus.as_ptr());
+    let (mut window, modulus) = (*low, modulus.as_ptr().cast::<R>());
     macro_rules! first {
         ($column:expr) => {
-            window[$column] = low[$column].add(OF_PRODUCT.of($column));
+            window[$column] = low[$column].add(const { Surplus::<R>::OF_PRODUCT.of($column) });
         };
     }
     for_each_index!(first);
@@ -240,7 +230,7 @@ pub(super) fn reduce(
             let next = ($row + 1) % DIGITS;
             add_product!(modulus[0], digit => window[$row], window[next]);
             window[next] = window[next].add(window[$row].carry());
-            window[$row] = high[$row].add(OF_PRODUCT.of(DIGITS + $row));
+            window[$row] = high[$row].add(const { Surplus::<R>::OF_PRODUCT.of(DIGITS + $row) });
             add_further_products!(modulus, digit => window[$row]);
         };
     }
@@ -250,17 +240,17 @@ pub(super) fn reduce(
 
 /// The same with a modulus whose least digit is the greatest there is: then the column's own digit times that is what makes it
 /// zero, and of their sum the column itself is the carry, added to what it had to hand on.
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn reduce_by_multiple(
-    low: &[Fma; DIGITS],
-    high: &mut [Fma; DIGITS],
-    quotient: &mut [Fma; DIGITS],
-    modulus: &[Fma; DIGITS],
+#[inline(always)]
+pub(super) fn reduce_by_multiple<R: Register>(
+    low: &[Fma<R>; DIGITS],
+    high: &mut [Fma<R>; DIGITS],
+    quotient: &mut [Fma<R>; DIGITS],
+    modulus: &[Fma<R>; DIGITS],
 ) {
-    let (mut window, modulus) = (*low, modulus.as_ptr());
+    let (mut window, modulus) = (*low, modulus.as_ptr().cast::<R>());
     macro_rules! first {
         ($column:expr) => {
-            window[$column] = low[$column].add(OF_REDUCTION.of($column));
+            window[$column] = low[$column].add(const { Surplus::<R>::OF_REDUCTION.of($column) });
         };
     }
     for_each_index!(first);
@@ -270,7 +260,7 @@ pub(super) fn reduce_by_multiple(
             quotient[$row] = digit;
             let next = ($row + 1) % DIGITS;
             window[next] = window[next].add(window[$row].carry()).add(window[$row].lowest());
-            window[$row] = high[$row].add(OF_REDUCTION.of(DIGITS + $row));
+            window[$row] = high[$row].add(const { Surplus::<R>::OF_REDUCTION.of(DIGITS + $row) });
             add_further_products!(modulus, digit => window[$row]);
         };
     }
