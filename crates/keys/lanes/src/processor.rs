@@ -14,10 +14,10 @@ pub(crate) fn has_fma() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
-/// Whether this processor has AVX-512F and AVX-512DQ: the same in eight lanes.
+/// Whether this processor has AVX-512F and AVX-512DQ too: the same in eight lanes.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_fma_512() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+    has_fma() && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
 }
 
 /// Overwrites `BYTES` of the stack used by functions that have just returned: their spilled registers.

@@ -28,8 +28,6 @@ pub use key::PreparedKey;
 
 use std::fmt;
 
-#[cfg(target_arch = "x86_64")]
-use crate::processor::has_fma;
 use crate::{processor::scrub_stack, rsa::RsaNumbers};
 
 /// Most operations in one batch, whatever the instructions.
@@ -134,7 +132,7 @@ pub fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
         (Instructions::Ifma, _) => ifma::perform::<20>(lanes),
         #[cfg(target_arch = "x86_64")]
         // The digits are the same, and half the lanes cost less.
-        (Instructions::Fma512, _) if lanes.len() > Instructions::Fma.operations() || !has_fma() => {
+        (Instructions::Fma512, _) if lanes.len() > Instructions::Fma.operations() => {
             fma::perform_in_eight_lanes(lanes)
         }
         #[cfg(target_arch = "x86_64")]

@@ -37,8 +37,7 @@ fn batches(instructions: Instructions, width: Width) -> usize {
     let smallest = match instructions {
         _ if !instructions.are_supported() => 16,
         _ if cfg!(debug_assertions) => 60,
-        Instructions::Ifma => 4000,
-        Instructions::Fma512 => 4000,
+        Instructions::Ifma | Instructions::Fma512 => 4000,
         Instructions::Fma => 6800,
     };
     if width == Width::Rsa2048 { smallest } else { smallest.div_ceil(2) }

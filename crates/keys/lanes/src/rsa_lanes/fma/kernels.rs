@@ -102,6 +102,7 @@ macro_rules! kernels {
         impl $trait for Fma<$register> {$(
             fn $name $(<const $flag: bool>)? ($($argument: $type),*) {
                 #[target_feature(enable = $features)]
+                // Inlined into each other, the blocks would be spread over functions that exceed the instruction cache.
                 #[inline(never)]
                 fn with_features $(<const $flag: bool>)? ($($argument: $type),*) {
                     $body

@@ -69,6 +69,7 @@ macro_rules! instructions {
 }
 
 /// [`Register::add_product`] by registers of the class `$class`, which are of the type `$register`.
+// A macro, since an operand of `asm!` has a register class, which cannot be a parameter of a type.
 macro_rules! add_product {
     ($register:ty, $class:ident, $features:literal) => {
         #[inline]
