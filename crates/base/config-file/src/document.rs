@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -19,12 +20,14 @@ pub struct Document<'t> {
     text: &'t str,
     root: Spanned<DeValue<'t>>,
     advice: Advice,
+    inserted: Vec<PathBuf>,
 }
 
 impl<'t> Document<'t> {
     /// A document without content.
     pub fn empty() -> Self {
-        Self { text: "", root: Spanned::new(0..0, DeValue::Table(DeTable::new())), advice: |_| None }
+        let root = Spanned::new(0..0, DeValue::Table(DeTable::new()));
+        Self { text: "", root, advice: |_| None, inserted: Vec::new() }
     }
 
     /// Parses `text`. The errors are syntax errors of TOML.
@@ -32,7 +35,7 @@ impl<'t> Document<'t> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
-            return Ok(Self { text, root, advice: |_| None });
+            return Ok(Self { text, root, advice: |_| None, inserted: Vec::new() });
         }
         // Reports the first syntax error only: later ones are mostly its consequences.
         let first = errors.into_iter().take(1);
@@ -74,6 +77,19 @@ impl<'t> Document<'t> {
                 return (T::default(), problems);
             }
         }
+    }
+
+    /// The files whose contents are parts of texts.
+    pub fn inserted(&self) -> &[PathBuf] {
+        &self.inserted
+    }
+
+    pub(crate) fn set_inserted(&mut self, files: Vec<PathBuf>) {
+        self.inserted = files;
+    }
+
+    pub(crate) fn root_mut(&mut self) -> &mut DeValue<'t> {
+        self.root.get_mut()
     }
 
     /// A problem of the value at `path`, with the position of the value or of the nearest enclosing one in the file.

@@ -4,6 +4,7 @@
 //! problems that later checks find. [`ConfigError`] shows each problem in one line with position, key, fault and correction.
 
 mod document;
+mod environment;
 mod error;
 mod findings;
 mod parts;

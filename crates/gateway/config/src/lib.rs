@@ -11,6 +11,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
+use std::env;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -129,13 +130,27 @@ pub fn check(file: &Path, running: &Running) -> Result<Resolved, ConfigError> {
 /// Settings of a key server, from its file. Writes nothing.
 pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
     let text = read_text(file)?;
-    let document = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
+    let parsed = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
+    let document = expanded(parsed, file)?;
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
     let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, running)
         .map_err(|problems| ConfigError::new(file, problems))?;
-    resolved.settings.server.files.push(file.to_owned());
+    resolved.settings.server.files.extend(files_of(&document, file));
     Ok(resolved)
+}
+
+/// The document of `file` with its variables of the environment.
+fn expanded<'t>(mut document: Document<'t>, file: &Path) -> Result<Document<'t>, ConfigError> {
+    let base = file.parent().unwrap_or(Path::new(""));
+    let expansion = document.expand(base, &|name| env::var(name).ok());
+    expansion.map_err(|problems| ConfigError::new(file, problems))?;
+    Ok(document)
+}
+
+/// The files that a configuration consists of.
+fn files_of(document: &Document<'_>, file: &Path) -> impl Iterator<Item = PathBuf> {
+    document.inserted().to_vec().into_iter().chain([file.to_owned()])
 }
 
 fn read_text(file: &Path) -> Result<String, ConfigError> {
@@ -157,13 +172,13 @@ fn read(
     development: Development,
     running: &Running,
 ) -> Result<Resolved, ConfigError> {
-    let document = parse(file, text)?;
+    let document = expanded(parse(file, text)?, file)?;
     let (mut raw, unread) = document.read::<raw::Config>();
     line.apply(&mut raw);
     shortcuts(&mut raw);
     let mut resolved = finish(&raw, &document, unread, file, development, running)?;
     resolved.certificate_files.text = Some(text.to_owned());
-    resolved.settings.server.files.push(file.to_owned());
+    resolved.settings.server.files.extend(files_of(&document, file));
     Ok(resolved)
 }
 

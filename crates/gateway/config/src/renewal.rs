@@ -8,7 +8,7 @@ use brisk_gateway::HostCertificates;
 
 use super::certificate_files::CertificateFiles;
 use super::process::Running;
-use super::{CommandLine, raw, resolve, shortcuts};
+use super::{CommandLine, expanded, raw, resolve, shortcuts};
 
 /// Certificates that were loaded again.
 #[derive(Debug)]
@@ -30,9 +30,10 @@ impl CommandLine {
     ) -> Option<Result<Renewed, ConfigError>> {
         let (file, text) = (self.file.as_deref()?, in_force.text.as_deref()?);
         let hosts = in_force.hosts_of(changed)?;
-        let document = match Document::parse(text) {
+        let parsed = Document::parse(text).map_err(|problems| ConfigError::new(file, problems));
+        let document = match parsed.and_then(|document| expanded(document, file)) {
             Ok(document) => document,
-            Err(problems) => return Some(Err(ConfigError::new(file, problems))),
+            Err(error) => return Some(Err(error)),
         };
         let (mut raw, _) = document.read::<raw::Config>();
         self.apply(&mut raw);
