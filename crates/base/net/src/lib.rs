@@ -34,7 +34,7 @@ pub use deadline::{Deadline, DeadlineWheel};
 pub use dial::{DialLimits, Target};
 pub use drain::{Drain, DrainGuard, DrainTrigger};
 pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit};
-pub use linger::{Lingering, linger};
+pub use linger::{Lingering, end_by_reset, linger};
 pub use listener::{FastOpenState, Listener, ListenerSettings};
 pub use networks::canonical_network;
 pub use peer::Peer;

@@ -3,8 +3,15 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_linger;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+
+/// Determines whether the connection ends with a reset when it is dropped. Errors are ignored, since they concern a connection that
+/// is closed.
+pub fn end_by_reset(stream: &TcpStream, is_reset: bool) {
+    let _ = set_socket_linger(stream, is_reset.then_some(Duration::ZERO));
+}
 
 /// Limits of the data that a client may send after its request was refused.
 #[derive(Clone, Copy, Debug)]

@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
-use brisk_answer::features::headers::Map;
+use brisk_answer::features::headers::{Map, WrittenRules};
 use brisk_answer::features::limits::Limit;
 use brisk_answer::features::{HostKeys, RouteKeys};
+use brisk_answer::settings::Plain;
 use brisk_config_file::{Period, Rate, Size, SizeLimit, table_of_parts};
 use brisk_trials::ExperimentKeys;
 use brisk_upstream_group::features::servers::UpstreamServer;
@@ -90,6 +91,8 @@ pub(crate) struct Server {
     pub timeouts: ServerTimeouts,
     pub limits: ServerLimits,
     pub rates: ServerRates,
+    pub request_headers: Option<WrittenRules>,
+    pub response_headers: Option<WrittenRules>,
 }
 
 /// `alt_svc`: the announcement of HTTP/3.
@@ -254,6 +257,11 @@ impl Host {
     /// The routes.
     pub(crate) fn routes(&self) -> &[RouteKeys] {
         &self.features.site.route
+    }
+
+    /// Whether requests over plain HTTP are served instead of redirected.
+    pub(crate) fn serves_plain(&self) -> bool {
+        self.features.plain.plain == Some(Plain::Serve)
     }
 }
 

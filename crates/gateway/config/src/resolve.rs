@@ -99,6 +99,8 @@ pub(super) fn resolve(
     let findings = Findings::new(document, unread);
     let mut context =
         Context { isolated: Isolated::new(development, running), ..Context::new(findings, base, running) };
+    // They may contain secrets, which no route may serve.
+    context.shared.secrets.extend(document.inserted().iter().cloned());
     let server = server::server(raw, &mut context);
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
@@ -112,6 +114,8 @@ pub(super) fn resolve(
     }
     let remote = remote::engines(raw, &mut context);
     context.shared.maps = headers::maps(&raw.map, &mut context.shared);
+    let rules = [&raw.server.request_headers, &raw.server.response_headers];
+    context.shared.headers = headers::of_server(rules, &mut context.shared);
     context.shared.limits = limits::limits(&raw.limit, raw.features(), &running.limits, &mut context.shared);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
@@ -160,12 +164,11 @@ pub(super) fn certificates(
 /// Warns of upstreams that no route uses.
 fn unused(raw: &Config, context: &mut Context<'_>) {
     let routes = raw.features().flat_map(|host| &host.site.route);
-    let asked = routes.filter_map(|route| route.action.upstream.as_ref());
-    let asked = asked.chain(consolidation::upstreams(raw.features()));
-    let asked = asked.chain(forward_auth::upstreams(raw.features()));
+    let own = routes.filter_map(|route| route.action.any_upstream()).map(|(name, _)| name);
+    let asked = consolidation::upstreams(raw.features()).chain(forward_auth::upstreams(raw.features()));
     let asked = asked.chain(split::upstreams(raw.features())).chain(mirror::upstreams(raw.features()));
-    let asked: HashSet<_> = asked.collect();
-    for name in raw.upstream.keys().filter(|name| !asked.contains(name)) {
+    let asked: HashSet<_> = asked.map(String::as_str).chain(own).collect();
+    for name in raw.upstream.keys().filter(|name| !asked.contains(name.as_str())) {
         context.shared.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
     }
 }

@@ -30,7 +30,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use brisk_answer::settings::{Action, RoutePath, Underscores};
+use brisk_answer::settings::{Action, HttpsRedirect, RoutePath, Underscores};
 use brisk_certs::UnknownName;
 use brisk_gateway::settings::ProxyProtocol;
 use brisk_logs::AccessLogTarget;
@@ -417,7 +417,7 @@ fn little_is_needed() {
     assert_eq!(warnings, [""; 0]);
     assert!(development.is_none(), "a check makes no certificates");
     assert_eq!(settings.https[0].address.port(), 443);
-    assert_eq!(settings.redirect_port, 443);
+    assert_eq!(settings.service.redirect, HttpsRedirect::new(443));
     assert_eq!(settings.tls.min_version, ProtocolVersion::TLS1_2);
     assert_eq!(settings.tls.hello_size, 16 << 10);
     assert_eq!(settings.tls.records, Records::Growing);
@@ -484,7 +484,7 @@ fn a_first_run_needs_no_file() {
     assert_eq!(settings.service.hosts[0].tls.names, ["localhost", "127.0.0.1", "::1"]);
     assert_eq!(settings.service.hosts[0].tls.certificates.len(), 2);
     assert!(settings.https.iter().all(|listener| listener.address.ip().is_loopback()));
-    assert!(settings.redirect_port == 8443 && settings.tls.key_log);
+    assert!(settings.service.redirect == HttpsRedirect::new(8443) && settings.tls.key_log);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use brisk_answer::settings::{AltSvc, HostSettings, ServiceSettings};
-use brisk_answer::{HttpsRedirect, Service, ServiceError, Telemetry};
+use brisk_answer::settings::{AltSvc, HostSettings, Plain, ServiceSettings};
+use brisk_answer::{Service, ServiceError, Telemetry};
 use brisk_beacon::Beacons;
 use brisk_http_server::HttpSettings;
 use brisk_net::DeadlineWheel;
@@ -21,6 +21,7 @@ use brisk_telemetry::Metrics;
 use brisk_tls::Resources;
 use brisk_upstream_group::GroupState;
 use brisk_visits::Visits;
+use brisk_wire::HttpVersion;
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -33,6 +34,10 @@ use crate::settings::{GatewaySettings, ProxyProtocol};
 use crate::variation::Variation;
 
 /// Everything built from one configuration.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and they occur in any combination"
+)]
 pub(crate) struct Live {
     pub(crate) tls: Termination,
     /// Whether the sockets for HTTP/3 exist, which are bound at the start.
@@ -41,7 +46,10 @@ pub(crate) struct Live {
     pub(crate) proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
     pub(crate) http: HttpSettings,
-    pub(crate) redirect: HttpsRedirect,
+    /// Whether a host serves plain HTTP, instead of redirecting it.
+    pub(crate) serves_plain: bool,
+    /// Whether clients may use HTTP/2.
+    pub(crate) permits_http2: bool,
     /// Whether to query the kernel for round-trip times: only if the access log, the built-in page or `Server-Timing`
     /// uses them.
     pub(crate) measures_rtt: bool,
@@ -74,6 +82,7 @@ impl Live {
         let is_first_run = settings.dashboard.as_ref().is_some_and(|dashboard| dashboard.or_any_port);
         let has_page = built_in::fill_hosts(&mut service, is_first_run.then_some(&dashboard));
         service.beacons = beacons;
+        service.challenges = Some(Arc::clone(&resources.challenges));
         let has_http3 = before.map_or(settings.http3, |before| before.has_http3);
         if !has_http3 {
             service.hosts.iter_mut().for_each(announce_nothing);
@@ -89,7 +98,8 @@ impl Live {
             proxy_protocol: settings.proxy_protocol.clone(),
             trusted_proxies: settings.service.trusted_proxies.clone(),
             http: settings.protocol.clone(),
-            redirect: HttpsRedirect::new(settings.redirect_port),
+            permits_http2: settings.tls.protocols.contains(&HttpVersion::Http2),
+            serves_plain: settings.service.hosts.iter().any(|host| host.plain == Plain::Serve),
             measures_rtt: !settings.access_log.is_empty() || has_page || has_timing,
             variation: Variation::new(&settings.variation),
             dashboard,

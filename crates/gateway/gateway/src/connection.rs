@@ -2,8 +2,8 @@
 
 mod accept;
 mod client;
+mod plain;
 pub(crate) mod quic;
-mod redirect;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -31,10 +31,8 @@ pub struct GatewaySettings {
     /// Whether the listeners for HTTPS serve HTTP/3 too, on datagram sockets with the same addresses. The sockets are fixed
     /// at the start.
     pub http3: bool,
-    /// Listeners for plain HTTP, redirected to HTTPS. Fixed at the start.
+    /// Listeners for plain HTTP. Fixed at the start.
     pub http: Vec<ListenerSettings>,
-    /// The port in the `Location` of redirects from plain HTTP; `443` is not written out.
-    pub redirect_port: u16,
     /// The peers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
     /// Limit of the number of connections of one client; `None` is no limit. Trusted proxies are not counted. Of peers

@@ -137,6 +137,11 @@ impl Exchange {
         })
     }
 
+    /// Writes no line for this request into the access log.
+    pub(crate) fn omit_from_log(&mut self) {
+        self.line = None;
+    }
+
     pub(crate) fn id(&self) -> RequestId {
         self.id
     }

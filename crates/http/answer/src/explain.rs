@@ -174,16 +174,22 @@ fn action(
 ) -> String {
     match &route.action {
         Action::Upstream(upstream) => self::upstream(route, upstream, groups, head, path),
-        Action::Static(files) => match location(&route.path) {
+        Action::Static(files) | Action::StaticOrUpstream(files, _) => match location(&route.path) {
             Some(location) if *path.decoded == *route.path.as_str().as_bytes() => {
                 format!("redirect: 301 Moved Permanently to {location}")
             }
-            _ => file(files, route.path.as_str(), path),
+            _ => match (file(files, route.path.as_str(), path), route.action.upstream()) {
+                (Ok(file), _) => file,
+                (Err(missing), Some(upstream)) => {
+                    format!("{}; {missing}", self::upstream(route, upstream, groups, head, path))
+                }
+                (Err(missing), None) => format!("404 Not Found: {missing}"),
+            },
         },
         Action::Fixed(response) => format!("respond: {}", response.status),
         Action::Redirect(to) => {
             let authority = head.uri.authority().map_or("", |authority| authority.as_str());
-            match redirect::answer(to, &HeadValues(head), authority) {
+            match redirect::answer(to, &HeadValues(head), authority, &path.decoded) {
                 Ok(response) => redirected(&response),
                 Err(refusal) => refusal.status.to_string(),
             }
@@ -226,7 +232,8 @@ fn upstream(
     format!("upstream \"{}\": {} {urls}{more}{split}{mirror}", group.name, head.method)
 }
 
-fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> String {
+/// The file, or the reason for which there is none.
+fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<String, String> {
     let below = path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
     let name = String::from_utf8_lossy(below);
     let file = files.root.join(name.trim_start_matches('/'));
@@ -234,13 +241,15 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> String {
     let file = if file.is_dir() { file.join("index.html") } else { file };
     let is_hidden = below.split(|byte| *byte == b'/').any(is_hidden_name);
     match &files.fallback {
-        _ if is_hidden => "404 Not Found: a name that begins with a dot is not served".to_owned(),
-        _ if file.is_file() => format!("file {}", file.display()),
+        _ if is_hidden => Err("a name that begins with a dot is not served".to_owned()),
+        _ if file.is_file() => Ok(format!("file {}", file.display())),
         _ if files.listing && folder.is_some() => {
-            format!("list of the files in {}", folder.unwrap_or_default().display())
+            Ok(format!("list of the files in {}", folder.unwrap_or_default().display()))
         }
-        Some(fallback) => format!("fallback {}{fallback}: no file {}", files.root.display(), file.display()),
-        None => format!("404 Not Found: no file {}", file.display()),
+        Some(fallback) => {
+            Ok(format!("fallback {}{fallback}: no file {}", files.root.display(), file.display()))
+        }
+        None => Err(format!("no file {}", file.display())),
     }
 }
 
@@ -254,8 +263,8 @@ mod tests {
 
     use super::*;
     use crate::settings::{
-        Conditions, FixedResponse, HostSettings, Maps, Redirect, RedirectTarget, RoutePath, Underscores,
-        UpstreamPath, Variants,
+        Conditions, FixedResponse, HostSettings, HttpsRedirect, Maps, Redirect, RedirectTarget, RoutePath,
+        Underscores, UpstreamPath, Variants,
     };
 
     fn route(path: &str, methods: &[Method], action: Action) -> RouteSettings {
@@ -267,7 +276,7 @@ mod tests {
     fn explained(target: &str) -> Explanation {
         let content_type = http::HeaderValue::from_static("text/plain");
         let closed = FixedResponse { status: StatusCode::FORBIDDEN, content_type, body: bytes::Bytes::new() };
-        let to = RedirectTarget::new("https://{host}/new{path}", &Maps::new()).expect("a target");
+        let to = RedirectTarget::new("https://{host}/new{path}", &Maps::new(), None).expect("a target");
         let to = Redirect { status: StatusCode::FOUND, to };
         let upstream = UpstreamAction::new("app", UpstreamPath::below("/api"));
         let routes = vec![
@@ -284,6 +293,8 @@ mod tests {
             underscores: Underscores::Drop,
             variants: Variants::default(),
             beacons: None,
+            redirect: HttpsRedirect::new(443),
+            challenges: None,
         };
         let urls = ["http://app:1/base", "http://app:2/base"].map(|url| url.parse().expect("a URL"));
         let (head, ()) = Request::get(target).body(()).expect("a request").into_parts();

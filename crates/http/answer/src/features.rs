@@ -5,6 +5,7 @@
 //! order of the stages is in `crate::stages`, and the order of the lists has no effect.
 
 pub mod access;
+pub mod access_log;
 pub mod action;
 pub mod bandwidth;
 pub mod body;
@@ -22,6 +23,7 @@ pub mod keep_alive;
 pub mod limits;
 pub mod maintenance;
 pub mod mirror;
+pub mod plain;
 pub mod real_ip;
 pub mod split;
 pub mod trace;
@@ -31,7 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use brisk_config_file::{KeyPath, table_of_parts};
-use brisk_rules::RoutePath;
+use brisk_rules::{RouteHeaders, RoutePath};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -85,9 +87,9 @@ impl RouteScope<'_> {
         self.path.key(key)
     }
 
-    /// Whether the route forwards requests to an upstream.
+    /// Whether the route forwards requests to an upstream: all, or those without a file.
     pub fn has_upstream(&self) -> bool {
-        self.keys.action.upstream.is_some()
+        self.keys.action.any_upstream().is_some()
     }
 }
 
@@ -253,6 +255,8 @@ route_features! {
     timeouts: limits::TimeoutsFeature,
     /// Pace of each response. Default: no limit.
     bandwidth: bandwidth::BandwidthFeature,
+    /// Whether requests are omitted from the access log.
+    is_unlogged: access_log::AccessLogFeature,
 }
 
 host_features! {
@@ -287,6 +291,10 @@ host_features! {
     networks: access::NetworksFeature,
     /// Limits of requests without a route, and of routes without limits of their own. Default: none.
     limits: limits::LimitsFeature,
+    /// Responses over plain HTTP. Default: a redirect to HTTPS.
+    plain: plain::PlainFeature,
+    /// Whether requests without a setting of their route are omitted from the access log.
+    is_unlogged: access_log::AccessLogFeature,
 }
 
 /// Resolves the features and routes of a host, whose table is at `path`. Mistaken routes are omitted.
@@ -316,6 +324,12 @@ fn inheriting(route: RouteSettings, host: &HostSettings, context: &Context<'_>) 
         limits: Arc::clone(&host.limits),
         trace: host.trace,
         real_ip: host.real_ip,
+        is_unlogged: host.is_unlogged,
+        // Values for requests are for the site's own upstreams, and may be secrets.
+        headers: RouteHeaders {
+            requests: host.headers.rules.requests.as_ref().map(|rules| Arc::new(rules.without_values())),
+            responses: host.headers.rules.responses.clone(),
+        },
         ..route
     }
 }

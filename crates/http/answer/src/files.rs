@@ -123,6 +123,22 @@ impl StaticFiles {
         }
     }
 
+    /// Whether `path` has a file, or is a folder with an index file or a list. Reads nothing.
+    pub(crate) async fn has(&self, request: &RequestParts, path: &RequestPath<'_>) -> bool {
+        let Some(target) = self.target(request, path) else { return false };
+        let head = RequestParts { method: Method::HEAD, ..RequestParts::default() };
+        let found = self.look_up(&head, target.clone()).await.status();
+        if !found.is_redirection() {
+            return found != StatusCode::NOT_FOUND;
+        }
+        if self.listings.is_some() {
+            return true;
+        }
+        let folder = format!("{}/", target.path().trim_end_matches('/')).parse();
+        let Ok(folder) = folder else { return false };
+        self.look_up(&head, folder).await.status() != StatusCode::NOT_FOUND
+    }
+
     /// The redirect of a request for the folder itself without the final slash.
     fn with_slash(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Response<Body>> {
         let location = self.location.as_ref()?;

@@ -27,7 +27,7 @@ use crate::client_address::{self, ClientAddress, ClientSource, Hop};
 use crate::exchange::Exchange;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length in bytes of a request id from a trusted proxy.

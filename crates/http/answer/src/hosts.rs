@@ -46,6 +46,11 @@ impl<T> Host<T> {
     pub(crate) fn value(&self) -> &T {
         &self.value
     }
+
+    /// Whether the name of `authority` needs no decision at run time, or has one.
+    pub(crate) fn has_decided(&self, authority: &str) -> bool {
+        name_of(authority).is_none_or(|name| !self.is_undecided(&name, None))
+    }
 }
 
 /// The connection cannot be used for the requested host: `421` (RFC 9110 section 15.5.20).
@@ -191,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    use crate::settings::{Underscores, Variants};
+    use crate::settings::{HttpsRedirect, Underscores, Variants};
 
     fn host(names: &[&str], certificate: &[&str]) -> HostSettings {
         let certificate = Certificate {
@@ -223,6 +228,8 @@ mod tests {
             underscores: Underscores::Drop,
             variants: Variants::default(),
             beacons: None,
+            redirect: HttpsRedirect::new(443),
+            challenges: None,
         };
         Hosts::new(&settings, 0..count).expect("hosts")
     }

@@ -37,5 +37,4 @@ pub use exchange::{RecordedBody, Telemetry};
 pub use explain::{Explanation, explain};
 pub use features::mirror::MirrorMetrics;
 pub use files::is_hidden_name;
-pub use redirect::HttpsRedirect;
 pub use service::Service;

@@ -53,13 +53,15 @@ impl HttpsRedirect {
     }
 }
 
-/// The response of a route that redirects. `404` if the target is empty for this request.
+/// The response of a route that redirects. `path` is the normalized path of the request, if [the target has
+/// groups](brisk_rules::RedirectTarget::has_groups). `404` if the target is empty for this request.
 pub(crate) fn answer(
     redirect: &Redirect,
     values: &impl Values,
     authority: &str,
+    path: &[u8],
 ) -> Result<Response<Body>, Refusal> {
-    let location = redirect.to.location(values, host_with_brackets(authority));
+    let location = redirect.to.location(values, host_with_brackets(authority), path);
     let location = location.map_err(|reason| match reason {
         NoLocation::Host => Refusal::bad_request("host-missing"),
         NoLocation::Empty => Refusal::new(StatusCode::NOT_FOUND, "no-redirect"),

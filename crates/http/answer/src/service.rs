@@ -7,7 +7,9 @@ mod site;
 mod upstream_call;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use brisk_certs::challenge::{Challenges, HTTP_PATH};
 use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http::validate::{self, Refusal, Target};
 use brisk_http_connection::Connection;
@@ -25,8 +27,7 @@ use crate::exchange::{Exchange, RecordedBody, Telemetry};
 use crate::forwarding::Forwarding;
 use crate::head_limits::HeadLimits;
 use crate::hosts::{Host, Hosts, Misdirected, Origin};
-use crate::redirect::HttpsRedirect;
-use crate::settings::ServiceSettings;
+use crate::settings::{HttpsRedirect, ServiceSettings};
 use crate::stage::{ClientRequest, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 
@@ -37,6 +38,8 @@ pub struct Service {
     /// Stages of responses to requests that reach no host.
     hostless: RouteStages,
     forwarding: Rc<Forwarding>,
+    redirect: HttpsRedirect,
+    challenges: Option<Arc<Challenges>>,
     telemetry: Rc<Telemetry>,
     ids: RequestIds,
 }
@@ -63,6 +66,8 @@ impl Service {
             hosts: Hosts::new(settings, sites?)?,
             hostless: RouteStages::compile(&StageContext { host: None, target: StageTarget::Unrouted }),
             forwarding,
+            redirect: settings.redirect,
+            challenges: settings.challenges.clone(),
             telemetry: Rc::new(telemetry),
             ids: RequestIds::from_random_seed(),
         })
@@ -86,7 +91,13 @@ impl Service {
         if let Some(response) = over_rate(&mut exchange) {
             return exchange.respond(response);
         }
+        if let Some(text) = self.challenge(connection, &head).await {
+            return exchange.respond(challenge(&text));
+        }
         let response = match self.admit(&mut exchange, &head) {
+            Ok(Destination::Host(host)) if !(connection.client.secure || is_served_plain(&host, &head)) => {
+                self.answer(&head, Ok(self.redirect.answer(&head)), &mut exchange)
+            }
             Ok(Destination::Host(host)) => {
                 let mut request = ClientRequest::new(head, body);
                 host.value().answer(self, &mut request, &mut exchange).await
@@ -143,25 +154,29 @@ impl Service {
         }
     }
 
-    /// Responds to one request over plain HTTP: with `text`, the response to an ACME challenge (RFC 8555 section 8.3),
-    /// or with a redirect to HTTPS. With `unknown_host = "refuse"`, names of no host get `421`.
-    pub fn redirect(
-        &self,
-        redirect: HttpsRedirect,
-        text: Option<&str>,
-        connection: &Rc<Connection>,
-        head: &RequestParts,
-    ) -> Response<RecordedBody> {
+    /// Responds to one request over plain HTTP: to an ACME challenge, or with a redirect to HTTPS. With `unknown_host = "refuse"`,
+    /// names of no host get `421`.
+    pub async fn redirect(&self, connection: &Rc<Connection>, head: &RequestParts) -> Response<RecordedBody> {
         let mut exchange = self.begin(connection, head);
-        let response = match (over_rate(&mut exchange), text) {
-            (Some(response), _) => response,
-            (None, Some(text)) => challenge(text),
-            (None, None) if self.is_for_no_host(head) => {
-                refuse(Misdirected.into(), head.version, &mut exchange)
-            }
-            (None, None) => redirect.answer(head),
+        let response = match over_rate(&mut exchange) {
+            Some(response) => response,
+            None => match self.challenge(connection, head).await {
+                Some(text) => challenge(&text),
+                None if self.is_for_no_host(head) => refuse(Misdirected.into(), head.version, &mut exchange),
+                None => self.redirect.answer(head),
+            },
         };
         exchange.respond(response)
+    }
+
+    /// The response to a validation request of a certificate authority, which sends it to port 80 (RFC 8555 section 8.3).
+    async fn challenge(&self, connection: &Connection, head: &RequestParts) -> Option<Arc<str>> {
+        let path = head.uri.path();
+        if connection.client.secure || !path.starts_with(HTTP_PATH) {
+            return None;
+        }
+        // Boxed: the future of every request includes this one.
+        Box::pin(self.challenges.as_ref()?.http(path)).await
     }
 
     /// The metrics and the access log of the service.
@@ -203,6 +218,12 @@ impl Service {
         };
         Ok(Destination::Host(self.hosts.find(authority, origin)?))
     }
+}
+
+/// Whether a request over plain HTTP gets the responses of HTTPS. A name that is decided at run time and has no decision yet does
+/// not: the redirect leads to the handshake, which asks for one.
+fn is_served_plain(host: &Host<Site>, head: &RequestParts) -> bool {
+    host.value().serves_plain && host.has_decided(validate::authority_of(head))
 }
 
 /// Destination of a request.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
+use brisk_certs::challenge::Challenges;
 use brisk_jwt::KeySource;
 use ipnet::IpNet;
 
@@ -21,14 +22,16 @@ pub use crate::features::early_hints::{
 };
 pub use crate::features::error_pages::{ErrorPage, ErrorPages};
 pub use crate::features::forward_auth::ForwardAuth;
-pub use crate::features::headers::{HostHeaderSettings, HstsSettings, RouteHeaders};
+pub use crate::features::headers::{HostHeaderSettings, HstsSettings};
 pub use crate::features::keep_alive::Preconnect;
 pub use crate::features::limits::{LimitKey, RequestLimit, RouteTimeouts};
 pub use crate::features::maintenance::{Maintenance, MaintenanceSwitch};
 pub use crate::features::mirror::MirrorSettings;
+pub use crate::features::plain::Plain;
 pub use crate::features::{BodySettings, HostSettings, RouteSettings, Trace};
 pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
 
+pub use crate::redirect::HttpsRedirect;
 pub use crate::timing::ServerTiming;
 pub use crate::visits::HostVisits;
 pub use brisk_http::claims::Underscores;
@@ -40,7 +43,7 @@ pub use brisk_rules::{
     SplitSettings, Template, UpstreamPath, ValueTest, Variable,
 };
 pub use brisk_rules::{EarlyDataPolicy, EarlyPath, EarlyPathError};
-pub use brisk_rules::{HeaderRules, HostHeaders, RuleValue};
+pub use brisk_rules::{HeaderRules, HostHeaders, RouteHeaders, RuleValue};
 pub use brisk_transform::compress::{BreachGuard, CompressionSettings, MediaPattern, MediaPatternError};
 pub use brisk_transform::consolidate::{Consolidation, Cookies};
 pub use brisk_variants::Variants;
@@ -60,6 +63,10 @@ pub struct ServiceSettings {
     pub variants: Variants,
     /// Receiver of beacons; `None` disables the measurement of visits for all hosts.
     pub beacons: Option<Arc<Beacons>>,
+    /// The redirect of requests over plain HTTP.
+    pub redirect: HttpsRedirect,
+    /// Responses to certificate authorities over plain HTTP, which precede all others (RFC 8555 section 8.3). Default: none.
+    pub challenges: Option<Arc<Challenges>>,
 }
 
 impl ServiceSettings {

@@ -25,7 +25,7 @@ use crate::features::early_hints::RequestHints;
 use crate::features::headers::rules_stage::FormedHeaders;
 use crate::features::trace::stage::RequestTrace;
 use crate::forwarding::Forwarding;
-use crate::settings::{Action, HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
+use crate::settings::{HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
 use crate::visits::{PageView, SiteVisits};
 use brisk_rules::ResponseHeaders;
 use brisk_transform::body::Body;
@@ -266,9 +266,14 @@ impl<'a> StageContext<'a> {
         }
     }
 
-    /// The route, if its action is an upstream.
+    /// The route, if it has an upstream.
     pub(crate) fn upstream_route(&self) -> Option<&'a RouteSettings> {
-        self.route().filter(|route| matches!(route.action, Action::Upstream(_)))
+        self.route().filter(|route| route.action.upstream().is_some())
+    }
+
+    /// The settings of the host, if the requests have no route.
+    pub(crate) fn unrouted_host(&self) -> Option<&'a HostSettings> {
+        self.host.filter(|_| matches!(self.target, StageTarget::Unrouted)).map(|host| host.settings)
     }
 
     /// Whether some requests of the route get early hints, by its configuration or because hints vary.

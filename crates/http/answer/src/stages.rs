@@ -17,6 +17,7 @@ use self::tunnel_refusal::TunnelRefusalStage;
 use self::variant_names::VariantNamesStage;
 use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
+use crate::features::access_log::UnloggedStage;
 use crate::features::bandwidth::stage::BandwidthStage;
 use crate::features::body::stage::BodyLimitStage;
 use crate::features::client_certificates::stage::ClientCertificateStage;
@@ -110,7 +111,9 @@ macro_rules! stages {
 }
 
 stages! {
-    /// First, so that the access log contains the variants of every request, including refused requests.
+    /// Before the stages that write facts into the line of the access log, which this stage drops.
+    Unlogged(UnloggedStage),
+    /// Before every stage that responds or refuses, so that the access log contains the variants of every request.
     VariantNames(VariantNamesStage),
     /// Before every stage that responds or refuses, so that the access log contains the trace of every request.
     Trace(TraceStage),

@@ -58,6 +58,12 @@ impl Values for HeadValues<'_> {
             Variable::Method => out.extend_from_slice(head.method.as_str().as_bytes()),
             Variable::Path => out.extend_from_slice(uri.path().as_bytes()),
             Variable::Query => out.extend_from_slice(uri.query().unwrap_or_default().as_bytes()),
+            Variable::QueryPart => {
+                if let Some(query) = uri.query() {
+                    out.push(b'?');
+                    out.extend_from_slice(query.as_bytes());
+                }
+            }
             Variable::Target => {
                 out.extend_from_slice(uri.path_and_query().map_or(b"/", |target| target.as_str().as_bytes()));
             }

@@ -150,8 +150,11 @@ impl Driver<'_> {
         }
     }
 
-    /// Version chosen by ALPN; HTTP/1.1 without ALPN (HTTP/1.0 requests are accepted there too).
+    /// Version chosen by ALPN, or by the first bytes without TLS; otherwise HTTP/1.1 (HTTP/1.0 requests are accepted there too).
     fn version(&self) -> HttpVersion {
+        if self.io.knows_http2() {
+            return HttpVersion::Http2;
+        }
         let record = self.http.connection.client.record.borrow();
         record.tls.as_ref().and_then(|tls| tls.alpn).unwrap_or(HttpVersion::Http11)
     }
@@ -241,13 +244,16 @@ impl Http {
         })
         .await;
         self.note_bytes(&stream);
+        if closed {
+            stream.ends_whole();
+        }
         if closed && lingers && !stream.is_peer_closed() {
             brisk_net::linger(&mut stream.into_tcp(), lingering).await;
         }
     }
 
-    /// Sends the available part of a response and closes without `close_notify`, so that the client detects a truncated
-    /// response (RFC 9112 section 8).
+    /// Sends the available part of a response and closes without `close_notify`, or without TLS [by a
+    /// reset](Stream::cuts_by_reset), so that the client detects a truncated response (RFC 9112 section 8).
     async fn cut(&self, mut stream: Stream) {
         self.deadline.set(self.settings.timeouts.write);
         let sent = poll_fn(|cx| match stream.poll_drain(cx) {
@@ -256,6 +262,9 @@ impl Http {
         })
         .await;
         self.note_bytes(&stream);
+        if stream.is_plain() {
+            return;
+        }
         let mut tcp = stream.into_tcp();
         if sent && tcp.shutdown().await.is_ok() {
             brisk_net::linger(&mut tcp, Lingering::BRIEF).await;

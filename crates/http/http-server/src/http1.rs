@@ -155,6 +155,9 @@ impl Exchanges<'_> {
         let Written { framing, closes } =
             http.write_head(outbound.buffer(), (status, &head.headers), extent, asked, closes);
         drop(head);
+        if framing == Framing::UntilClose {
+            self.driver.io.stream().cuts_by_reset();
+        }
         self.write(outbound).await?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
             self.switched.replace(Some(body));

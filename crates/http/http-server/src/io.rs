@@ -1,4 +1,4 @@
-//! TLS stream of a client, shared by the connection's driver and the HTTP code.
+//! Stream of a client, with or without TLS, shared by the connection's driver and the HTTP code.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
@@ -8,9 +8,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use brisk_tls::{Confirmation, Stream};
+use brisk_wire::h2::frame::PREFACE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
-/// TLS stream of a client. Clones share it.
+/// Stream of a client. Clones share it.
 ///
 /// Output waits until the driver drains the stream at the end of its turn, so that the responses of one turn share records
 /// and system calls; a flush does nothing. An upgraded connection has no driver, so `flush_at_once` makes flushes effective.
@@ -20,12 +22,30 @@ pub struct HttpIo(Rc<Shared>);
 struct Shared {
     stream: RefCell<Stream>,
     at_once: Cell<bool>,
+    /// Whether a client without TLS began with [`PREFACE`].
+    knows_http2: bool,
 }
 
 impl HttpIo {
-    /// Wraps `stream`.
+    /// Wraps a TLS stream.
     pub fn new(stream: Stream) -> Self {
-        Self(Rc::new(Shared { stream: RefCell::new(stream), at_once: Cell::default() }))
+        Self::of(stream, false)
+    }
+
+    /// A connection without TLS, of which `received` was read already, at least as much as distinguishes [`PREFACE`] from
+    /// requests; `bytes` altogether. Without `permits_http2`, the preface is a malformed request.
+    pub fn plain(tcp: TcpStream, received: Vec<u8>, bytes: u64, permits_http2: bool) -> Self {
+        let knows_http2 = permits_http2 && received.starts_with(PREFACE);
+        Self::of(Stream::plain(tcp, received, bytes), knows_http2)
+    }
+
+    fn of(stream: Stream, knows_http2: bool) -> Self {
+        Self(Rc::new(Shared { stream: RefCell::new(stream), at_once: Cell::default(), knows_http2 }))
+    }
+
+    /// Whether the client uses HTTP/2 without TLS, by prior knowledge (RFC 9113 section 3.3).
+    pub(crate) fn knows_http2(&self) -> bool {
+        self.0.knows_http2
     }
 
     /// Notification of the completed handshake; `None` if the handshake is complete, as always without early data.

@@ -1,5 +1,5 @@
-//! HTTP/1.1 and HTTP/2 with clients over a TLS stream ([`serve`]), plain HTTP/1.1 ([`serve_plain`]), and HTTP/3 over a QUIC
-//! connection ([`h3::Http3`]), from a connection's first byte to its end.
+//! HTTP/1.1 and HTTP/2 with clients, with or without TLS ([`serve`]), redirects over plain HTTP/1.1 ([`serve_plain`]), and HTTP/3
+//! over a QUIC connection ([`h3::Http3`]), from a connection's first byte to its end.
 
 mod date;
 mod driver;

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_answer::settings::{
-    Action, FixedResponse, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores, Variants,
+    Action, FixedResponse, HostSettings, HttpsRedirect, RoutePath, RouteSettings, ServiceSettings,
+    Underscores, Variants,
 };
 use brisk_answer::{Service, Telemetry};
 use brisk_budget::Budgets;
@@ -54,6 +55,8 @@ fn service() -> Service {
         underscores: Underscores::Drop,
         variants: Variants::default(),
         beacons: None,
+        redirect: HttpsRedirect::new(443),
+        challenges: None,
     };
     let telemetry = Telemetry { metrics: Metrics::new(), access_log: None };
     Service::new(&settings, telemetry, |_| None).expect("a service")

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use brisk_answer::settings::{
-    Action, EarlyDataPolicy, HostSettings, RoutePath, RouteSettings, ServiceSettings, Underscores,
-    UpstreamAction, UpstreamPath, Variants,
+    Action, EarlyDataPolicy, HostSettings, HttpsRedirect, RoutePath, RouteSettings, ServiceSettings,
+    Underscores, UpstreamAction, UpstreamPath, Variants,
 };
 use brisk_answer::{Service, Telemetry};
 use brisk_budget::Budgets;
@@ -303,6 +303,8 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
         underscores: Underscores::Drop,
         variants: Variants::default(),
         beacons: None,
+        redirect: HttpsRedirect::new(443),
+        challenges: None,
     };
     let telemetry = Telemetry { metrics: Arc::clone(metrics), access_log: None };
     Service::new(&settings, telemetry, |_| Some(Rc::clone(&group))).expect("a service")

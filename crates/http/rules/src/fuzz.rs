@@ -42,8 +42,10 @@ pub fn templates(bytes: &[u8]) {
 }
 
 fn redirects(text: &str, value: &[u8], maps: &Maps) {
-    let Ok(target) = RedirectTarget::new(text, maps) else { return };
-    let [one, other] = [value, b"x"].map(|value| target.location(&Everywhere(value), Some("a.example")));
+    let groups = GroupPattern::new("(?s)^(.?)(.*)$").expect("an expression");
+    let Ok(target) = RedirectTarget::new(text, maps, Some(&groups)) else { return };
+    let [one, other] =
+        [value, b"x"].map(|value| target.location(&Everywhere(value), Some("a.example"), value));
     let Some((one, other)) = one.ok().zip(other.ok()) else { return };
     assert!(one.bytes().all(|byte| byte.is_ascii_graphic()), "{one:?}");
     // Facts of the connection are no values of a client, but have the same bytes here.

@@ -1,9 +1,10 @@
 //! Headers that an operator sets, adds and removes, in requests for upstreams and in responses.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use brisk_http::claims;
-use brisk_http::message::HeaderList;
+use brisk_http::message::{HeaderList, Response};
 use http::{HeaderName, HeaderValue, header};
 
 use crate::{Filled, Template, Values};
@@ -28,9 +29,38 @@ pub struct HeaderRules {
     /// Headers that are removed with all their lines.
     pub remove: Vec<HeaderName>,
     /// Headers that get this value instead of their values.
-    pub set: Vec<(HeaderName, RuleValue)>,
+    pub set: Vec<HeaderRule>,
     /// Headers that get this value in addition to their values.
-    pub add: Vec<(HeaderName, RuleValue)>,
+    pub add: Vec<HeaderRule>,
+}
+
+/// The [`HeaderRules`] of a route, or the general ones of a host or of the server.
+#[derive(Clone, Debug, Default)]
+pub struct RouteHeaders {
+    /// Changes to request headers for upstreams. Default: none.
+    pub requests: Option<Arc<HeaderRules>>,
+    /// Changes to response headers. Default: none.
+    pub responses: Option<Arc<HeaderRules>>,
+}
+
+/// A header with the value that it gets by [`HeaderRules::set`] or [`HeaderRules::add`].
+#[derive(Clone, Debug)]
+pub struct HeaderRule {
+    /// Name of the header.
+    pub name: HeaderName,
+    /// Value.
+    pub value: RuleValue,
+    /// The responses that get the value; requests always get it.
+    pub statuses: Statuses,
+}
+
+/// Responses that get the value of a [`HeaderRule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statuses {
+    /// All responses.
+    All,
+    /// Responses with a status of 2xx or 3xx.
+    Successful,
 }
 
 /// Value of a header in a rule.
@@ -58,7 +88,7 @@ impl HeaderRules {
     }
 
     fn templates(&self) -> impl Iterator<Item = &Template> {
-        self.set.iter().chain(&self.add).filter_map(|(_, value)| match value {
+        self.set.iter().chain(&self.add).filter_map(|rule| match &rule.value {
             RuleValue::Fixed(_) => None,
             RuleValue::Formed(template) => Some(template),
         })
@@ -77,7 +107,32 @@ impl HeaderRules {
     /// The names of the headers that the rules remove or set. The recipient of a request must not find a value of the client in
     /// them.
     pub fn own_names(&self) -> impl Iterator<Item = &HeaderName> {
-        self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
+        self.remove.iter().chain(self.set.iter().map(|rule| &rule.name))
+    }
+
+    /// These rules, and those of `general` whose names they do not have.
+    #[must_use]
+    pub fn over(mut self, general: &Self) -> Self {
+        // An operator who names a header at a route expects no other value of it, as in nginx.
+        let own: Vec<_> = self.own_names().chain(self.add.iter().map(|rule| &rule.name)).cloned().collect();
+        let others = |rules: &[HeaderRule]| -> Vec<HeaderRule> {
+            rules.iter().filter(|rule| !own.contains(&rule.name)).cloned().collect()
+        };
+        self.remove.extend(general.remove.iter().filter(|name| !own.contains(name)).cloned());
+        self.set.extend(others(&general.set));
+        self.add.extend(others(&general.add));
+        self
+    }
+
+    /// The removal of all headers that the rules [own](Self::own_names), without values.
+    #[must_use]
+    pub fn without_values(&self) -> Self {
+        Self { remove: self.own_names().cloned().collect(), ..Self::default() }
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
     }
 
     /// Applies the rules to a request, like [`Self::apply`], where a name stands for all spellings that servers such as
@@ -86,29 +141,37 @@ impl HeaderRules {
         for name in self.own_names() {
             claims::remove_named(headers, name);
         }
-        self.apply(headers, filled, "");
+        self.apply(headers, filled, "", true);
     }
 
-    /// Applies the rules with the formed values of the request. `server` is the address of the upstream server, empty for none.
-    pub fn apply(&self, headers: &mut HeaderList, filled: &[Filled], server: &str) {
+    /// Applies the rules to a response with the formed values of the request. `server` is the address of the upstream server, empty
+    /// for none.
+    pub fn apply_to_response<B>(&self, response: &mut Response<B>, filled: &[Filled], server: &str) {
+        let is_successful = response.status().is_success() || response.status().is_redirection();
+        self.apply(response.headers_mut(), filled, server, is_successful);
+    }
+
+    fn apply(&self, headers: &mut HeaderList, filled: &[Filled], server: &str, is_successful: bool) {
         for name in &self.remove {
             headers.remove(name);
         }
         let mut filled = filled.iter();
-        let mut header = |value: &RuleValue| match value {
+        let mut filled = |rule: &HeaderRule| match &rule.value {
             RuleValue::Fixed(value) => Some(value.clone()),
             RuleValue::Formed(_) => filled.next().and_then(|filled| filled.clone().header(server)),
         };
-        for (name, value) in &self.set {
-            match header(value) {
-                Some(value) => drop(headers.insert(name, value)),
+        let concerns = |rule: &HeaderRule| is_successful || rule.statuses == Statuses::All;
+        for rule in &self.set {
+            match filled(rule) {
+                _ if !concerns(rule) => {}
+                Some(value) => drop(headers.insert(&rule.name, value)),
                 // The recipient would take a value of the client for that of the rule.
-                None => drop(headers.remove(name)),
+                None => drop(headers.remove(&rule.name)),
             }
         }
-        for (name, value) in &self.add {
-            if let Some(value) = header(value) {
-                headers.append(name, value);
+        for rule in &self.add {
+            if let Some(value) = filled(rule).filter(|_| concerns(rule)) {
+                headers.append(&rule.name, value);
             }
         }
     }
@@ -152,6 +215,8 @@ impl HostHeaders {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use crate::{Maps, Variable};
 
     use super::*;
@@ -160,9 +225,17 @@ mod tests {
         (HeaderName::from_static(name), HeaderValue::from_static(value))
     }
 
-    fn rule(name: &'static str, value: &str) -> (HeaderName, RuleValue) {
+    fn rule(name: &'static str, value: &str) -> HeaderRule {
         let template = Template::new(value, &Maps::new()).expect("a template");
-        (HeaderName::from_static(name), template.into())
+        HeaderRule {
+            name: HeaderName::from_static(name),
+            value: template.into(),
+            statuses: Statuses::Successful,
+        }
+    }
+
+    fn lines(headers: &HeaderList) -> Vec<(&str, &str)> {
+        headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text"))).collect()
     }
 
     /// A request by POST.
@@ -189,7 +262,7 @@ mod tests {
         };
         assert!(rules.has_templates());
         let mut headers: HeaderList = [pair("x-a", "sent"), pair("x-d", "sent")].into_iter().collect();
-        rules.apply(&mut headers, &rules.fill(&Post), "10.0.0.1:80");
+        rules.apply(&mut headers, &rules.fill(&Post), "10.0.0.1:80", true);
         let found: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let expected: [(&str, &[u8]); 4] =
             [("x-d", b"sent"), ("x-d", b"POST"), ("x-b", b"1"), ("x-c", b"POST 10.0.0.1:80")];
@@ -207,7 +280,7 @@ mod tests {
             set: vec![rule("x-b", "3"), rule("x-d", "4")],
             add: vec![rule("x-c", "5"), rule("x-d", "6")],
         };
-        rules.apply(&mut headers, &[], "");
+        rules.apply(&mut headers, &[], "", true);
         let all =
             |name: &str| headers.get_all(name).map(|value| value.to_str().expect("text")).collect::<Vec<_>>();
         assert!(all("x-a").is_empty());
@@ -230,6 +303,54 @@ mod tests {
             headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         left.sort_unstable();
         assert_eq!(left, [("x-a", &b"3"[..]), ("x-b", b"2"), ("x-bc", b"1")]);
+    }
+
+    #[test]
+    fn a_response_with_an_error_gets_only_the_values_for_all_messages() {
+        let always = |rule| HeaderRule { statuses: Statuses::All, ..rule };
+        let rules = HeaderRules {
+            remove: vec![HeaderName::from_static("x-a")],
+            set: vec![rule("x-b", "{request.method}"), always(rule("x-c", "{request.method} 3"))],
+            add: vec![rule("x-d", "4"), always(rule("x-e", "5"))],
+        };
+        for (status, expected) in [
+            (404, &[("x-b", "own"), ("x-c", "POST 3"), ("x-e", "5")][..]),
+            (200, &[("x-b", "POST"), ("x-c", "POST 3"), ("x-d", "4"), ("x-e", "5")]),
+            (304, &[("x-b", "POST"), ("x-c", "POST 3"), ("x-d", "4"), ("x-e", "5")]),
+        ] {
+            let mut response = Response::new(());
+            *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+            *response.headers_mut() = [pair("x-a", "own"), pair("x-b", "own")].into_iter().collect();
+            rules.apply_to_response(&mut response, &rules.fill(&Post), "");
+            assert_eq!(lines(response.headers()), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn rules_take_the_place_of_general_ones_with_the_same_names() {
+        let general = HeaderRules {
+            remove: vec![HeaderName::from_static("x-a"), HeaderName::from_static("x-b")],
+            set: vec![rule("x-c", "general"), rule("x-d", "general")],
+            add: vec![rule("x-e", "general"), rule("x-f", "general"), rule("x-f", "general 2")],
+        };
+        let own = HeaderRules {
+            remove: vec![HeaderName::from_static("x-c")],
+            set: vec![rule("x-a", "own")],
+            add: vec![rule("x-e", "own"), rule("x-e", "own 2")],
+        };
+        let rules = own.over(&general);
+        let mut headers: HeaderList =
+            ["x-a", "x-b", "x-c"].map(|name| pair(name, "client")).into_iter().collect();
+        rules.apply(&mut headers, &[], "", true);
+        let expected = [
+            ("x-a", "own"),
+            ("x-d", "general"),
+            ("x-e", "own"),
+            ("x-e", "own 2"),
+            ("x-f", "general"),
+            ("x-f", "general 2"),
+        ];
+        assert_eq!(lines(&headers), expected);
     }
 
     #[test]

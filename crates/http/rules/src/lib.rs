@@ -21,7 +21,9 @@ mod variable;
 
 pub use conditions::{Conditions, Examined, Excess, Failing, ValueTest};
 pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
-pub use header_rules::{FilledValues, HeaderRules, HostHeaders, ResponseHeaders, RuleValue};
+pub use header_rules::{
+    FilledValues, HeaderRule, HeaderRules, HostHeaders, ResponseHeaders, RouteHeaders, RuleValue, Statuses,
+};
 pub use map_pattern::MapPattern;
 pub use pairs::{Pairs, cookies, first_cookie, first_parameter};
 pub use pattern::{GroupPattern, Pattern};

@@ -1,9 +1,15 @@
 //! Targets of redirects with variables.
 
+mod place;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::template::{Map, Maps, Part, Values, parse, part};
+use regex::bytes::Captures;
+
+use self::place::Place;
+use crate::pattern::GroupPattern;
+use crate::template::{Map, Maps, Part, Values, begins_variable, parse, part};
 use crate::variable::Variable;
 
 /// Maximum length of a location in bytes.
@@ -13,10 +19,12 @@ const LONGEST: usize = 64 << 10;
 ///
 /// The text alone decides about scheme and host, except for variables whose values no client invents: the host that the request
 /// was accepted for, addresses and names of the connection, and tables. Values of all other variables are one component of a
-/// path or query; they are percent-encoded there.
+/// path or query; they are percent-encoded there. The text of a group may be several segments of a path.
 #[derive(Clone, Debug)]
 pub struct RedirectTarget {
     pieces: Box<[Piece]>,
+    /// The expression whose groups are variables, if one is used.
+    expression: Option<GroupPattern>,
     /// Whether the text begins with a scheme or `//`.
     names_a_host: bool,
 }
@@ -41,10 +49,19 @@ enum Piece {
     Map(Arc<Map>, Need),
     /// Begins with `/`.
     Path(Variable),
+    /// Segments of a path, not encoded; see [`PathPart`].
+    Segments(Variable, PathPart),
     /// A value that already has the form of this part of a URL.
     Verbatim(Variable),
     /// Any value, as one component.
     Component(Variable),
+}
+
+/// Place of segments in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PathPart {
+    Begin,
+    Rest,
 }
 
 /// Whether a value may be empty.
@@ -54,40 +71,28 @@ enum Need {
     Required,
 }
 
-/// Place in a URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Start,
-    /// After a table, whose value can be a scheme and host, or a path.
-    AfterMap,
-    AfterScheme,
-    /// After `//`.
-    AuthorityStart,
-    Authority,
-    /// After a scheme without a host, as in `app:///`. Browsers skip slashes there.
-    NoAuthority,
-    Path,
-    /// In a query; at the start of a parameter or behind it.
-    Query {
-        begins: bool,
-    },
-    Fragment,
-}
-
 impl RedirectTarget {
-    /// Reads a target. Tables come from `maps`. `{host}` is `{request.host}`, `{path}` is `{request.target}`.
+    /// Reads a target. Tables come from `maps`. `{host}` is `{request.host}`, `{path}` is `{request.target}`, and `{1}` or `{name}` a
+    /// group of `expression`, which matches the paths of requests.
     ///
     /// # Errors
     ///
     /// The reason, with the correction.
-    pub fn new(text: &str, maps: &Maps) -> Result<Self, String> {
+    pub fn new(text: &str, maps: &Maps, expression: Option<&GroupPattern>) -> Result<Self, String> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("the location has to be ASCII without spaces and control characters".to_owned());
         }
-        let parts = parse(text, |name| match name {
+        let begins = |first: char| begins_variable(first) || first.is_ascii_digit();
+        let parts = parse(text, begins, |name| match name {
             "host" => Ok(Part::Variable(Variable::Host)),
             "path" => Ok(Part::Variable(Variable::Target)),
-            _ => part(name, maps),
+            _ => match expression.and_then(|expression| expression.group(name)) {
+                Some(number) => Ok(Part::Variable(Variable::Group(number))),
+                None if name.starts_with(|first: char| first.is_ascii_digit()) => Err(format!(
+                    "{{{name}}} is the text of a group: write one into `when.path_regex`, as \"^/old/(.*)$\""
+                )),
+                None => part(name, maps),
+            },
         })?;
         let mut place = Place::Start;
         let mut pieces = Vec::new();
@@ -125,37 +130,54 @@ impl RedirectTarget {
         if place == Place::AfterScheme {
             return Err(beginning());
         }
-        Ok(Self { pieces: pieces.into(), names_a_host })
+        // The search for groups costs the length of the path, so a target without groups makes none.
+        let has_group =
+            |piece: &Piece| matches!(piece, Piece::Segments(..) | Piece::Component(Variable::Group(_)));
+        let expression = expression.filter(|_| pieces.iter().any(has_group)).cloned();
+        Ok(Self { pieces: pieces.into(), expression, names_a_host })
+    }
+
+    /// Whether the location depends on the groups of an expression, and so on the normalized path.
+    pub fn has_groups(&self) -> bool {
+        self.expression.is_some()
     }
 
     /// Whether the target has a variable; those of tables do not count.
     pub fn has(&self, variable: &Variable) -> bool {
         self.pieces.iter().any(|piece| match piece {
-            Piece::Host(own) | Piece::Path(own) | Piece::Verbatim(own) | Piece::Component(own) => {
-                own == variable
-            }
+            Piece::Host(own)
+            | Piece::Path(own)
+            | Piece::Segments(own, _)
+            | Piece::Verbatim(own)
+            | Piece::Component(own) => own == variable,
             Piece::Text(_) | Piece::Map(..) => false,
         })
     }
 
-    /// The location for a request. `host` is its host, in brackets if it is an IPv6 address.
+    /// The location for a request. `host` is its host, in brackets if it is an IPv6 address. `path` is its normalized path, in which
+    /// groups are searched if [there are any](Self::has_groups).
     ///
     /// # Errors
     ///
     /// [`NoLocation`]: nothing is sent to the client then.
-    pub fn location(&self, values: &impl Values, host: Option<&str>) -> Result<String, NoLocation> {
+    pub fn location(
+        &self,
+        values: &impl Values,
+        host: Option<&str>,
+        path: &[u8],
+    ) -> Result<String, NoLocation> {
+        let groups = match &self.expression {
+            None => None,
+            Some(expression) => Some(expression.captures(path).ok_or(NoLocation::Empty)?),
+        };
         let mut location = String::new();
         for piece in &self.pieces {
-            let value = |variable: &Variable| {
-                let mut value = Vec::new();
-                values.append(variable, &mut value);
-                value
-            };
+            let value = |variable: &Variable| value_of(variable, values, groups.as_ref());
             // The value of a table could have ended before the host, where a client's value would replace it.
             let is_open = match piece {
                 Piece::Text(_) | Piece::Host(_) | Piece::Map(..) | Piece::Verbatim(Variable::Scheme) => false,
-                Piece::Path(_) => host_end(&location).is_none(),
-                Piece::Verbatim(_) | Piece::Component(_) => {
+                Piece::Path(_) | Piece::Segments(_, PathPart::Begin) => host_end(&location).is_none(),
+                Piece::Verbatim(_) | Piece::Component(_) | Piece::Segments(_, PathPart::Rest) => {
                     host_end(&location).is_none_or(|end| end == location.len())
                 }
             };
@@ -174,11 +196,13 @@ impl RedirectTarget {
                     encode(&text, |byte| byte.is_ascii_graphic(), &mut location);
                 }
                 Piece::Path(variable) => {
-                    let path = value(variable);
-                    if path.first() != Some(&b'/') {
-                        location.push('/');
-                    }
-                    encode(&path, |byte| byte.is_ascii_graphic(), &mut location);
+                    append_path(&value(variable), |byte| byte.is_ascii_graphic(), &mut location);
+                }
+                Piece::Segments(variable, PathPart::Begin) => {
+                    append_path(&value(variable), is_of_segments, &mut location);
+                }
+                Piece::Segments(variable, PathPart::Rest) => {
+                    encode(&value(variable), is_of_segments, &mut location);
                 }
                 Piece::Verbatim(variable) => {
                     encode(&value(variable), |byte| byte.is_ascii_graphic() && byte != b'#', &mut location);
@@ -200,75 +224,22 @@ impl RedirectTarget {
     }
 }
 
-impl Place {
-    /// The place after `text`. `None` if a URL cannot begin so.
-    fn after(self, text: &str) -> Option<Self> {
-        let (place, rest) = match self {
-            Self::Start if text.starts_with("//") => (Self::AuthorityStart, &text[2..]),
-            Self::Start if text.starts_with('/') => (Self::Path, text),
-            Self::Start => {
-                let (scheme, rest) = text.split_once("://")?;
-                if !is_scheme(scheme) {
-                    return None;
-                }
-                (Self::AuthorityStart, rest)
-            }
-            Self::AfterScheme => (Self::AuthorityStart, text.strip_prefix("://")?),
-            Self::AfterMap if text.starts_with("://") => (Self::AuthorityStart, &text[3..]),
-            Self::AfterMap if text.starts_with("//") => (Self::AuthorityStart, &text[2..]),
-            place => (place, text),
-        };
-        Some(rest.bytes().fold(place, |place, byte| match (place, byte) {
-            (Self::AuthorityStart, b'/' | b'\\' | b'?' | b'#') | (Self::NoAuthority, _) => Self::NoAuthority,
-            (Self::AuthorityStart, _) => Self::Authority,
-            (Self::Fragment, _) | (_, b'#') => Self::Fragment,
-            (Self::Query { .. }, byte) => Self::Query { begins: byte == b'&' },
-            (_, b'?') => Self::Query { begins: true },
-            (Self::Authority | Self::AfterMap, b'/' | b'\\') => Self::Path,
-            (place, _) => place,
-        }))
+/// The value of a [`Variable`], which may be a [group](Variable::Group) of the path.
+fn value_of(variable: &Variable, values: &impl Values, groups: Option<&Captures<'_>>) -> Vec<u8> {
+    let mut value = Vec::new();
+    if let (Variable::Group(number), Some(groups)) = (variable, groups) {
+        value.extend_from_slice(groups.get(*number).map_or(&b""[..], |text| text.as_bytes()));
+    } else {
+        values.append(variable, &mut value);
     }
+    value
+}
 
-    fn after_map(self) -> Self {
-        match self {
-            Self::Start | Self::AfterMap => Self::AfterMap,
-            Self::AfterScheme | Self::AuthorityStart | Self::Authority => Self::Authority,
-            Self::Query { .. } => Self::Query { begins: false },
-            Self::NoAuthority | Self::Path | Self::Fragment => self,
-        }
+fn append_path(path: &[u8], is_permitted: impl Fn(u8) -> bool, location: &mut String) {
+    if path.first() != Some(&b'/') {
+        location.push('/');
     }
-
-    /// The treatment of a variable here, and the place after it.
-    fn variable(self, variable: Variable) -> Result<(Piece, Self), String> {
-        use Variable as V;
-        let is_path = matches!(variable, V::Path | V::Target);
-        Ok(match self {
-            _ if variable == V::Upstream => {
-                return Err("{upstream.address} is known with the response of an upstream only".to_owned());
-            }
-            Self::Start if variable == V::Scheme => (Piece::Verbatim(variable), Self::AfterScheme),
-            Self::Start | Self::AfterMap | Self::Authority if is_path => (Piece::Path(variable), Self::Path),
-            Self::Path if is_path => (Piece::Verbatim(variable), self),
-            Self::AuthorityStart | Self::Authority
-                if matches!(variable, V::Host | V::TlsServerName | V::ServerAddress | V::ServerPort) =>
-            {
-                (Piece::Host(variable), Self::Authority)
-            }
-            Self::Query { begins: true } if variable == V::Query => {
-                (Piece::Verbatim(variable), Self::Query { begins: false })
-            }
-            Self::Start | Self::AfterScheme => return Err(beginning()),
-            Self::AfterMap | Self::AuthorityStart | Self::Authority | Self::NoAuthority => {
-                return Err(
-                    "a client could choose the host by a variable in this place: write a slash before it, or \
-                     a [map.NAME] with the permitted hosts"
-                        .to_owned(),
-                );
-            }
-            Self::Query { .. } => (Piece::Component(variable), Self::Query { begins: false }),
-            Self::Path | Self::Fragment => (Piece::Component(variable), self),
-        })
-    }
+    encode(path, is_permitted, location);
 }
 
 fn beginning() -> String {
@@ -302,6 +273,11 @@ fn encode(value: &[u8], is_permitted: impl Fn(u8) -> bool, out: &mut String) {
 /// RFC 3986 section 2.3.
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// RFC 3986 section 3.3, without `;`, which would begin parameters.
+fn is_of_segments(byte: u8) -> bool {
+    is_unreserved(byte) || b"/:@!$&'()*+,=".contains(&byte)
 }
 
 /// RFC 3986 section 3.1.
@@ -352,6 +328,7 @@ mod tests {
                 Variable::Target => b"/a/b?c=d&e",
                 Variable::Path => b"//evil.example/",
                 Variable::Query => b"c=d&e",
+                Variable::QueryPart => b"?c=d&e",
                 Variable::Scheme => b"https",
                 Variable::ServerAddress => b"::1",
                 Variable::Header(_) => self.0.as_bytes(),
@@ -385,8 +362,8 @@ mod tests {
     }
 
     fn location(text: &str, header: &'static str) -> Result<String, NoLocation> {
-        let target = RedirectTarget::new(text, &maps()).expect(text);
-        target.location(&Request(header), Some("[::2]"))
+        let target = RedirectTarget::new(text, &maps(), None).expect(text);
+        target.location(&Request(header), Some("[::2]"), b"")
     }
 
     #[test]
@@ -397,6 +374,7 @@ mod tests {
             ("{request.scheme}://{request.host}:444/", "https://[::2]:444/"),
             ("https://{server.address}/", "https://[::1]/"),
             ("/login?next={path}&x", "/login?next=%2Fa%2Fb%3Fc%3Dd%26e&x"),
+            ("/new{request.query_part}&f", "/new?c=d&e&f"),
             ("/new?{request.query}&{request.query}#{path}", "/new?c=d&e&c=d&e#%2Fa%2Fb%3Fc%3Dd%26e"),
             ("https://{map.host}{path}", "https://b.example/a/b?c=d&e"),
             ("{map.url}/{request.header.x}", "https://c.example/v"),
@@ -405,6 +383,41 @@ mod tests {
             ("app:///{{x}", "app:///{x}"),
         ] {
             assert_eq!(location(text, "v").as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn groups_of_the_path_are_segments_or_components() {
+        let expression = GroupPattern::new("^/old(/(?P<rest>.*?))(/|)$").expect("an expression");
+        let location = |text: &str, path: &str| {
+            let target = RedirectTarget::new(text, &maps(), Some(&expression)).expect(text);
+            target.location(&Request(""), Some("a.example"), path.as_bytes())
+        };
+        for (text, path, expected) in [
+            ("/new/{2}", "/old/a/b", "/new/a/b"),
+            ("/new{1}?{request.query}", "/old/a b%/c?", "/new/a%20b%25/c%3F?c=d&e"),
+            ("{1}", "/old/a/", "/a"),
+            ("{rest}", "/old/a:b", "/a:b"),
+            ("https://{host}{1}", "/old/x", "https://a.example/x"),
+            ("https://{host}{2}", "/old/.evil.example", "https://a.example/.evil.example"),
+            ("https://b.example/?page={2}", "/old/a/b&c", "https://b.example/?page=a%2Fb%26c"),
+            ("{map.url}/{2}", "/old/x", "https://c.example/x"),
+            // A client chooses no host.
+            ("{1}", "/old//evil.example", "/evil.example"),
+            ("{2}", "/old/\\evil.example", "/%5Cevil.example"),
+            ("{2}", "/old/javascript:1", "/javascript:1"),
+            ("/{2}", "/old//evil.example", "/evil.example"),
+        ] {
+            assert_eq!(location(text, path).as_deref(), Ok(expected), "{text} {path}");
+        }
+        assert_eq!(location("/{1}", "/other"), Err(NoLocation::Empty));
+        for (text, reason) in [
+            ("https://{2}.example/", "choose the host"),
+            ("https://{2}", "choose the host"),
+            ("{4}", "write one into `when.path_regex`"),
+        ] {
+            let error = RedirectTarget::new(text, &maps(), Some(&expression)).expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 
@@ -439,8 +452,8 @@ mod tests {
         ] {
             assert_eq!(location(text, "evil.example"), Err(NoLocation::Empty), "{text}");
         }
-        let target = RedirectTarget::new("https://{host}/", &maps()).expect("a target");
-        assert_eq!(target.location(&Request(""), None), Err(NoLocation::Host));
+        let target = RedirectTarget::new("https://{host}/", &maps(), None).expect("a target");
+        assert_eq!(target.location(&Request(""), None, b""), Err(NoLocation::Host));
         let long: &str = Box::leak("x".repeat(LONGEST).into());
         assert_eq!(location("/{request.header.x}", long), Err(NoLocation::Length));
     }
@@ -470,8 +483,11 @@ mod tests {
             ("/{upstream.address}", "known with the response"),
             ("/{map.x}", "there is no table [map.x]"),
             ("/{map.groups}", "table whose results have groups"),
+            ("/{1}", "write one into `when.path_regex`"),
+            ("/a?b={request.query_part}", "behind a path"),
+            ("https://a.example{request.query_part}", "behind a path"),
         ] {
-            let error = RedirectTarget::new(text, &maps()).expect_err(text);
+            let error = RedirectTarget::new(text, &maps(), None).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

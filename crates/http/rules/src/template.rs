@@ -72,7 +72,7 @@ impl Template {
                 "{text:?} is not the value of a header: write ASCII without line breaks, and no spaces around it"
             ));
         }
-        parse(text, |name| part(name, maps)).map(|parts| Self(parts.into()))
+        parse(text, begins_variable, |name| part(name, maps)).map(|parts| Self(parts.into()))
     }
 
     /// The value, if the template has no variables.
@@ -166,8 +166,18 @@ impl Map {
     }
 }
 
-/// Splits `text` into literal text and variables, which `part` reads from their names.
-pub(crate) fn parse(text: &str, part: impl Fn(&str) -> Result<Part, String>) -> Result<Vec<Part>, String> {
+/// Whether a brace before this character begins a variable.
+pub(crate) fn begins_variable(first: char) -> bool {
+    first.is_ascii_lowercase()
+}
+
+/// Splits `text` into literal text and variables, which `part` reads from their names. A brace begins a variable if the next
+/// character does, according to `begins`.
+pub(crate) fn parse(
+    text: &str,
+    begins: fn(char) -> bool,
+    part: impl Fn(&str) -> Result<Part, String>,
+) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -176,7 +186,7 @@ pub(crate) fn parse(text: &str, part: impl Fn(&str) -> Result<Part, String>) -> 
         if let Some(after) = after.strip_prefix('{') {
             literal.push('{');
             rest = after;
-        } else if after.starts_with(|first: char| first.is_ascii_lowercase()) {
+        } else if after.starts_with(begins) {
             let wrong =
                 || format!("\"{{{after}\" has no closing brace; write \"{{{{\" for a brace before a letter");
             let (name, after) = after.split_once('}').ok_or_else(wrong)?;

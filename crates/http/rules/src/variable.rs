@@ -31,6 +31,8 @@ pub enum Variable {
     Path,
     /// Query as the client sent it, without the question mark.
     Query,
+    /// The same with the question mark; empty without a query.
+    QueryPart,
     /// Path and query as the client sent them.
     Target,
     /// Version of HTTP.
@@ -51,10 +53,12 @@ pub enum Variable {
     Ja4,
     /// Address of the server that answered. Only in responses.
     Upstream,
+    /// Text of a group of the expression that selected the route. Only in redirects, by number or name.
+    Group(usize),
 }
 
 /// Variables with a fixed name.
-const NAMED: [(&str, Variable); 19] = [
+const NAMED: [(&str, Variable); 20] = [
     ("client.address", Variable::ClientAddress),
     ("client.port", Variable::ClientPort),
     ("client.certificate.subject", Variable::ClientSubject),
@@ -66,6 +70,7 @@ const NAMED: [(&str, Variable); 19] = [
     ("request.host", Variable::Host),
     ("request.path", Variable::Path),
     ("request.query", Variable::Query),
+    ("request.query_part", Variable::QueryPart),
     ("request.target", Variable::Target),
     ("request.version", Variable::Version),
     ("tls.version", Variable::TlsVersion),

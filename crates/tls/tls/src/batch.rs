@@ -78,16 +78,21 @@ impl Batch {
     }
 
     /// Appends a record with `plaintext`, at most [`PLAINTEXT`] bytes; records of rustls that must precede it are
-    /// appended to `outgoing`.
+    /// appended to `outgoing`. Without TLS, the record is the plaintext.
     ///
     /// `incoming` is the unprocessed part of the client's data; rustls keeps offsets into it.
     pub(crate) fn seal(
         &mut self,
-        tls: &mut UnbufferedServerConnection,
+        tls: Option<&mut UnbufferedServerConnection>,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
         plaintext: &[u8],
     ) -> io::Result<()> {
+        let Some(tls) = tls else {
+            self.free()[..plaintext.len()].copy_from_slice(plaintext);
+            self.len += plaintext.len();
+            return Ok(());
+        };
         loop {
             match tls.process_tls_records(incoming).state.map_err(broken)? {
                 ConnectionState::WriteTraffic(mut traffic) => {

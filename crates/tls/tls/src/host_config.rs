@@ -129,8 +129,9 @@ impl<'a> ConfigBuilder<'a> {
     /// The [`HostConfig`] of a host for its handshakes over `transport`.
     pub(crate) fn host(&self, host: &HostSettings, transport: Transport) -> Result<HostConfig, TlsError> {
         let name = host.names.first().map_or("(default)", String::as_str);
-        let has_more = host.obtained || host.catalogue.is_some() || host.on_demand.is_some();
-        if host.certificates.is_empty() && !has_more {
+        let may_lack =
+            host.obtained || host.without_tls || host.catalogue.is_some() || host.on_demand.is_some();
+        if host.certificates.is_empty() && !may_lack {
             return Err(TlsError::NoCertificate { host: name.to_owned() });
         }
         let versions: &[&rustls::SupportedProtocolVersion] =

@@ -92,6 +92,10 @@ impl Records {
 
 /// TLS settings of one host.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and they occur in any combination"
+)]
 pub struct HostSettings {
     /// Exact names and `*.` wildcards, in lower case.
     pub names: Vec<String>,
@@ -102,6 +106,8 @@ pub struct HostSettings {
     /// Whether its certificates are obtained at run time and published into `slot`. Handshakes are refused until the
     /// first is published. Default: no, certificates are from files.
     pub obtained: bool,
+    /// Whether no listener for TLS exists, so that the host needs no certificate. Default: no.
+    pub without_tls: bool,
     /// The certificates that the host presents; each client gets the first kind that it can verify, ECDSA before RSA. A
     /// reload keeps the slot of a host with the same names.
     pub slot: Arc<Slot>,
@@ -143,6 +149,7 @@ impl HostSettings {
             default: false,
             certificates: Vec::new(),
             obtained: false,
+            without_tls: false,
             slot: Slot::new(),
             catalogue: None,
             on_demand: None,
@@ -176,6 +183,7 @@ impl HostSettings {
             default,
             certificates: _,
             obtained: _,
+            without_tls: _,
             slot,
             catalogue,
             on_demand,

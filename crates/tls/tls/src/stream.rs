@@ -1,4 +1,5 @@
-//! [`Stream`], a TLS connection after its handshake: plaintext for HTTP on one side, records on a socket on the other.
+//! [`Stream`], a TLS connection after its handshake: plaintext for HTTP on one side, records on a socket on the other. A
+//! connection without TLS has the same interface.
 //!
 //! Designed for many idle connections and few system calls. An idle connection has no buffers: ciphertext is read into
 //! and written from buffers of the worker, and a connection keeps only unfinished data (part of a record, and bytes
@@ -23,6 +24,7 @@ use crate::handshake::{Handshake, take_alert};
 use crate::settings::Records;
 
 mod confirmation;
+mod plain;
 mod ramp;
 mod receive;
 
@@ -44,7 +46,8 @@ const APART: usize = 1024;
 )]
 pub struct Stream {
     io: TcpStream,
-    tls: Box<UnbufferedServerConnection>,
+    /// `None` without TLS: records are plaintext then.
+    tls: Option<Box<UnbufferedServerConnection>>,
     /// Ciphertext of an unfinished record.
     incoming: Vec<u8>,
     /// Plaintext for which the last reader had no room, from `taken` on.
@@ -90,35 +93,22 @@ impl Stream {
     ) -> Self {
         let confirmation = handshake.tls.is_handshaking().then(Confirmation::default);
         Self {
-            io,
-            tls: handshake.tls,
+            tls: Some(handshake.tls),
             incoming: shrunk(handshake.incoming),
-            plaintext: shrunk(handshake.plaintext),
-            taken: 0,
-            gathered: Vec::new(),
-            sealed: Batch::default(),
-            ramp: Ramp::new(records),
             outgoing: shrunk(handshake.outgoing),
-            sent: 0,
-            unsent_limit: UnsentLimit::default(),
-            blocked: false,
-            full: false,
-            wakes: false,
             peer_closed: handshake.peer_closed,
-            closing: false,
-            shut_down: false,
-            failed: false,
             confirmation,
             early_bytes: handshake.early_bytes,
-            bytes_received,
+            ramp: Ramp::new(records),
             bytes_sent,
+            ..Self::plain(io, shrunk(handshake.plaintext), bytes_received)
         }
     }
 
     /// Reads plaintext: `take` gets slices in order and returns how much of each it consumed; less than all only if it
     /// is full.
     ///
-    /// Ready without a call of `take` is the end of the client's data, authenticated by its `close_notify`; a
+    /// Ready without a call of `take` is the end of the client's data, authenticated by its `close_notify`; a TLS
     /// connection that ends without one is the error [`UnexpectedEof`](io::ErrorKind::UnexpectedEof). After
     /// [`InvalidData`](io::ErrorKind::InvalidData) the client's alert is still to be sent by [`poll_close`](Self::poll_close).
     pub fn poll_read(
@@ -158,7 +148,9 @@ impl Stream {
         self.incoming = Vec::new();
         self.gathered = Vec::new();
         self.sealed.move_to(&mut self.outgoing);
-        take_alert(&mut self.tls, &mut self.outgoing);
+        if let Some(tls) = &mut self.tls {
+            take_alert(tls, &mut self.outgoing);
+        }
         io::Error::new(io::ErrorKind::InvalidData, reason)
     }
 
@@ -229,12 +221,8 @@ impl Stream {
             if self.sealed.is_full() {
                 return Ok(0);
             }
-            self.sealed.seal(
-                &mut self.tls,
-                &mut self.incoming,
-                &mut self.outgoing,
-                &plaintext[..PLAINTEXT],
-            )?;
+            let tls = self.tls.as_deref_mut();
+            self.sealed.seal(tls, &mut self.incoming, &mut self.outgoing, &plaintext[..PLAINTEXT])?;
             self.ramp.sealed(PLAINTEXT);
             return Ok(PLAINTEXT);
         }
@@ -263,7 +251,8 @@ impl Stream {
     }
 
     fn seal_gathered(&mut self) -> io::Result<()> {
-        self.sealed.seal(&mut self.tls, &mut self.incoming, &mut self.outgoing, &self.gathered)?;
+        let tls = self.tls.as_deref_mut();
+        self.sealed.seal(tls, &mut self.incoming, &mut self.outgoing, &self.gathered)?;
         self.ramp.sealed(self.gathered.len());
         self.gathered.clear();
         Ok(())
@@ -284,7 +273,9 @@ impl Stream {
         if !self.closing {
             ready!(self.poll_seal(cx))?;
             self.closing = true;
-            self.sealed.close_notify(&mut self.tls, &mut self.incoming);
+            if let Some(tls) = &mut self.tls {
+                self.sealed.close_notify(tls, &mut self.incoming);
+            }
         }
         ready!(self.poll_send(cx))?;
         // If the client has closed its side already, dropping the socket has the same effect with one system call less.

@@ -6,7 +6,7 @@ use super::context::Context;
 
 /// Variables with the variable of brisk; a name that ends with `_` or `(` begins a family with the name of a header, cookie or
 /// parameter.
-const COUNTERPARTS: [(&str, &str); 47] = [
+const COUNTERPARTS: [(&str, &str); 48] = [
     ("$remote_addr", "{client.address}"),
     ("$binary_remote_addr", "{client.address}"),
     ("$remote_port", "{client.port}"),
@@ -26,6 +26,7 @@ const COUNTERPARTS: [(&str, &str); 47] = [
     ("$document_uri", "{request.path}"),
     ("$uri", "{request.path}"),
     ("$args", "{request.query}"),
+    ("$is_args", "{request.query_part}"),
     ("$query_string", "{request.query}"),
     ("$request_id", "{request.id}"),
     ("$server_protocol", "{request.version}"),

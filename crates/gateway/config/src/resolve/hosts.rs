@@ -88,7 +88,7 @@ fn defaults(hosts: &[raw::Host], path: &KeyPath, context: &mut Context<'_>) {
 fn unknown(raw: &raw::Config, context: &mut Context<'_>) {
     let default = raw.host.iter().find(|host| host.own.default).or_else(|| raw.host.first());
     let Some(default) = default.filter(|_| raw.server.unknown_host.is_none()) else { return };
-    if default.routes().iter().any(|route| route.action.upstream.is_some()) {
+    if default.routes().iter().any(|route| route.action.any_upstream().is_some()) {
         let name = default.names().first().map_or("", String::as_str);
         context.shared.findings.warn(format!(
             "server.unknown_host is not written: requests for names that no host has go to the upstreams of \"{name}\", with \
@@ -140,6 +140,7 @@ impl<'c> Builder<'c> {
             default: host.own.default || (!marked && index == 0),
             certificates,
             obtained: host.own.acme.is_on(),
+            without_tls: self.is_without_tls(host),
             slot: Slot::new(),
             catalogue: certificates::catalogue(host, self.raw, path, context),
             on_demand: on_demand::names(host, path, context),
@@ -151,6 +152,11 @@ impl<'c> Builder<'c> {
             quic: alt_svc != Some(AltSvc::Clear),
         };
         HostSettings { alt_svc, ..features::host(&host.features, tls, path, &mut context.shared) }
+    }
+
+    /// Whether the host has no listener with TLS and serves plain HTTP, so that it needs no certificate.
+    fn is_without_tls(&self, host: &raw::Host) -> bool {
+        self.raw.server.https.is_empty() && host.serves_plain()
     }
 
     /// The certificates of the host, after a warning for each name that a certificate does not cover.
@@ -213,6 +219,9 @@ impl<'c> Builder<'c> {
                     names.join(", ")
                 ));
             }
+            return Vec::new();
+        }
+        if host.own.certificates.is_empty() && self.is_without_tls(host) {
             return Vec::new();
         }
         if host.own.certificates.is_empty() {

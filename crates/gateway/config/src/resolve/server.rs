@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_answer::features::TIMEOUTS;
-use brisk_answer::settings::{HostSettings, ServiceSettings, Underscores, Variants};
+use brisk_answer::settings::{HostSettings, HttpsRedirect, ServiceSettings, Underscores, Variants};
 use brisk_certs::UnknownName;
 use brisk_certs::store::Folder;
 use brisk_config_file::{Findings, KeyPath, Period, Rate, Size};
@@ -71,6 +71,7 @@ impl Server {
         keystore: Arc<Keystore>,
         files: Vec<PathBuf>,
     ) -> GatewaySettings {
+        let redirect_port = self.https.first().map_or(443, |listener| listener.address.port());
         GatewaySettings {
             server: ServerSettings {
                 workers: self.workers,
@@ -81,7 +82,6 @@ impl Server {
                 drain_timeout: self.drain_timeout,
                 files,
             },
-            redirect_port: self.https.first().map_or(443, |listener| listener.address.port()),
             https: self.https,
             http: self.http,
             http3: self.http3,
@@ -97,6 +97,8 @@ impl Server {
                 underscores: self.underscores,
                 variants: Variants::default(),
                 beacons: None,
+                redirect: HttpsRedirect::new(redirect_port),
+                challenges: None,
             },
             tls: self.tls,
             sessions: self.sessions,
@@ -197,6 +199,15 @@ fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
     if raw.server.https.is_empty() && raw.server.http.is_empty() {
         let message = "nothing listens: write https = [\"0.0.0.0:443\", \"[::]:443\"] in [server]";
         context.shared.findings.incomplete(&server, message);
+    } else if raw.server.https.is_empty() {
+        let host = raw.host.iter().find(|host| !host.serves_plain());
+        if let Some(name) = host.and_then(|host| host.names().first()) {
+            context.shared.findings.warn(format!(
+                "{}: requests for \"{name}\" are redirected to HTTPS, and no address is in `https`: write one, or plain = \"serve\" \
+                 in the host",
+                server.key("http")
+            ));
+        }
     }
     let listed = |key: &str, addresses: &[Address]| -> Vec<_> {
         let path = server.key(key);

@@ -46,7 +46,7 @@ pub(super) fn vary(settings: &mut GatewaySettings, variation: VariationSettings)
 
 /// The settings of a host on which experiments depend. `share` of page views is measured unless the host has its own.
 fn facts(host: &HostSettings, share: f64) -> HostFacts {
-    let hints = host.routes.iter().filter(|route| matches!(route.action, Action::Upstream(_)));
+    let hints = host.routes.iter().filter(|route| route.action.upstream().is_some());
     let compressions = host.routes.iter().filter_map(|route| route.compression.settings.as_ref());
     let levels = compressions.flat_map(|settings| {
         settings.codings.iter().map(|coding| (*coding, settings.levels[coding.index()]))

@@ -1,9 +1,31 @@
 //! Values in another form than the one that is read: what is said of them.
 
-use brisk_answer::settings::Trace;
+use brisk_answer::settings::{RuleValue, Trace};
 use brisk_logs::{AccessLogFormat, Sample};
 
 use super::*;
+
+#[test]
+fn texts_of_the_environment_and_of_files_are_values() {
+    let folder = folder();
+    fs::write(folder.path().join("name"), "localhost\n").expect("a file");
+    let text = "[server]\nhttps = [\"127.0.0.1:${BRISK_TEST_NO_PORT:-443}\"]\n[[host]]\nnames = [\"${file:name}\"]\n";
+    let resolved = checked(folder.path(), text).expect(text);
+    let settings = &resolved.settings;
+    assert_eq!(settings.https[0].address.port(), 443);
+    assert_eq!(settings.service.hosts[0].tls.names, ["localhost"]);
+    assert!(settings.server.files.contains(&folder.path().join("name")), "{:?}", settings.server.files);
+    let path = env::var("PATH").expect("a path");
+    let rule = "response_headers = { set = { X-Path = \"${PATH}\" } }\n";
+    let resolved = accepted(&format!("{LISTENER}{HOST}{rule}"));
+    let rules = resolved.settings.service.hosts[0].headers.rules.responses.clone().expect("rules");
+    assert!(matches!(&rules.set[0].value, RuleValue::Fixed(value) if *value == path), "{rules:?}");
+    refused(
+        &format!("{LISTENER}[[host]]\nnames = [\"${{BRISK_TEST_NO_NAME}}\"]\n"),
+        "brisk.toml:4:10: host[0].names[0]: the environment has no variable BRISK_TEST_NO_NAME: set it, write \
+         ${BRISK_TEST_NO_NAME:-text} with a default, or \"$${\" for these characters",
+    );
+}
 
 #[test]
 fn a_bare_word_needs_quotes() {
@@ -55,7 +77,7 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
         &route("path = \"/\"\nredirect = \"/{pth}\""),
         "brisk.toml:7:12: host[0].route[0].redirect: \"/{pth}\" is no place to redirect to: {pth} is no variable; \
          known here: {client.address}, {client.port}, {client.certificate.subject}, {server.address}, {server.port}, {request.id}, \
-         {request.method}, {request.scheme}, {request.host}, {request.path}, {request.query}, {request.target}, {request.version}, \
+         {request.method}, {request.scheme}, {request.host}, {request.path}, {request.query}, {request.query_part}, {request.target}, {request.version}, \
          {tls.version}, {tls.cipher}, {tls.server_name}, {tls.client.fingerprint}, {ja4}, {upstream.address}, \
          {request.header.NAME}, {request.cookie.NAME}, {request.query.NAME}, {map.NAME}",
     );

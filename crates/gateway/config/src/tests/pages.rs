@@ -1,6 +1,6 @@
 //! Compression, header rules, keep-alive, `Server-Timing`, visits: what is said of them.
 
-use brisk_answer::settings::{BreachGuard, RouteSettings};
+use brisk_answer::settings::{BreachGuard, Plain, RouteSettings};
 use brisk_coding::Coding;
 
 use super::*;
@@ -124,7 +124,83 @@ fn header_rules_name_headers_that_may_be_changed() {
     }
     let rules = resolved(&route("response_headers = { set = { X-A = \"1\" }, remove = [\"Server\"] }"));
     let rules = rules.headers.responses.expect("rules");
-    assert_eq!((rules.set[0].0.as_str(), rules.remove[0].as_str()), ("x-a", "server"));
+    assert_eq!((rules.set[0].name.as_str(), rules.remove[0].as_str()), ("x-a", "server"));
+}
+
+#[test]
+fn header_rules_of_server_and_host_apply_to_routes_that_do_not_replace_them() {
+    let rules = |own: &str| {
+        let server = "response_headers = { set = { X-A = \"server\", X-B = \"server\", X-C = \"server\" }, always = true }\n";
+        let host = "response_headers = { set = { X-B = \"host\" }, remove = [\"X-C\"] }\n";
+        let text = route(own).replace(HOST, &format!("{server}{HOST}{host}"));
+        let rules = resolved(&text).headers.responses;
+        rules.map_or_else(String::new, |rules| {
+            let set =
+                rules.set.iter().map(|rule| format!("{}={:?} {:?}", rule.name, rule.value, rule.statuses));
+            set.chain(rules.remove.iter().map(|name| format!("-{name}"))).collect::<Vec<_>>().join("; ")
+        })
+    };
+    assert_eq!(rules(""), "x-b=Fixed(\"host\") Successful; x-a=Fixed(\"server\") All; -x-c");
+    assert_eq!(
+        rules("response_headers = { set = { X-A = \"route\" }, always = true }"),
+        "x-a=Fixed(\"route\") All; x-b=Fixed(\"host\") Successful; -x-c"
+    );
+    assert_eq!(rules("response_headers = { inherit = false }"), "");
+    for (text, message) in [
+        (
+            format!("{LISTENER}request_headers = {{ inherit = false }}\n{HOST}"),
+            "3:31: server.request_headers.inherit: has no effect: there are no more general rules",
+        ),
+        (
+            format!("{LISTENER}{HOST}request_headers = {{ set = {{ X-A = \"1\" }}, always = true }}\n"),
+            "5:51: host[0].request_headers.always: has no effect on requests: remove it",
+        ),
+    ] {
+        refused(&text, &format!("brisk.toml:{message}"));
+    }
+}
+
+#[test]
+fn plain_http_is_redirected_or_served() {
+    let http = "[server]\nhttp = [\"127.0.0.1:80\"]\n";
+    let resolved = accepted(&format!("{http}{HOST}plain = \"serve\"\nupstream = \"http://127.0.0.1:1\"\n"));
+    let host = &resolved.settings.service.hosts[0];
+    assert!(host.plain == Plain::Serve && host.tls.certificates.is_empty() && host.tls.without_tls);
+    let warnings = |text: &str| accepted(text).warnings.join("\n");
+    let to_nowhere =
+        "server.http: requests for \"localhost\" are redirected to HTTPS, and no address is in `https`";
+    assert!(warnings(&format!("{http}{HOST}")).contains(to_nowhere));
+    assert!(!warnings(&format!("{http}https = [\"127.0.0.1:443\"]\n{HOST}")).contains(to_nowhere));
+    refused(
+        &format!("{LISTENER}{HOST}plain = \"serve\"\n"),
+        "brisk.toml:5:9: host[0].plain: has no effect without `http` in [server]",
+    );
+}
+
+#[test]
+fn mistakes_of_fallbacks_and_groups_are_named() {
+    for (lines, message) in [
+        (
+            "respond = { body = \"x\" }\nfallback = { upstream = \"app\" }",
+            "8:12: host[0].route[0].fallback: has no effect without `static`",
+        ),
+        (
+            "static = \".\"\nfallback = { upstream = \"app\" }",
+            "8:12: host[0].route[0].fallback: there is no upstream: write [upstream.app] with its `servers`",
+        ),
+        (
+            "static = \".\"\nfallback = 1",
+            "8:12: host[0].route[0].fallback: expected the path of a file in quotes, or { upstream = NAME }, found the number 1",
+        ),
+        (
+            "redirect = \"/{1}\"",
+            "7:12: host[0].route[0].redirect: \"/{1}\" is no place to redirect to: {1} is the text of a group: write one into \
+             `when.path_regex`, as \"^/old/(.*)$\"",
+        ),
+    ] {
+        let text = format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\n{lines}\n");
+        refused(&text, &format!("brisk.toml:{message}"));
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use brisk_telemetry::metrics::{Listening, Refusal};
 use tokio::task::{JoinSet, spawn_local};
 
 use crate::connection::client::Permits;
+use crate::connection::plain::serve_http;
 use crate::connection::quic;
-use crate::connection::redirect::serve_http;
 use crate::connection::serve_https;
 use crate::shared::Shared;
 use crate::worker::Worker;

@@ -28,12 +28,24 @@ pub enum Action {
     Upstream(UpstreamAction),
     /// Serve the files of a folder.
     Static(StaticSettings),
+    /// Serve the files of a folder, and forward requests without a file to an upstream group.
+    StaticOrUpstream(StaticSettings, UpstreamAction),
     /// Send the same response to every request.
     Fixed(FixedResponse),
     /// Redirect to another URL.
     Redirect(Redirect),
     /// Build a page from the request and its connection.
     Page(Page),
+}
+
+impl Action {
+    /// The upstream group of all requests or of those without a file.
+    pub fn upstream(&self) -> Option<&UpstreamAction> {
+        match self {
+            Self::Upstream(upstream) | Self::StaticOrUpstream(_, upstream) => Some(upstream),
+            Self::Static(_) | Self::Fixed(_) | Self::Redirect(_) | Self::Page(_) => None,
+        }
+    }
 }
 
 /// A forward to an upstream group.

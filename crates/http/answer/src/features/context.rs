@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use brisk_access::{PasswordFiles, PasswordThreads};
 use brisk_config_file::{Findings, KeyPath, SizeLimit};
 use brisk_jwt::KeySources;
-use brisk_rules::{Maps, Variable};
+use brisk_rules::{Maps, RouteHeaders, Variable};
 
 pub use brisk_upstream_group::features::TIMEOUTS;
 
@@ -32,6 +32,8 @@ pub struct Context<'d> {
     pub limits: BTreeMap<String, RequestLimit>,
     /// `server.limits.body_size`.
     pub body_size: Option<SizeLimit>,
+    /// Header rules of `[server]`.
+    pub headers: RouteHeaders,
     /// Files with users that were read before.
     pub password_files: &'d PasswordFiles,
     /// The threads that verify passwords.
@@ -61,6 +63,7 @@ impl<'d> Context<'d> {
             maps: Maps::default(),
             limits: BTreeMap::new(),
             body_size: None,
+            headers: RouteHeaders::default(),
             password_files: passwords.0,
             password_threads: passwords.1,
             token_keys,

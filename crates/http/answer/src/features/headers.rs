@@ -7,26 +7,17 @@ mod maps;
 mod resolve;
 pub(crate) mod rules_stage;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_rules::{HeaderRules, HostHeaders};
+use brisk_rules::{HostHeaders, RouteHeaders};
 use http::HeaderValue;
 
 use super::{Context, HostFeature, HostScope, RouteFeature, RouteScope};
-pub use keys::{HeaderRulesKeys, HostHeadersKeys};
+pub use keys::{HeaderRules as WrittenRules, HeaderRulesKeys, HostHeadersKeys};
 pub use map_keys::Map;
 pub use maps::maps;
 pub(crate) use resolve::name;
-
-/// Changes to the headers of the messages of a route.
-#[derive(Clone, Debug, Default)]
-pub struct RouteHeaders {
-    /// Changes to request headers for upstreams. Default: none.
-    pub requests: Option<Arc<HeaderRules>>,
-    /// Changes to response headers. Default: none.
-    pub responses: Option<Arc<HeaderRules>>,
-}
+pub use resolve::of_server;
 
 /// Headers of all responses of a host.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +26,8 @@ pub struct HostHeaderSettings {
     pub hsts: Option<HstsSettings>,
     /// Headers added to responses that do not contain them. Default: none.
     pub others: HostHeaders,
+    /// Rules of the host and of the server, for routes in addition to their own, and for requests without a route.
+    pub rules: RouteHeaders,
 }
 
 /// Strict Transport Security (RFC 6797).
@@ -71,14 +64,11 @@ impl RouteFeature for HeaderRulesFeature {
     type Settings = RouteHeaders;
 
     fn resolve(keys: &HeaderRulesKeys, route: &RouteScope<'_>, context: &mut Context<'_>) -> RouteHeaders {
-        RouteHeaders {
-            requests: resolve::of_requests(keys, route, context),
-            responses: resolve::of_responses(keys, route, context),
-        }
+        resolve::of_route(keys, route, context)
     }
 }
 
-/// `hsts` and `security_headers` of hosts.
+/// `hsts`, `security_headers` and header rules of hosts.
 #[derive(Debug)]
 pub struct HostHeadersFeature;
 

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use brisk_http::message::{HeaderList, Response};
-use brisk_http::validate::{self, Refusal};
+use brisk_http::message::{HeaderList, RequestParts, Response};
+use brisk_http::validate::{self, Methods, Refusal};
 use brisk_telemetry::Metrics;
 use brisk_transform::body::Body;
 use brisk_upstream::Group;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
 use super::Service;
 use super::answers::found;
@@ -29,6 +29,8 @@ use crate::visits::{SiteVisits, script};
 pub(super) enum RouteAction {
     Upstream(UpstreamRoute),
     Files(Box<StaticFiles>),
+    /// Files, and an upstream for requests without a file.
+    FilesOrUpstream(Box<(StaticFiles, UpstreamRoute)>),
     Fixed {
         status: StatusCode,
         headers: HeaderList,
@@ -57,6 +59,10 @@ impl RouteAction {
                 Self::Upstream(UpstreamRoute::new(route, upstream, group, metrics)?)
             }
             Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, &route.path))),
+            Action::StaticOrUpstream(files, upstream) => {
+                let upstream = UpstreamRoute::new(route, upstream, group, metrics)?;
+                Self::FilesOrUpstream(Box::new((StaticFiles::new(files, &route.path), upstream)))
+            }
             Action::Fixed(response) => Self::fixed(response),
             Action::Redirect(redirect) => Self::Redirect(redirect.clone()),
             Action::Page(page) => Self::Page(page.clone()),
@@ -99,9 +105,14 @@ impl Route {
                 let call = UpstreamCall::new((service, site), (self, upstream), state);
                 call.start(request, exchange)?.await
             }
-            RouteAction::Files(files) => {
-                let (head, path) = (&request.head, request.path());
-                found(Box::pin(in_room(exchange, async |room| files.answer(head, &path, room).await)).await)
+            RouteAction::Files(files) => found(Box::pin(file(files, &request.head, request, exchange)).await),
+            RouteAction::FilesOrUpstream(either) => {
+                let (files, upstream) = &**either;
+                if let Some(answered) = Box::pin(file_if_any(files, request, exchange)).await {
+                    return answered;
+                }
+                let call = UpstreamCall::new((service, site), (self, upstream), state);
+                call.start(request, exchange)?.await
             }
             RouteAction::Beacon(visits) => {
                 let body = std::mem::take(&mut request.body);
@@ -110,7 +121,9 @@ impl Route {
             RouteAction::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
             RouteAction::Redirect(redirect) => {
                 let values = RequestValues { exchange, head: &request.head };
-                redirect::answer(redirect, &values, validate::authority_of(&request.head))
+                let authority = validate::authority_of(&request.head);
+                let path = redirect.to.has_groups().then(|| request.path().decoded);
+                redirect::answer(redirect, &values, authority, path.as_deref().unwrap_or_default())
             }
             RouteAction::Page(page) => {
                 Ok(page.make(exchange.connection(), &request.head, exchange.client().address))
@@ -119,6 +132,42 @@ impl Route {
             RouteAction::FinalSlash(location) => Ok(redirect::final_slash(location, &request.head)),
             RouteAction::Refuse(refusal) => Err(*refusal),
         }
+    }
+}
+
+/// The file for the path of `request`, as a response to `head`.
+async fn file(
+    files: &StaticFiles,
+    head: &RequestParts,
+    request: &ClientRequest,
+    exchange: &mut Exchange,
+) -> Response<Body> {
+    let path = request.path();
+    in_room(exchange, async |room| files.answer(head, &path, room).await).await
+}
+
+/// The response with a file, or `405` if there is one and the method is neither `GET` nor `HEAD`. `None` without a file.
+async fn file_if_any(
+    files: &StaticFiles,
+    request: &ClientRequest,
+    exchange: &mut Exchange,
+) -> Option<Result<Response<Body>, Refusal>> {
+    // RFC 8441: a tunnel has no content.
+    if request.is_tunnel {
+        return None;
+    }
+    if !matches!(request.head.method, Method::GET | Method::HEAD) {
+        let has_file = files.has(&request.head, &request.path()).await;
+        return has_file.then_some(Err(Refusal::method(Methods::Read)));
+    }
+    let response = file(files, &request.head, request, exchange).await;
+    match response.status() {
+        StatusCode::NOT_FOUND => None,
+        // To a folder, which may have nothing to show.
+        status if status.is_redirection() && status != StatusCode::NOT_MODIFIED => {
+            files.has(&request.head, &request.path()).await.then_some(Ok(response))
+        }
+        _ => Some(found(response)),
     }
 }
 

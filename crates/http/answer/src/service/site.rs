@@ -20,7 +20,7 @@ use crate::features::ordered;
 use crate::forwarding::Forwarding;
 use crate::own_names;
 use crate::redirect;
-use crate::settings::{RoutePath, RouteSettings, ServiceSettings};
+use crate::settings::{Plain, RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};
@@ -32,6 +32,8 @@ use brisk_transform::names::Names;
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) names: Rc<Names>,
+    /// Whether requests over plain HTTP get the responses of HTTPS.
+    pub(super) serves_plain: bool,
     /// Routes of the gateway's own paths (scripts, beacons, preconnects). They take precedence over `routes`.
     reserved: Routes<Route>,
     routes: Routes<Route>,
@@ -86,6 +88,7 @@ impl Site {
             ambiguous: refuse(Refusal::bad_request("path")),
             target_too_long: refuse(Refusal::new(Excess::Query.status(), "conditions")),
             headers_too_long: refuse(Refusal::new(Excess::Headers.status(), "conditions")),
+            serves_plain: context.settings.plain == Plain::Serve,
             names: context.names,
         })
     }

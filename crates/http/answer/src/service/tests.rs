@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brisk_certs::challenge::Challenges;
 use brisk_http_connection::body::client::testing::of_hyper;
 use brisk_net::DeadlineWheel;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
@@ -20,8 +21,8 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::Body;
 use crate::settings::{
-    Action, FixedResponse, HostSettings, HstsSettings, Page, RoutePath, RouteSettings, Underscores,
-    UpstreamAction, UpstreamPath, Variants,
+    Action, FixedResponse, HostSettings, HstsSettings, HttpsRedirect, Page, Plain, RoutePath, RouteSettings,
+    Underscores, UpstreamAction, UpstreamPath, Variants,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
@@ -48,6 +49,8 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
         underscores: Underscores::Drop,
         variants: Variants::default(),
         beacons: None,
+        redirect: HttpsRedirect::new(443),
+        challenges: None,
     }
 }
 
@@ -118,6 +121,38 @@ async fn head_is_answered_without_the_body() {
     let service = serving(vec![prefix("/", text(200, "hello"))]);
     let answer = exchange(service, "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(answer.contains("content-length: 5\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn over_plain_http_challenges_precede_hosts_and_hosts_are_served_or_redirected() {
+    let challenges = Challenges::new();
+    let _published = challenges.publish_http("known", "answer");
+    let routes = || vec![prefix("/", text(200, "hello"))];
+    let served = HostSettings { plain: Plain::Serve, ..host(&["a"], routes()) };
+    let settings =
+        ServiceSettings { challenges: Some(challenges), ..settings(vec![served, host(&["b"], routes())]) };
+    let plain = || {
+        let address = SocketAddr::from(([192, 0, 2, 1], 40000));
+        Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), false)
+    };
+    let known = "/.well-known/acme-challenge/known";
+    for (host, path, expected) in [
+        ("a", "/", "hello"),
+        ("a", known, "answer"),
+        ("a", "/.well-known/acme-challenge/other", "hello"),
+        ("b", "/x?y", "https://b/x?y"),
+        ("b", known, "answer"),
+    ] {
+        // On the same connection as another request.
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\n\r\nGET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        let service = service(&settings, None).expect("a service");
+        let answer = exchange_on(&plain(), service, &request).await;
+        let (_, answer) = answer.split_once("hello").expect("the first response");
+        assert!(answer.contains(expected), "{host} {path}: {answer}");
+    }
+    // Over TLS no authority asks.
+    let service = service(&settings, None).expect("a service");
+    assert!(get(service, known, "").await.ends_with("hello"));
 }
 
 #[tokio::test]

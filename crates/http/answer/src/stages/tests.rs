@@ -128,6 +128,7 @@ fn full_route() -> RouteSettings {
         limits: Arc::new([limit()]),
         trace: Some(Trace::Continue),
         bandwidth: Some(BANDWIDTH),
+        is_unlogged: true,
         ..upstream()
     }
 }
@@ -200,6 +201,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
     let context = context(&host, Some(RequestValues::EarlyHints(vec![true])));
     let route = full_route();
     let all = [
+        "Unlogged",
         "VariantNames",
         "Trace",
         "KeepAlive",
@@ -257,7 +259,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
     let check = Arc::new(TokenCheck::new(TokenRules::default(), source, Vec::new()));
     let tokens = Some(TokenAuth { check, cookie: None, forwards: true });
     let bearers = AccessSettings { tokens, ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 14] = [
+    let cases: [(RouteSettings, &[&str]); 15] = [
         (RouteSettings { bandwidth: Some(BANDWIDTH), ..upstream() }, &["Bandwidth"]),
         (RouteSettings { limits: Arc::new([limit()]), ..upstream() }, &["Limits"]),
         (RouteSettings { access, ..upstream() }, &["Access"]),
@@ -285,6 +287,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
             },
             &["HeaderRules"],
         ),
+        (RouteSettings { is_unlogged: true, ..upstream() }, &["Unlogged"]),
         (RouteSettings { early_hints: hinting(), ..upstream() }, &["EarlyHints"]),
         (RouteSettings { error_pages: Some(Arc::default()), ..upstream() }, &["ErrorPages"]),
     ];
@@ -302,7 +305,13 @@ fn each_feature_of_a_host_adds_its_stages_alone() {
         (HostSettings { alt_svc: full.alt_svc, ..host() }, &["AltSvc"]),
         (HostSettings { client_certificates: full.client_certificates, ..host() }, &["ClientCertificate"]),
         (HostSettings { headers: full.headers.clone(), ..host() }, &["HostHeaders"]),
-        (HostSettings { headers: HostHeaderSettings { hsts: None, others }, ..host() }, &["HostHeaders"]),
+        (
+            HostSettings {
+                headers: HostHeaderSettings { hsts: None, others, rules: RouteHeaders::default() },
+                ..host()
+            },
+            &["HostHeaders"],
+        ),
         (HostSettings { server_timing: full.server_timing.clone(), ..host() }, &["ServerTiming"]),
         (HostSettings { visits: full.visits.clone(), ..host() }, &["PageMeasurement", "Compression"]),
         (HostSettings { maintenance: full.maintenance.clone(), ..host() }, &["Maintenance"]),
@@ -334,13 +343,25 @@ fn varied_settings_add_hints_and_their_names() {
 
 #[test]
 fn responses_without_a_route_have_the_stages_of_their_host() {
-    let host = full_host();
+    let mut host = full_host();
+    host.is_unlogged = true;
+    host.headers.rules.responses = Some(Arc::default());
     let context = context(&host, None);
     let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
-    assert_eq!(
-        names(Some(&context), StageTarget::Unrouted),
-        [&["Limits", "Access", "ErrorPages", "Maintenance"], &of_host[..]].concat()
-    );
+    let unrouted = [
+        "Unlogged",
+        "Limits",
+        "Access",
+        "ErrorPages",
+        "Maintenance",
+        "AltSvc",
+        "HostHeaders",
+        "HeaderRules",
+        "ServerTiming",
+        "HeadMethod",
+        "ConnectionClose",
+    ];
+    assert_eq!(names(Some(&context), StageTarget::Unrouted), unrouted);
     let of_host = [&["Access"], &of_host[..]].concat();
     assert_eq!(names(Some(&context), StageTarget::Beacon), of_host);
     let script = names(Some(&context), StageTarget::Script);

@@ -3,7 +3,6 @@
 use brisk_http::validate::{Methods, Refusal};
 
 use crate::exchange::Exchange;
-use crate::settings::Action;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
 /// Refuses tunnels with `405`. To the client, any 2xx would mean that its peer speaks the protocol of the tunnel. Compiled for
@@ -13,7 +12,7 @@ pub(super) struct TunnelRefusalStage;
 
 impl Stage for TunnelRefusalStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
-        (!matches!(context.route()?.action, Action::Upstream(_))).then_some(Self)
+        context.route()?.action.upstream().is_none().then_some(Self)
     }
 
     fn request(&self, _: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {

@@ -63,7 +63,8 @@ fn click_on_point(page: &mut Page) {
     wait_until("the figures of one page", || {
         let place = page.script(POINT);
         for (kind, button) in [("mouseMoved", "none"), ("mousePressed", "left"), ("mouseReleased", "left")] {
-            let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": button, "clickCount": 1 });
+            let event =
+                json!({ "type": kind, "x": place[0], "y": place[1], "button": button, "clickCount": 1 });
             page.call("Input.dispatchMouseEvent", &event);
         }
         (page.script("document.getElementById('v-page').value") == "site.test/item/*").then_some(())
@@ -130,7 +131,9 @@ fn charts_have_thresholds_lines_by_value_and_marks_of_deployments() {
     page.script(&choose("v-by", "version"));
     page.script(&choose("v-and", "suite"));
     let pairs = "document.getElementById('v-pairs').textContent";
-    for part in ["by version and suite", "TLS_CHACHA20_POLY1305_SHA256", "10.0", " s (400)", "2.0", " s (200)"] {
+    for part in
+        ["by version and suite", "TLS_CHACHA20_POLY1305_SHA256", "10.0", " s (400)", "2.0", " s (200)"]
+    {
         page.wait_for(&format!("{pairs}.includes('{part}')"));
     }
     // Before and after the deployment.

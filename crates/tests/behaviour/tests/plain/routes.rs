@@ -67,3 +67,25 @@ fn characters_that_should_be_encoded_are_encoded_for_the_upstream() {
     let line = |target: &str| format!("GET {target} HTTP/1.1");
     assert_eq!(lines, [line(encoded), line(encoded), line("/admin%3C")], "the route of /admin is closed");
 }
+
+#[test]
+fn requests_that_are_not_to_be_logged_have_no_line() {
+    let route = |path: &str, key: &str| {
+        format!("\n[[host.route]]\npath = \"{path}\"\nrespond = {{ body = \"here\" }}\n{key}\n")
+    };
+    let on = "access_log = true";
+    for (tables, silent) in [
+        (route("/health", "access_log = false") + &route("/seen", ""), "/health"),
+        (format!("access_log = false\n{}{}", route("/quiet", ""), route("/seen", on)), "/quiet"),
+        (format!("access_log = false\n{}", route("/seen", on)), "/none"),
+    ] {
+        let site = Site::with(&tables);
+        let mut connection = site.connect();
+        for path in [silent, "/seen"] {
+            connection.get(NAME, path);
+        }
+        site.brisk.logged("/seen");
+        let lines = site.brisk.access_log();
+        assert!(!lines.iter().any(|line| line.contains(silent)), "{lines:?}");
+    }
+}

@@ -50,6 +50,58 @@ fn a_table_selects_the_value_of_a_header() {
 }
 
 #[test]
+fn rules_of_a_host_apply_to_its_routes_and_errors_only_with_always() {
+    let tables = r#"response_headers = { set = { X-Host = "{request.method}", X-Both = "host" } }
+request_headers = { set = { X-Site = "{request.host}" } }
+
+[[host.route]]
+path = "/files"
+static = "www"
+response_headers = { set = { Cache-Control = "public, max-age=2419200", X-Both = "files" } }
+
+[[host.route]]
+path = "/always"
+static = "www"
+response_headers = { set = { X-Both = "always" }, always = true }
+
+[[host.route]]
+path = "/alone"
+respond = { body = "x" }
+response_headers = { inherit = false }
+
+[[host.route]]
+path = "/app"
+upstream = "app"
+request_headers = { set = { X-Own = "1" } }
+"#;
+    let origin = Origin::fixed("reached");
+    let upstream = format!("\n[upstream.app]\nservers = [\"{}\"]\n", origin.url());
+    let keys = "server.response_headers = { set = { X-Server = \"{request.id}\" }, always = true }\n";
+    let site = Site::custom(keys, &format!("{tables}{upstream}"), |setup| setup.file("www/a.js", "1"));
+    for (path, status, host, both, server) in [
+        ("/files/a.js", 200, Some("GET"), Some("files"), true),
+        // A missing file is not to be cached for weeks.
+        ("/files/missing.js", 404, None, None, true),
+        ("/always/missing.js", 404, None, Some("always"), true),
+        ("/alone", 200, None, None, false),
+        ("/app", 200, Some("GET"), Some("host"), true),
+        ("/none", 404, None, None, true),
+    ] {
+        let answer = get(&site, path, "");
+        let header = |name| answer.header(name);
+        assert_eq!(
+            (answer.status(), header("x-host"), header("x-both"), header("x-server").is_some()),
+            (status, host, both, server),
+            "{path}"
+        );
+        let is_kept = header("cache-control").is_some_and(|value| value.contains("max-age=2419200"));
+        assert_eq!(is_kept, path == "/files/a.js", "{path}");
+    }
+    let asked = origin.last_request();
+    assert_eq!((asked.header("x-site"), asked.header("x-own")), (Some(NAME), Some("1")));
+}
+
+#[test]
 fn an_upstream_receives_values_of_requests_over_http2() {
     let origin = Origin::fixed("reached");
     let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\

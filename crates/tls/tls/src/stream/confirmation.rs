@@ -84,7 +84,7 @@ impl Stream {
     /// Must be called after records were processed.
     pub(super) fn note_confirmation(&mut self) {
         if self.confirmation.is_some()
-            && !self.tls.is_handshaking()
+            && !self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
             && let Some(confirmation) = self.confirmation.take()
         {
             confirmation.confirm();

@@ -39,9 +39,10 @@ impl Stream {
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
             let len = read.filled().len();
             if len == 0 {
-                // RFC 8446 section 6.1: a connection that ends without close_notify is broken, and its data may be
-                // truncated.
                 self.peer_closed = true;
+                if self.tls.is_none() {
+                    return Poll::Ready(Ok(false));
+                }
                 // RFC 8446 section 6.1: without close_notify, the data may be truncated.
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -63,8 +64,12 @@ impl Stream {
             full |= taken < payload.len();
             self.plaintext.extend_from_slice(&payload[taken..]);
         };
+        let Some(tls) = &mut self.tls else {
+            hand_over(data);
+            return Ok(any);
+        };
         loop {
-            let UnbufferedStatus { mut discard, state, .. } = self.tls.process_tls_records(&mut data[used..]);
+            let UnbufferedStatus { mut discard, state, .. } = tls.process_tls_records(&mut data[used..]);
             let mut done = false;
             let state = match state {
                 Ok(state) => state,

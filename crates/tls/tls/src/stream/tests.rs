@@ -52,6 +52,36 @@ async fn a_mebibyte_goes_both_ways_past_a_client_that_reads_slowly() {
 }
 
 #[tokio::test]
+async fn without_tls_data_goes_both_ways_and_ends_as_the_client_ends_it() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let (mut client, (server, _)) = (client.expect("a connection"), accepted.expect("a connection"));
+    let data = pattern(MIB);
+    let server = async {
+        let mut stream = Stream::plain(server, b"before".to_vec(), 6);
+        let mut received = Vec::new();
+        while received.len() < 6 + MIB {
+            received.extend(read(&mut stream).await.expect("data"));
+        }
+        assert!(received[..6] == *b"before" && received[6..] == data, "not what was sent");
+        assert!(read(&mut stream).await.expect("the end").is_empty());
+        write(&mut stream, &data).await.expect("a client that reads");
+        close(&mut stream).await.expect("a client that reads");
+        stream.bytes()
+    };
+    let client = async {
+        client.write_all(&data).await.expect("a server that reads");
+        client.shutdown().await.expect("an end");
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.expect("data and the end");
+        assert!(received == data, "not what was sent");
+    };
+    let (bytes, ()) = soon(async { tokio::join!(server, client) }).await;
+    assert_eq!(bytes, (6 + MIB as u64, MIB as u64));
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_holds_one_batch() {
     let stage = Stage::new();
     let (_client, mut accepted) = stage.connect(&Arc::new(stage.client(&TLS13))).await;

@@ -31,8 +31,9 @@ pub struct ActionKeys {
     pub rewrite_path: Option<RewritePath>,
     /// With `static`: use of [copies](pages.md#copies-beside-files) with `.br`, `.zst` or `.gz` after the name of a file.
     pub precompressed: Option<bool>,
-    /// With `static`: file below the folder for [paths without a file](#fallback-of-static-files), for example `"/index.html"`.
-    pub fallback: Option<String>,
+    /// With `static`: file below the folder for [paths without a file](#fallback-of-static-files), for example `"/index.html"`; or
+    /// the upstream that handles their requests, as `{ upstream = "app" }`.
+    pub fallback: Option<Fallback>,
     /// With `static`: page with the [files of a folder](#lists-of-files) that has no `index.html`.
     pub listing: Option<bool>,
 }
@@ -67,6 +68,54 @@ impl<'de> Deserialize<'de> for StripPrefix {
             }
         }
         deserializer.deserialize_any(Either)
+    }
+}
+
+/// `fallback`: for paths without a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// A file of the folder.
+    File(String),
+    /// Name of an upstream.
+    Upstream(String),
+}
+
+impl<'de> Deserialize<'de> for Fallback {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            upstream: String,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Fallback;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the path of a file in quotes, or { upstream = NAME }")
+            }
+
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<Fallback, E> {
+                Ok(Fallback::File(file.to_owned()))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Fallback, A::Error> {
+                let Table { upstream } = Table::deserialize(value::MapAccessDeserializer::new(table))?;
+                Ok(Fallback::Upstream(upstream))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl ActionKeys {
+    /// Name and key of the upstream for all requests or for those without a file.
+    pub fn any_upstream(&self) -> Option<(&str, &'static str)> {
+        let fallback = match &self.fallback {
+            Some(Fallback::Upstream(name)) if self.directory.is_some() => Some((name.as_str(), "fallback")),
+            _ => None,
+        };
+        self.upstream.as_deref().map(|name| (name, "upstream")).or(fallback)
     }
 }
 

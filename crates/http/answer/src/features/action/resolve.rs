@@ -5,7 +5,7 @@ use std::path::Path;
 
 use brisk_config_file::KeyPath;
 use brisk_http::url_path::UrlPath;
-use brisk_rules::{RedirectTarget, RoutePath};
+use brisk_rules::{GroupPattern, Pattern, RedirectTarget, RoutePath};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
@@ -70,7 +70,7 @@ fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
             context.findings.wrong(&path.key(key), "has no effect without `static`");
         }
     }
-    if raw.upstream.is_none() {
+    if !route.has_upstream() {
         upstream_path::refuse(route, context);
     }
     let written = [
@@ -97,19 +97,27 @@ fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
             return None;
         }
     }
-    let upstream = raw.upstream.as_ref().and_then(|name| upstream(name, route, context));
-    let folder = raw.directory.as_ref().and_then(|folder| static_files(folder, raw, path, context));
+    // The path is checked for an unknown upstream too.
+    let upstream = raw.any_upstream().and_then(|named| upstream(named, route, context));
+    if let Some(folder) = &raw.directory {
+        let files = static_files(folder, raw, path, context)?;
+        return match raw.fallback {
+            Some(keys::Fallback::Upstream(_)) => Some(Action::StaticOrUpstream(files, upstream?)),
+            _ => Some(Action::Static(files)),
+        };
+    }
     let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, &path.key("respond"), context));
-    let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, &path.key("redirect"), context));
-    upstream.or(folder).or(fixed).or(redirect)
+    let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, route, context));
+    upstream.map(Action::Upstream).or(fixed).or(redirect)
 }
 
-fn upstream(name: &str, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
-    // The path is checked for an unknown upstream too.
+fn upstream(
+    (name, key): (&str, &str),
+    route: &RouteScope<'_>,
+    context: &mut Context<'_>,
+) -> Option<UpstreamAction> {
     let path = upstream_path::of_route(route, context);
-    context
-        .has_upstream(name, &route.key("upstream"))
-        .then(|| Action::Upstream(UpstreamAction::new(name, path)))
+    context.has_upstream(name, &route.key(key)).then(|| UpstreamAction::new(name, path))
 }
 
 fn static_files(
@@ -117,17 +125,19 @@ fn static_files(
     raw: &keys::ActionKeys,
     path: &KeyPath,
     context: &mut Context<'_>,
-) -> Option<Action> {
+) -> Option<StaticSettings> {
     let root = context.base.join(folder);
     if !root.is_dir() {
         let what = if root.exists() { "is not a folder" } else { "does not exist" };
         context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
         return None;
     }
-    let fallback =
-        raw.fallback.as_ref().and_then(|text| fallback(text, &root, &path.key("fallback"), context));
+    let fallback = match &raw.fallback {
+        Some(keys::Fallback::File(text)) => fallback(text, &root, &path.key("fallback"), context),
+        Some(keys::Fallback::Upstream(_)) | None => None,
+    };
     let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
-    Some(Action::Static(StaticSettings { root, precompressed, listing, fallback }))
+    Some(StaticSettings { root, precompressed, listing, fallback })
 }
 
 /// Path of the file for paths without one. Warns if the file does not exist: the folder may be filled later.
@@ -171,7 +181,8 @@ fn fixed(raw: &keys::Respond, path: &KeyPath, context: &mut Context<'_>) -> Opti
     Some(Action::Fixed(FixedResponse { status, content_type, body: Bytes::from(body) }))
 }
 
-fn redirect(raw: &keys::Redirect, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+fn redirect(raw: &keys::Redirect, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
+    let path = &route.key("redirect");
     let code = raw.status.unwrap_or(308);
     if !matches!(code, 301 | 302 | 303 | 307 | 308) {
         let message = format!("{code} is not the status of a redirect: write 301, 302, 303, 307 or 308");
@@ -180,7 +191,21 @@ fn redirect(raw: &keys::Redirect, path: &KeyPath, context: &mut Context<'_>) -> 
     }
     let to = path.key("to");
     let path = if context.findings.written(&to) { &to } else { path };
-    match RedirectTarget::new(&raw.to, &context.maps) {
+    let written = route.keys.conditions.when.as_ref().and_then(|when| when.path_regex.as_deref());
+    let expression = match written.map(GroupPattern::new).transpose() {
+        Ok(expression) => expression,
+        // A target without groups does not need them.
+        Err(_) if RedirectTarget::new(&raw.to, &context.maps, None).is_ok() => None,
+        Err(reason) => {
+            // A mistake of the expression itself is reported with the conditions.
+            if written.is_some_and(|text| Pattern::new(text).is_ok()) {
+                let message = format!("the expression is not usable for groups: {reason}");
+                context.findings.wrong(&route.key("when").key("path_regex"), message);
+            }
+            return None;
+        }
+    };
+    match RedirectTarget::new(&raw.to, &context.maps, expression.as_ref()) {
         Ok(to) => {
             context.note_fingerprints(|variable| to.has(variable));
             Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to }))

@@ -76,8 +76,9 @@ impl Stage for CompressionStage {
 fn of_route(route: &RouteSettings, host: &HostContext<'_>) -> Option<Rc<Compression>> {
     let settings = route.compression.settings.as_ref()?;
     // Only the responses of applications contain secrets beside reflected input (BREACH); files do not.
-    let may_leak = matches!(route.action, Action::Upstream(_) | Action::Page(_));
+    let may_leak = route.action.upstream().is_some() || matches!(route.action, Action::Page(_));
     let root = match &route.action {
+        // Copies are kept by the path below the folder, which is no key for the responses of an upstream.
         Action::Static(files) => Some(files.root.clone()),
         _ => None,
     };

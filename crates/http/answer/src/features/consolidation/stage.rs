@@ -28,6 +28,7 @@ impl Stage for ConsolidationStage {
         let served = ServedRoute {
             place: route.consolidation.place,
             rewrites: route.consolidation.rewrites,
+            // With an upstream beside it, responses may differ between clients.
             is_static: matches!(route.action, Action::Static(_)),
             is_compressed: route.compression.settings.is_some(),
         };

@@ -24,7 +24,7 @@ use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
 use crate::features::client_certificates::stage::ClientCertificateStage;
 use crate::features::real_ip::RealIpStage;
-use crate::forwarding::{ForwardedRequest, Forwarding};
+use crate::forwarding::{self, ForwardedRequest, Forwarding};
 use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::own_names;
@@ -196,7 +196,10 @@ impl ForwardAuthStage {
         headers.insert(ORIGINAL_URI, value(&target)?);
         headers.remove(ORIGINAL_URL);
         if self.names.include(&authority) {
-            let scheme = if exchange.connection().client.secure { "https" } else { "http" };
+            // A trusted proxy that terminates TLS states the scheme of the client.
+            let stated = headers.get(&forwarding::PROTO).and_then(|value| value.to_str().ok());
+            let is_secure = exchange.connection().client.secure || stated == Some("https");
+            let scheme = if is_secure { "https" } else { "http" };
             headers.insert(ORIGINAL_URL, value(&format!("{scheme}://{authority}{target}"))?);
         }
         Ok(head)

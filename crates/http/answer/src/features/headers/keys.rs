@@ -1,4 +1,4 @@
-//! Keys of header rules of routes, and of the security headers of hosts, HSTS among them.
+//! Keys of header rules, and of the security headers of hosts, HSTS among them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +7,15 @@ use brisk_config_file::Period;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
-/// Header rules of a route.
+/// Header rules of a route, or those of the server for all routes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeaderRulesKeys {
     /// With `upstream`: [changes](pages.md#header-rules) of the request headers for the upstream, also with
-    /// [variables](pages.md#variables).
+    /// [variables](pages.md#variables), in addition to those of host and server.
     pub request_headers: Option<HeaderRules>,
-    /// [changes](pages.md#header-rules) of the response headers, for all responses of the route, also with
-    /// [variables](pages.md#variables).
+    /// [changes](pages.md#header-rules) of the response headers, also with [variables](pages.md#variables), in addition to those
+    /// of host and server.
     pub response_headers: Option<HeaderRules>,
 }
 
@@ -29,6 +29,10 @@ pub struct HostHeadersKeys {
     /// [security headers](pages.md#security-headers) of all responses: `hsts`, `content_type_options`, `referrer_policy`,
     /// `frame_options`, `opener_policy`, `permissions_policy`.
     pub security_headers: Option<SecurityHeaders>,
+    /// [changes](pages.md#header-rules) of the request headers for the upstreams of all routes.
+    pub request_headers: Option<HeaderRules>,
+    /// [changes](pages.md#header-rules) of the response headers of all routes, and of responses without a route.
+    pub response_headers: Option<HeaderRules>,
 }
 
 /// `request_headers` and `response_headers`.
@@ -41,6 +45,10 @@ pub struct HeaderRules {
     pub add: BTreeMap<String, String>,
     /// Names of fields that are removed.
     pub remove: Vec<String>,
+    /// Whether responses with a status of 4xx or 5xx get the values too. Default: `false`.
+    pub always: Option<bool>,
+    /// Whether the rules of host and server with other names apply too. Default: `true`.
+    pub inherit: Option<bool>,
 }
 
 /// `security_headers`: `"modern"`, or that with exceptions.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_config_file::KeyPath;
-use brisk_rules::{HeaderRules, HostHeaders, RuleValue, Template};
+use brisk_rules::{HeaderRule, HeaderRules, HostHeaders, RouteHeaders, RuleValue, Statuses, Template};
 use http::{HeaderName, HeaderValue};
 
 use super::keys::{self, HeaderRulesKeys, HostHeadersKeys, SecurityTable, TextOrOff};
@@ -18,27 +18,60 @@ const PRELOAD_LEAST: Duration = Duration::from_hours(365 * 24);
 /// `max-age` of HSTS with `security_headers` and without `hsts`.
 const HSTS: Duration = Duration::from_hours(180 * 24);
 
-/// The rules for the requests of a route.
-pub(super) fn of_requests(
+/// The rules of a route, and those of its host for other names.
+pub(super) fn of_route(
     keys: &HeaderRulesKeys,
     route: &RouteScope<'_>,
     context: &mut Context<'_>,
-) -> Option<Arc<HeaderRules>> {
-    let (written, path) = (keys.request_headers.as_ref()?, route.key("request_headers"));
-    if !route.has_upstream() {
-        context.findings.wrong(&path, "has no effect without `upstream`");
+) -> RouteHeaders {
+    let general = &route.host.settings.headers.rules;
+    if keys.request_headers.is_some() && !route.has_upstream() {
+        context.findings.wrong(&route.key("request_headers"), "has no effect without `upstream`");
     }
-    Some(rules(written, Message::Request, &path, context))
+    let written = [&keys.request_headers, &keys.response_headers];
+    let mut rules = inheriting_rules(written, |key| route.key(key), general, context);
+    if !route.has_upstream() {
+        rules.requests = None;
+    }
+    rules
 }
 
-/// The rules for the responses of a route.
-pub(super) fn of_responses(
-    keys: &HeaderRulesKeys,
-    route: &RouteScope<'_>,
+/// The rules of `[server]`: `request_headers` and `response_headers`.
+pub fn of_server(written: [&Option<keys::HeaderRules>; 2], context: &mut Context<'_>) -> RouteHeaders {
+    let server = KeyPath::of("server");
+    for (key, written) in KEYS.iter().zip(written) {
+        if written.as_ref().is_some_and(|written| written.inherit.is_some()) {
+            let path = server.key(key).key("inherit");
+            context.findings.wrong(&path, "has no effect: there are no more general rules");
+        }
+    }
+    inheriting_rules(written, |key| server.key(key), &RouteHeaders::default(), context)
+}
+
+/// The keys with rules.
+const KEYS: [&str; 2] = ["request_headers", "response_headers"];
+
+/// The rules for requests and responses, and those of `general` for other names.
+fn inheriting_rules(
+    [requests, responses]: [&Option<keys::HeaderRules>; 2],
+    place: impl Fn(&str) -> KeyPath,
+    general: &RouteHeaders,
     context: &mut Context<'_>,
-) -> Option<Arc<HeaderRules>> {
-    let written = keys.response_headers.as_ref()?;
-    Some(rules(written, Message::Response, &route.key("response_headers"), context))
+) -> RouteHeaders {
+    let mut resolve =
+        |written: &Option<keys::HeaderRules>, message, key, general: &Option<Arc<HeaderRules>>| {
+            let Some(written) = written else { return general.clone() };
+            let own = rules(written, message, &place(key), context);
+            let rules = match general.as_ref().filter(|_| written.inherit.unwrap_or(true)) {
+                Some(general) => own.over(general),
+                None => own,
+            };
+            (!rules.is_empty()).then(|| Arc::new(rules))
+        };
+    RouteHeaders {
+        requests: resolve(requests, Message::Request, KEYS[0], &general.requests),
+        responses: resolve(responses, Message::Response, KEYS[1], &general.responses),
+    }
 }
 
 /// The message whose headers a rule changes.
@@ -53,11 +86,15 @@ fn rules(
     message: Message,
     path: &KeyPath,
     context: &mut Context<'_>,
-) -> Arc<HeaderRules> {
-    let set = pairs(&written.set, message, &path.key("set"), context);
-    let add = pairs(&written.add, message, &path.key("add"), context);
-    for (name, _) in &add {
-        if set.iter().any(|(other, _)| other == name) {
+) -> HeaderRules {
+    if message == Message::Request && written.always.is_some() {
+        context.findings.wrong(&path.key("always"), "has no effect on requests: remove it");
+    }
+    let statuses = if written.always.unwrap_or(false) { Statuses::All } else { Statuses::Successful };
+    let set = pairs(&written.set, (message, statuses), &path.key("set"), context);
+    let add = pairs(&written.add, (message, statuses), &path.key("add"), context);
+    for HeaderRule { name, .. } in &add {
+        if set.iter().any(|other| other.name == *name) {
             let message = format!("{name} is in `set` too, which leaves it one value: keep one of the two");
             context.findings.wrong(&path.key("add").key(name.as_str()), message);
         }
@@ -65,20 +102,20 @@ fn rules(
     let path = path.key("remove");
     let remove = written.remove.iter().enumerate();
     let remove = remove.filter_map(|(index, text)| name(text, &path.index(index), context)).collect();
-    Arc::new(HeaderRules { remove, set, add })
+    HeaderRules { remove, set, add }
 }
 
 fn pairs(
     written: &BTreeMap<String, String>,
-    message: Message,
+    (message, statuses): (Message, Statuses),
     path: &KeyPath,
     context: &mut Context<'_>,
-) -> Vec<(HeaderName, RuleValue)> {
+) -> Vec<HeaderRule> {
     let pair = |(text, value): (&String, &String)| {
         let path = path.key(text);
         let name = name(text, &path, context);
         let value = template(value, message, &path, context);
-        name.zip(value)
+        name.zip(value).map(|(name, value)| HeaderRule { name, value, statuses })
     };
     written.iter().filter_map(pair).collect()
 }
@@ -125,15 +162,17 @@ pub(crate) fn value(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Op
     value
 }
 
-/// The headers of a host. `security_headers` enables HSTS unless the host configures it.
+/// The headers of a host, and its rules with those of the server. `security_headers` enables HSTS unless the host configures it.
 pub(super) fn of_host(
     keys: &HostHeadersKeys,
     host: &HostScope<'_>,
     context: &mut Context<'_>,
 ) -> HostHeaderSettings {
     let own = keys.hsts.as_ref().map(|written| hsts(written, &host.key("hsts"), context));
+    let (written, general) = ([&keys.request_headers, &keys.response_headers], context.headers.clone());
+    let rules = inheriting_rules(written, |key| host.key(key), &general, context);
     let Some(keys::SecurityHeaders(table)) = &keys.security_headers else {
-        return HostHeaderSettings { hsts: own, others: HostHeaders::default() };
+        return HostHeaderSettings { hsts: own, others: HostHeaders::default(), rules };
     };
     let path = host.key("security_headers");
     if table.hsts.is_some() && own.is_some() {
@@ -143,6 +182,7 @@ pub(super) fn of_host(
     HostHeaderSettings {
         hsts: own.or_else(|| table.hsts.unwrap_or(true).then_some(usual)),
         others: security(table, &path, context),
+        rules,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::variables::RequestValues;
 use brisk_rules::{Filled, FilledValues};
 use brisk_transform::body::Body;
 
-/// Removes, sets and adds headers. Compiled if the route has rules.
+/// Removes, sets and adds headers. Compiled if the route has rules, or, for requests without a route, the host.
 #[derive(Debug)]
 pub(crate) struct HeaderRulesStage {
     requests: Option<Arc<HeaderRules>>,
@@ -40,8 +40,11 @@ impl FormedHeaders {
 
 impl Stage for HeaderRulesStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
-        let route = context.route()?;
-        let (requests, responses) = (route.headers.requests.clone(), route.headers.responses.clone());
+        let headers = match context.route() {
+            Some(route) => &route.headers,
+            None => &context.unrouted_host()?.headers.rules,
+        };
+        let (requests, responses) = (headers.requests.clone(), headers.responses.clone());
         let rules = || [&requests, &responses].into_iter().flatten();
         let has_templates = rules().any(|rules| rules.has_templates());
         let is_used = rules().next().is_some();
@@ -83,7 +86,7 @@ impl Stage for HeaderRulesStage {
             let formed = state.formed_headers.as_ref().map_or(&[][..], |formed| &formed.responses);
             let server = exchange.outcome.server();
             let server = server.as_deref().map_or("", Server::name);
-            rules.apply(response.headers_mut(), formed, server);
+            rules.apply_to_response(response, formed, server);
         }
     }
 }

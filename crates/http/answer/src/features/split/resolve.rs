@@ -30,12 +30,12 @@ pub(crate) fn other_upstream(
     path: &KeyPath,
     context: &mut Context<'_>,
 ) -> Option<String> {
-    let Some(own) = &route.keys.action.upstream else {
+    let Some((own, _)) = route.keys.action.any_upstream() else {
         context.findings.wrong(path, "has no effect without `upstream` of the route");
         return None;
     };
     let path = path.key("upstream");
-    if *name == **own {
+    if name == own {
         context.findings.wrong(&path, format!("{name:?} is the `upstream` of the route: name another one"));
         return None;
     }
