@@ -93,7 +93,7 @@ impl Expansion<'_> {
         Ok(expanded)
     }
 
-    /// The value of what stands between the braces.
+    /// The value of `inner`, the text between the braces.
     fn value(&mut self, inner: &str) -> Result<String, String> {
         if let Some(file) = inner.strip_prefix("file:") {
             return self.file(Path::new(file));

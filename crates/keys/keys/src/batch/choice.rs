@@ -200,8 +200,8 @@ impl Trial<'_> {
     }
 }
 
-/// Processor time of `operation`, which serves as many `handshakes`, and of what it delays: scalar work of the handshakes behind
-/// it, above the time `beside` that this work takes each at full clock.
+/// Processor time of `operation`, which serves as many `handshakes`, and of the delay that it causes: scalar work of the handshakes
+/// behind it, above the time `beside` of this work for each at full clock.
 fn time_beside(handshakes: u32, beside: Duration, operation: impl FnOnce()) -> Duration {
     let both = time(|| {
         operation();

@@ -1,5 +1,5 @@
-//! The functions for which the instructions of a register are enabled. What they call is inlined into them, except for each
-//! other.
+//! The functions for which the instructions of a register are enabled. Functions that they call are inlined into them, except
+//! for each other.
 
 use std::arch::x86_64::{__m256i, __m512i};
 
