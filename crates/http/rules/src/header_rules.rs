@@ -99,7 +99,7 @@ impl HeaderRules {
         self.templates().next().is_some()
     }
 
-    /// Forms the values of one request, for [`Self::apply`].
+    /// Forms the values of one request, for [`Self::apply_to_request`] and [`Self::apply_to_response`].
     pub fn fill(&self, values: &impl Values) -> FilledValues {
         self.templates().map(|template| template.fill(values)).collect()
     }
@@ -135,7 +135,7 @@ impl HeaderRules {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
     }
 
-    /// Applies the rules to a request, like [`Self::apply`], where a name stands for all spellings that servers such as
+    /// Applies the rules to a request, like [`Self::apply_to_response`], where a name stands for all spellings that servers such as
     /// CGI do not distinguish.
     pub fn apply_to_request(&self, headers: &mut HeaderList, filled: &[Filled]) {
         for name in self.own_names() {
