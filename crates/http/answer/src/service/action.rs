@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use brisk_http::message::{HeaderList, RequestParts, Response};
+use brisk_http::message::{HeaderList, Response};
 use brisk_http::validate::{self, Methods, Refusal};
 use brisk_telemetry::Metrics;
 use brisk_transform::body::Body;
@@ -105,7 +105,7 @@ impl Route {
                 let call = UpstreamCall::new((service, site), (self, upstream), state);
                 call.start(request, exchange)?.await
             }
-            RouteAction::Files(files) => found(Box::pin(file(files, &request.head, request, exchange)).await),
+            RouteAction::Files(files) => found(Box::pin(file(files, request, exchange)).await),
             RouteAction::FilesOrUpstream(either) => {
                 let (files, upstream) = &**either;
                 if let Some(answered) = Box::pin(file_if_any(files, request, exchange)).await {
@@ -135,14 +135,9 @@ impl Route {
     }
 }
 
-/// The file for the path of `request`, as a response to `head`.
-async fn file(
-    files: &StaticFiles,
-    head: &RequestParts,
-    request: &ClientRequest,
-    exchange: &mut Exchange,
-) -> Response<Body> {
-    let path = request.path();
+/// The response with the file for the path of `request`.
+async fn file(files: &StaticFiles, request: &ClientRequest, exchange: &mut Exchange) -> Response<Body> {
+    let (head, path) = (&request.head, request.path());
     in_room(exchange, async |room| files.answer(head, &path, room).await).await
 }
 
@@ -160,7 +155,7 @@ async fn file_if_any(
         let has_file = files.has(&request.head, &request.path()).await;
         return has_file.then_some(Err(Refusal::method(Methods::Read)));
     }
-    let response = file(files, &request.head, request, exchange).await;
+    let response = file(files, request, exchange).await;
     match response.status() {
         StatusCode::NOT_FOUND => None,
         // To a folder, which may have nothing to show.
