@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,19 @@ use serde_json::Value;
 
 fn limited(origin: &Origin, limit: usize, more: &str) -> Site {
     Site::with(&format!("{}pool = {{ max_connections = {limit} }}\n{more}", proxy_to(&[&origin.url()])))
+}
+
+/// An origin that answers requests for `/slow` once a message is sent, or with the end of the test.
+fn slow_origin() -> (Origin, Sender<()>) {
+    let (release, held) = channel::<()>();
+    let held = Mutex::new(held);
+    let origin = Origin::answering(move |request, stream| {
+        if request.head.line.starts_with("GET /slow ") {
+            let _ = held.lock().expect("one slow request").recv();
+        }
+        write_response(stream, b"done")
+    });
+    (origin, release)
 }
 
 #[test]
@@ -84,15 +97,7 @@ fn the_number_of_response_headers_has_a_limit_of_the_upstream() {
 
 #[test]
 fn a_request_that_gets_no_place_in_time_is_refused() {
-    let (release, held) = channel::<()>();
-    let held = std::sync::Mutex::new(held);
-    let origin = Origin::answering(move |request, stream| {
-        if request.head.line.starts_with("GET /slow ") {
-            // Ends with the test at the latest.
-            let _ = held.lock().expect("one slow request").recv();
-        }
-        write_response(stream, b"done")
-    });
+    let (origin, release) = slow_origin();
     let site = limited(&origin, 1, "timeouts = { connect = \"300ms\" }\n");
     let mut connection = site.connect();
     let slow = thread::spawn(move || connection.get(NAME, "/slow").text());
@@ -110,7 +115,7 @@ fn a_request_that_gets_no_place_in_time_is_refused() {
 #[test]
 fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
     let (release, held) = channel::<()>();
-    let held = std::sync::Mutex::new(held);
+    let held = Mutex::new(held);
     let origin = Origin::answering(move |request, stream| {
         if !request.head.line.starts_with("GET /refused ") {
             // Ends with the test at the latest.
@@ -174,15 +179,7 @@ fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
 
 #[test]
 fn a_body_that_ends_empty_while_its_request_waits_for_a_connection_is_ended_for_the_server() {
-    let (release, held) = channel::<()>();
-    let held = std::sync::Mutex::new(held);
-    let origin = Origin::answering(move |request, stream| {
-        if request.head.line.starts_with("GET /slow ") {
-            // Ends with the test at the latest.
-            let _ = held.lock().expect("one slow request").recv();
-        }
-        write_response(stream, b"done")
-    });
+    let (origin, release) = slow_origin();
     let site = limited(&origin, 1, "");
     let mut connection = site.connect();
     let slow = thread::spawn(move || connection.get(NAME, "/slow").status());
