@@ -1,7 +1,5 @@
 //! Variables of the environment, and contents of files, in the texts of a configuration.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
@@ -10,15 +8,12 @@ use crate::document::Document;
 use crate::error::{KeyPath, Located, Problem, Segment};
 
 /// Maximum length of a file whose content is inserted, in bytes.
-const LARGEST: u64 = 64 << 10;
-
-/// Keys whose texts stay as they are, since `${` has another meaning in them: expressions, and content for clients.
-const VERBATIM: [&str; 4] = ["body", "path_regex", "pattern", "regex"];
+const LARGEST: usize = 64 << 10;
 
 impl Document<'_> {
     /// Replaces `${NAME}` in all texts by the variable, `${NAME:-TEXT}` by the variable or, if it is missing or empty, by `TEXT`,
     /// and `${file:PATH}` by the content of a file of at most 64 KiB, without line breaks at its end; relative paths begin at `base`.
-    /// `$${` becomes `${`. Keys and numbers stay as they are, and so do expressions and bodies of responses. The files are in
+    /// `$${` becomes `${`. Keys and numbers stay as they are, and so do the texts of the keys `verbatim`. The files are in
     /// [`inserted`](Self::inserted).
     ///
     /// # Errors
@@ -27,9 +22,11 @@ impl Document<'_> {
     pub fn expand(
         &mut self,
         base: &Path,
+        verbatim: &[&str],
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), Vec<Located>> {
-        let mut expansion = Expansion { base, environment, files: Vec::new(), problems: Vec::new() };
+        let mut expansion =
+            Expansion { base, verbatim, environment, files: Vec::new(), problems: Vec::new() };
         expansion.expand(&KeyPath::default(), self.root_mut());
         let Expansion { files, problems, .. } = expansion;
         self.set_inserted(files);
@@ -40,12 +37,9 @@ impl Document<'_> {
     }
 }
 
-fn is_verbatim(path: &KeyPath) -> bool {
-    matches!(path.segments().last(), Some(Segment::Key(key)) if VERBATIM.contains(&key.as_str()))
-}
-
 struct Expansion<'a> {
     base: &'a Path,
+    verbatim: &'a [&'a str],
     environment: &'a dyn Fn(&str) -> Option<String>,
     files: Vec<PathBuf>,
     problems: Vec<(KeyPath, String)>,
@@ -54,10 +48,12 @@ struct Expansion<'a> {
 impl Expansion<'_> {
     fn expand(&mut self, path: &KeyPath, value: &mut DeValue<'_>) {
         match value {
-            DeValue::String(text) if text.contains("${") && !is_verbatim(path) => match self.text(text) {
-                Ok(expanded) => *text = expanded.into(),
-                Err(reason) => self.problems.push((path.clone(), reason)),
-            },
+            DeValue::String(text) if text.contains("${") && !self.is_verbatim(path) => {
+                match self.text(text) {
+                    Ok(expanded) => *text = expanded.into(),
+                    Err(reason) => self.problems.push((path.clone(), reason)),
+                }
+            }
             DeValue::Array(array) => {
                 for (index, value) in array.iter_mut().enumerate() {
                     self.expand(&path.index(index), value.get_mut());
@@ -70,6 +66,10 @@ impl Expansion<'_> {
             }
             _ => {}
         }
+    }
+
+    fn is_verbatim(&self, path: &KeyPath) -> bool {
+        matches!(path.segments().last(), Some(Segment::Key(key)) if self.verbatim.contains(&key.as_str()))
     }
 
     fn text(&mut self, text: &str) -> Result<String, String> {
@@ -118,14 +118,14 @@ impl Expansion<'_> {
     fn file(&mut self, file: &Path) -> Result<String, String> {
         let file = self.base.join(file);
         let shown = file.display().to_string();
-        let mut text = String::new();
-        let read = File::open(&file).and_then(|opened| opened.take(LARGEST + 1).read_to_string(&mut text));
-        read.map_err(|error| format!("cannot read {shown}: {error}"))?;
-        if text.len() as u64 > LARGEST {
+        let bytes = brisk_secrets::read_at_most(&file, LARGEST + 1)
+            .map_err(|error| format!("cannot read {shown}: {error}"))?;
+        if bytes.len() > LARGEST {
             return Err(format!(
                 "{shown} has more than {LARGEST} bytes, which are the most that are permitted here"
             ));
         }
+        let text = str::from_utf8(&bytes).map_err(|error| format!("cannot read {shown}: {error}"))?;
         self.files.push(file);
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
@@ -161,7 +161,7 @@ mod tests {
     fn expanded(text: &str, base: &Path) -> Result<(Texts, Vec<PathBuf>), String> {
         let mut document = Document::parse(text).expect("TOML");
         let failed = |problems| ConfigError::new(Path::new("brisk.toml"), problems).to_string();
-        document.expand(base, &environment).map_err(failed)?;
+        document.expand(base, &["body", "regex"], &environment).map_err(failed)?;
         let files = document.inserted().to_vec();
         let (texts, problems) = document.read();
         assert!(problems.is_empty());

@@ -140,10 +140,14 @@ pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, Co
     Ok(resolved)
 }
 
+/// Keys whose texts have no variables of the environment, since `${` has another meaning in them: expressions, and content for
+/// clients.
+const VERBATIM: [&str; 4] = ["body", "path_regex", "pattern", "regex"];
+
 /// The document of `file` with its variables of the environment.
 fn expanded<'t>(mut document: Document<'t>, file: &Path) -> Result<Document<'t>, ConfigError> {
     let base = file.parent().unwrap_or(Path::new(""));
-    let expansion = document.expand(base, &|name| env::var(name).ok());
+    let expansion = document.expand(base, &VERBATIM, &|name| env::var(name).ok());
     expansion.map_err(|problems| ConfigError::new(file, problems))?;
     Ok(document)
 }
