@@ -2,8 +2,7 @@
 //!
 //! Processors differ in the speed of their vector instructions, and a compiler can make a kernel slow without an
 //! error. So each kind of batch is measured against single operations, with public test keys, before the first
-//! handshake needs it. A size takes some tens of milliseconds, once per
-//! process.
+//! handshake needs it. A size takes some tens of milliseconds, once per process.
 //!
 //! Some processors lower their clock for about a millisecond after wide vector instructions. The work that follows pays for it,
 //! so each method is measured together with scalar work of the handshakes.
