@@ -63,7 +63,7 @@ impl KeyServer {
         KeyServerPart { shared: Arc::clone(&self.shared), listen: RefCell::new(self.listen.clone()) }
     }
 
-    /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. `read` is called on `SIGHUP` and after a change of a
+    /// Serves until `SIGTERM`, `SIGINT` or `SIGQUIT` and the end of the drain. `read` is called on `SIGHUP` and after a change of a
     /// watched file, and `parts`, of which [`part`](Self::part) is one, adopt the configuration. If either fails, the
     /// previous one stays in effect.
     pub fn run<S, E>(self, parts: &Parts<S>, read: impl FnMut() -> Result<S, E>) -> Result<(), KeyServerError>

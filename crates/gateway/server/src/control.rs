@@ -109,6 +109,9 @@ impl<C: Control> MainThread<C> {
                     SignalAction::Stop => break,
                     SignalAction::Reload => self.reload("SIGHUP").await,
                     SignalAction::ReopenLogs => self.control.reopen_logs(),
+                    SignalAction::Ignore(signal) => {
+                        tracing::warn!(signal, "ignored: SIGHUP reloads, SIGUSR1 reopens logs, SIGTERM drains and ends");
+                    }
                 },
                 changed = self.files.changed() => self.follow(changed).await,
             }

@@ -9,18 +9,23 @@ use crate::ServerError;
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hangup: Signal,
     reopen: Signal,
+    user2: Signal,
+    alarm: Signal,
 }
 
 /// The action that a signal requests.
 pub(crate) enum SignalAction {
-    /// `SIGTERM`, `SIGINT`.
+    /// `SIGTERM`, `SIGINT`, and `SIGQUIT`, which ends nginx after the running requests.
     Stop,
     /// `SIGHUP`.
     Reload,
     /// `SIGUSR1`, sent by programs that rotate logs.
     ReopenLogs,
+    /// A signal without a meaning, by its name. Its default effect, the end of the process, would cut running requests.
+    Ignore(&'static str),
 }
 
 impl Signals {
@@ -30,8 +35,11 @@ impl Signals {
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            quit: listen(SignalKind::quit())?,
             hangup: listen(SignalKind::hangup())?,
             reopen: listen(SignalKind::user_defined1())?,
+            user2: listen(SignalKind::user_defined2())?,
+            alarm: listen(SignalKind::alarm())?,
         })
     }
 
@@ -40,8 +48,11 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => SignalAction::Stop,
             _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.quit.recv() => SignalAction::Stop,
             _ = self.hangup.recv() => SignalAction::Reload,
             _ = self.reopen.recv() => SignalAction::ReopenLogs,
+            _ = self.user2.recv() => SignalAction::Ignore("SIGUSR2"),
+            _ = self.alarm.recv() => SignalAction::Ignore("SIGALRM"),
         }
     }
 

@@ -127,6 +127,7 @@ pub(crate) fn outlive_signals() -> io::Result<Runtime> {
             SignalKind::quit(),
             SignalKind::user_defined1(),
             SignalKind::user_defined2(),
+            SignalKind::alarm(),
         ] {
             drop(signal(kind)?);
         }

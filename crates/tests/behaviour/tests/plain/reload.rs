@@ -12,6 +12,7 @@ use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::wait_until;
+use rustix::process::Signal;
 
 fn config(leaf: &Leaf, body: &str, tables: &str) -> String {
     let start = base("") + &host(&[NAME], &[leaf]);
@@ -146,7 +147,12 @@ fn sessions_survive_a_reload() {
 }
 
 #[test]
-fn sigterm_drains() {
+fn sigterm_and_sigquit_drain() {
+    drains_by(Signal::TERM);
+    drains_by(Signal::QUIT);
+}
+
+fn drains_by(signal: Signal) {
     let ca = TestCa::new();
     let leaf = ca.server(&[NAME]).issue();
     let (origin, release) = two_halves();
@@ -154,8 +160,13 @@ fn sigterm_drains() {
     let mut download = client(&ca).connect(brisk.https()).expect("a handshake");
     begin_download(&mut download);
     let mut idle = client(&ca).connect(brisk.https()).expect("a handshake");
+    // Signals without a meaning end nothing: the server still listens.
+    for (ignored, name) in [(Signal::USR2, "SIGUSR2"), (Signal::ALARM, "SIGALRM")] {
+        brisk.process().signal(ignored);
+        wait_until("a warning", || brisk.process().stderr().contains(name).then_some(()));
+    }
     assert_eq!(idle.get(NAME, "/").text(), "body");
-    brisk.terminate();
+    brisk.process().signal(signal);
     wait_until("a closed listener", || TcpStream::connect(brisk.https()).err());
     assert_eq!(brisk.ask_admin("/readyz").status(), 503);
     // Whoever asked for nothing is told that nothing more comes.
