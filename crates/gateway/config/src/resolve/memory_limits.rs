@@ -1,7 +1,7 @@
 //! Limits of memory and pace: `[server.limits]`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brisk_config_file::{Findings, KeyPath, Size};
 use brisk_http_server::HttpSettings;
@@ -46,12 +46,36 @@ pub(super) fn memory_and_pace(
 /// Memory that this process may use: the machine's, or that of its control group.
 fn memory() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_memory(&text));
-    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
-        let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
-        fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("memory.max")).ok()
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    machine.into_iter().chain(group_memory(&groups, Path::new("/sys/fs/cgroup"))).min()
+}
+
+/// The smallest limit of the control groups in `groups` (`/proc/self/cgroup`), which are folders below `root`, and of the
+/// groups around them; `None` without a limit. Groups of version 2 have a limit above which the system takes memory
+/// back (`memory.high`), and one above which it ends processes.
+fn group_memory(groups: &str, root: &Path) -> Option<u64> {
+    let limits = |folder: PathBuf, files: &'static [&'static str]| {
+        let folders: Vec<_> =
+            folder.ancestors().take_while(|above| above.starts_with(root)).map(Path::to_owned).collect();
+        folders.into_iter().flat_map(move |folder| {
+            files
+                .iter()
+                .filter_map(move |file| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())
+        })
+    };
+    let limits = groups.lines().flat_map(|line| {
+        let (controllers, group) =
+            line.split_once(':').and_then(|(_, rest)| rest.split_once(":/")).unwrap_or_default();
+        let (folder, files): (_, &'static [&'static str]) = match controllers {
+            "" => (root.join(group), &["memory.max", "memory.high"]),
+            _ if controllers.split(',').any(|controller| controller == "memory") => {
+                (root.join("memory").join(group), &["memory.limit_in_bytes"])
+            }
+            _ => (root.to_owned(), &[]),
+        };
+        limits(folder, files)
     });
-    let group = group.and_then(|limit| limit.trim().parse().ok());
-    machine.into_iter().chain(group).min()
+    limits.min()
 }
 
 fn machine_memory(meminfo: &str) -> Option<u64> {
@@ -67,6 +91,28 @@ mod tests {
     fn the_memory_of_a_machine_is_its_total() {
         assert_eq!(machine_memory("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
         assert_eq!(machine_memory("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn the_smallest_limit_of_the_control_groups_counts() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |file: &str, limit: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(file, format!("{limit}\n")).expect("a file");
+        };
+        write("pod/memory.max", "300000");
+        write("pod/brisk/memory.max", "max");
+        write("memory/pod/memory.limit_in_bytes", "9223372036854771712");
+        let limit = |groups| group_memory(groups, root.path());
+        assert_eq!(limit("0::/pod/brisk\n"), Some(300_000));
+        write("pod/brisk/memory.high", "200000");
+        assert_eq!(limit("0::/pod/brisk\n"), Some(200_000));
+        assert_eq!(limit("0::/other\n"), None);
+        // Version 1, where each controller has folders of its own.
+        write("memory/pod/brisk/memory.limit_in_bytes", "100000");
+        assert_eq!(limit("5:cpu,memory:/pod/brisk\n4:pids:/pod\n0::/pod\n"), Some(100_000));
+        assert_eq!(limit(""), None);
     }
 
     #[test]
