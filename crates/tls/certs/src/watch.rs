@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::mpsc;
@@ -40,6 +40,9 @@ pub struct FileWatch {
 /// The paths that have changed since the last report was received.
 type Changed = Arc<Mutex<BTreeSet<PathBuf>>>;
 
+/// Names of the watched files without their folders, for which notifications may have another path.
+type Names = Arc<Mutex<BTreeSet<OsString>>>;
+
 impl FileWatch {
     /// Watches `paths`, which need not exist. For a folder, the names of its entries are watched but not their
     /// contents. A change is reported once no further change has occurred for `quiet`.
@@ -49,7 +52,9 @@ impl FileWatch {
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, quiet: Duration) -> Result<Self, CertError> {
         let (wake, woken) = sync_channel(1);
         let (report, reports) = mpsc::channel(1);
-        let mut folders = Folders { watcher: watcher(wake.clone()), watched: BTreeSet::new() };
+        let named = Names::default();
+        let watcher = watcher(wake.clone(), Arc::clone(&named));
+        let mut folders = Folders { watcher, watched: BTreeSet::new(), named };
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         // Done before the thread starts, so that no change after the return of `start` is missed.
         folders.follow(&paths);
@@ -119,10 +124,11 @@ fn calm(woken: &Receiver<()>, quiet: Duration) -> bool {
 }
 
 /// Forwards the kernel's notifications as wake-ups. If there are none, because of system limits, the poll remains.
-fn watcher(wake: SyncSender<()>) -> Option<RecommendedWatcher> {
+fn watcher(wake: SyncSender<()>, named: Names) -> Option<RecommendedWatcher> {
     let notice = move |event: notify::Result<Event>| {
+        let named = named.lock().unwrap_or_else(PoisonError::into_inner);
         // A full channel contains a wake-up already.
-        if event.map_or(true, |event| alters(event.kind)) {
+        if event.map_or(true, |event| alters(&event, &named)) {
             let _ = wake.try_send(());
         }
     };
@@ -135,9 +141,17 @@ fn watcher(wake: SyncSender<()>) -> Option<RecommendedWatcher> {
     }
 }
 
-/// Excludes reads, which this process does itself.
-fn alters(kind: EventKind) -> bool {
-    !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+/// Whether an event may change a watched file. Excludes reads, which this process does itself, and writing to files that
+/// are not `named`, such as a log beside the watched files. Changes of names count for all files of a folder, because a
+/// watched path may lead over several links.
+fn alters(event: &Event, named: &BTreeSet<OsString>) -> bool {
+    match event.kind {
+        EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+            event.paths.iter().any(|path| path.file_name().is_some_and(|name| named.contains(name)))
+        }
+        EventKind::Access(_) => false,
+        _ => true,
+    }
 }
 
 /// The files and the digests of their last known contents.
@@ -206,6 +220,7 @@ fn names(folder: &Path) -> Option<BTreeSet<OsString>> {
 struct Folders {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
+    named: Names,
 }
 
 impl Folders {
@@ -213,7 +228,12 @@ impl Folders {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        let wanted: BTreeSet<PathBuf> = paths.into_iter().flat_map(|path| folders_of(path)).collect();
+        let paths: Vec<_> = paths.into_iter().collect();
+        let wanted: BTreeSet<PathBuf> = paths.iter().flat_map(|path| folders_of(path)).collect();
+        let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
+        let files = paths.iter().map(|path| path.to_path_buf()).chain(real);
+        let names = files.filter_map(|path| path.file_name().map(OsString::from));
+        *self.named.lock().unwrap_or_else(PoisonError::into_inner) = names.collect();
         for gone in self.watched.difference(&wanted) {
             // Fails for a folder that was removed together with its watch.
             let _ = watcher.unwatch(gone);
@@ -243,6 +263,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::sync::mpsc::{TrySendError, channel};
 
+    use notify::event::{DataChange, RenameMode};
     use tempfile::TempDir;
 
     use super::*;
@@ -375,6 +396,24 @@ mod tests {
         fs::write(&second, "two").unwrap();
         assert_eq!(files.changed(), [path, second]);
         assert!(files.changed().is_empty());
+    }
+
+    #[test]
+    fn writing_to_other_files_of_the_folder_wakes_nobody() {
+        let named = BTreeSet::from([OsString::from("a.pem")]);
+        let counts =
+            |kind, file: &str| alters(&Event::new(kind).add_path(Path::new("/etc").join(file)), &named);
+        let writes = [
+            EventKind::Modify(ModifyKind::Data(DataChange::Any)),
+            EventKind::Access(AccessKind::Close(AccessMode::Write)),
+        ];
+        for kind in writes {
+            assert!(counts(kind, "a.pem"));
+            assert!(!counts(kind, "access.log"));
+        }
+        // A link of the way to a watched file is replaced under a name of its own.
+        assert!(counts(EventKind::Modify(ModifyKind::Name(RenameMode::To)), "..data"));
+        assert!(!counts(EventKind::Access(AccessKind::Close(AccessMode::Read)), "a.pem"));
     }
 
     #[test]
