@@ -28,6 +28,9 @@ use crate::io::{poll_drain, poll_fill};
 /// Timeout for connecting, with handshake and the server's `HELLO`; then the next pause of [`Backoff`] begins.
 const CONNECT: Duration = Duration::from_secs(2);
 
+/// Shortest pause between attempts to connect while operations wait for a server.
+const WANTED: Duration = Duration::from_millis(250);
+
 /// Timeout of the kernel for unacknowledged data.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
@@ -102,7 +105,7 @@ impl ServerLink {
 
     /// Connects, exchanges frames, and reconnects, until the task is dropped.
     pub(super) async fn run(self: Rc<Self>, pool: Rc<Pool>, connector: Option<Connector>) {
-        let (mut backoff, mut was_reported) = (Backoff::new(), false);
+        let (mut backoff, mut was_reported, mut is_wrong) = (Backoff::new(), false, false);
         let server = pool.settings.servers[self.server].to_string();
         let (name, figures) = (&*pool.settings.name, &pool.statistics.servers[self.server]);
         loop {
@@ -115,7 +118,8 @@ impl ServerLink {
                     let since = Instant::now();
                     let error = self.converse(&pool, stream, incoming).await;
                     self.disconnect(&pool);
-                    if !self.is_wrong.replace(false) && since.elapsed() >= GOOD {
+                    is_wrong = self.is_wrong.replace(false);
+                    if !is_wrong && since.elapsed() >= GOOD {
                         backoff.reset();
                     }
                     error
@@ -131,7 +135,11 @@ impl ServerLink {
             } else {
                 tracing::warn!(keyserver = name, server, %error, "no connection to a key server");
             }
-            sleep(backoff.pause()).await;
+            tokio::select! {
+                () = sleep(backoff.pause()) => {}
+                // Otherwise the longest pause would follow the end of an outage, during which operations fail.
+                () = async { sleep(WANTED).await; pool.wanted().await }, if !is_wrong => {}
+            }
         }
     }
 

@@ -85,6 +85,7 @@ pub(super) struct Pool {
     operations: RefCell<HashMap<u32, Operation>>,
     /// Operations that no connection could take.
     unsent: RefCell<VecDeque<u32>>,
+    first_unsent: Notify,
     timers: RefCell<BinaryHeap<Reverse<(Instant, u32, Timer)>>>,
     first_timer: Notify,
     number: Cell<u32>,
@@ -137,6 +138,7 @@ impl Pool {
             links,
             operations: RefCell::default(),
             unsent: RefCell::default(),
+            first_unsent: Notify::new(),
             timers: RefCell::default(),
             first_timer: Notify::new(),
             number: Cell::new(0),
@@ -210,7 +212,15 @@ impl Pool {
             return SendOutcome::Ended;
         }
         self.unsent.borrow_mut().push_back(number);
+        self.first_unsent.notify_waiters();
         SendOutcome::Queued
+    }
+
+    /// Waits until an operation waits for a connection.
+    pub(super) async fn wanted(&self) {
+        while self.unsent.borrow().is_empty() {
+            self.first_unsent.notified().await;
+        }
     }
 
     /// Returns whether any server outside `asked` responds, even if it accepts no operation now.

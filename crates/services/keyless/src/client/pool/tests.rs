@@ -155,3 +155,18 @@ fn a_server_is_silent_only_when_it_gives_no_sign_of_life() {
     assert_eq!(link.check_responsiveness(sent, &pool, now + HEDGE), Responsiveness::Silent);
     assert!(!link.is_reachable());
 }
+
+#[test]
+fn a_server_is_wanted_while_an_operation_has_none() {
+    let pool = pool(1);
+    let is_wanted = |pool: &Pool| {
+        let mut wanted = std::pin::pin!(pool.wanted());
+        wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    assert!(!is_wanted(&pool));
+    let pending = submit(&pool);
+    assert!(is_wanted(&pool));
+    connect(&pool, 0, 10);
+    assert!(!is_wanted(&pool));
+    drop(pending);
+}
