@@ -146,7 +146,8 @@ impl Turns {
             Phase::Busy if channel.is_gone(http.settings.abort_on_close) => {
                 Some(Stop::Abort(End::ClientGone))
             }
-            Phase::Busy if is_overdue(http) => Some(Stop::Close(End::RequestTimeout)),
+            // `Abort`: after `close_notify`, a body that ends with the connection would seem complete.
+            Phase::Busy if is_overdue(http) => Some(Stop::Abort(End::RequestTimeout)),
             Phase::Busy => {
                 self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
                 http.deadline.set(self.look_after);

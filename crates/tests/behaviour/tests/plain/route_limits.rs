@@ -84,6 +84,26 @@ fn a_route_has_timeouts_of_its_own() {
 }
 
 #[test]
+fn a_response_without_length_that_takes_too_long_does_not_seem_complete() {
+    let origin = Origin::raw(|mut stream| {
+        Head::read(&mut stream)?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")?;
+        let _ = stream.read(&mut [0]);
+        Ok(())
+    });
+    let tables =
+        format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{}", upstream(&[&origin.url()]));
+    let site = Site::custom("timeouts = { request = \"500ms\" }\n", &tables, |setup| setup);
+    let mut connection = site.connect();
+    // A client of HTTP/1.0 knows the end of the body by the end of the connection only.
+    write!(connection, "GET /a HTTP/1.0\r\nHost: {NAME}\r\n\r\n").expect("a server");
+    let mut received = Vec::new();
+    let end = connection.read_to_end(&mut received).expect_err("no close_notify");
+    assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof, "{}", String::from_utf8_lossy(&received));
+    assert_eq!(reason(&site, "/a"), "request-timeout");
+}
+
+#[test]
 fn a_download_with_a_bandwidth_is_overtaken_by_one_without() {
     const LENGTH: usize = 4 << 20;
     let tables = "
