@@ -244,6 +244,8 @@ struct Sink {
     name: Box<str>,
     target: Target,
     failing: bool,
+    /// Whether the last line is incomplete, because the disk was full.
+    cut: bool,
 }
 
 #[derive(Debug)]
@@ -272,14 +274,17 @@ impl Sink {
                 Target::Receiver(LineReceiver::otlp(settings, exporter))
             }
         };
-        Ok(Self { name: name.into(), target, failing: false })
+        Ok(Self { name: name.into(), target, failing: false, cut: false })
     }
 
     /// Opens a file again, or ends the pause of a receiver that is down. `is_last`: no file is opened.
     fn reopen(&mut self, is_last: bool) {
         match &mut self.target {
             Target::File(path, file) if !is_last => match open_file(path) {
-                Ok(new) => *file = new,
+                Ok(new) => {
+                    self.cut &= new.metadata().is_ok_and(|metadata| metadata.len() > 0);
+                    *file = new;
+                }
                 Err(error) => tracing::error!(path = %path.display(), %error, "cannot reopen the access log"),
             },
             Target::Receiver(receiver) => receiver.end_pause(),
@@ -307,9 +312,9 @@ impl Sink {
     /// lost. The first of several failures is logged.
     fn write(&mut self, batch: &mut Vec<u8>) -> u64 {
         let result = match &mut self.target {
-            Target::Stdout => write_flush(&mut io::stdout().lock(), batch),
-            Target::Stderr => io::stderr().lock().write_all(batch),
-            Target::File(_, file) => file.write_all(batch),
+            Target::Stdout => write_lines(&mut io::stdout().lock(), batch, &mut self.cut),
+            Target::Stderr => write_lines(&mut io::stderr().lock(), batch, &mut self.cut),
+            Target::File(_, file) => write_lines(file, batch, &mut self.cut),
             Target::Receiver(receiver) => return receiver.write(batch, &self.name),
         };
         if let Err(error) = &result
@@ -333,11 +338,67 @@ impl Sink {
     }
 }
 
-fn write_flush(target: &mut impl Write, batch: &[u8]) -> io::Result<()> {
-    target.write_all(batch)?;
-    target.flush()
+/// Writes `batch` and removes the written bytes. If an error leaves an incomplete line (`cut`), the next call begins with
+/// a line break.
+fn write_lines(target: &mut impl Write, batch: &mut Vec<u8>, cut: &mut bool) -> io::Result<()> {
+    if *cut {
+        target.write_all(b"\n")?;
+        *cut = false;
+    }
+    let mut written = 0;
+    let result = loop {
+        if written == batch.len() {
+            break target.flush();
+        }
+        match target.write(&batch[written..]) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    *cut = batch[..written].last().is_some_and(|last| *last != b'\n');
+    batch.drain(..written);
+    result
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for this number of bytes.
+    struct Disk(Vec<u8>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.1).min(3);
+            if count == 0 && !bytes.is_empty() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.0.extend_from_slice(&bytes[..count]);
+            self.1 -= count;
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn after_a_full_disk_lines_begin_on_lines_of_their_own() {
+        let (mut disk, mut cut) = (Disk(Vec::new(), 10), false);
+        let mut batch = b"first\nsecond\nthird\n".to_vec();
+        assert!(write_lines(&mut disk, &mut batch, &mut cut).is_err());
+        // The rest of the incomplete line, and a line that was not written at all.
+        assert_eq!((batch.as_slice(), cut), (&b"nd\nthird\n"[..], true));
+        assert!(write_lines(&mut disk, &mut b"lost\n".to_vec(), &mut cut).is_err());
+        disk.1 = 100;
+        write_lines(&mut disk, &mut b"fourth\n".to_vec(), &mut cut).expect("room");
+        assert_eq!((disk.0.as_slice(), cut), (&b"first\nseco\nfourth\n"[..], false));
+    }
 }
