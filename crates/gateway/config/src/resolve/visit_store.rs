@@ -1,7 +1,5 @@
 //! `[visits]`: storage and retention of visits, and labels of networks.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +12,7 @@ use super::context::Context;
 use crate::raw;
 
 /// Bytes of a table of networks.
-const LARGEST_TABLE: u64 = 64 << 20;
+const LARGEST_TABLE: usize = 64 << 20;
 
 /// Bytes of a database at most.
 const LARGEST_DATABASE: u64 = 1 << 40;
@@ -98,11 +96,10 @@ fn networks(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Arc<Netwo
 }
 
 fn read(file: &Path) -> Result<String, String> {
-    let opened = File::open(file).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    opened.take(LARGEST_TABLE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > LARGEST_TABLE {
+    let mut content =
+        brisk_secrets::read_at_most(file, LARGEST_TABLE + 1).map_err(|error| error.to_string())?;
+    if content.len() > LARGEST_TABLE {
         return Err(format!("has more than {} MiB", LARGEST_TABLE >> 20));
     }
-    Ok(text)
+    String::from_utf8(std::mem::take(&mut *content)).map_err(|_| "is not UTF-8 text".to_owned())
 }
