@@ -69,8 +69,11 @@ pub(crate) struct MarkArgs {
 #[command(after_help = AFTER_SERVE)]
 pub(crate) struct Serve {
     /// Configuration file (TOML)
-    #[arg(long, short, value_name = "FILE", conflicts_with = "upstream")]
+    #[arg(long, short, value_name = "FILE", group = "configuration", conflicts_with = "upstream")]
     pub(crate) config: Option<PathBuf>,
+    /// Configuration file (TOML), as with --config
+    #[arg(value_name = "FILE", group = "configuration", conflicts_with = "upstream")]
+    pub(crate) file: Option<PathBuf>,
     /// Upstream server, e.g. http://127.0.0.1:8080
     #[arg(long, short, value_name = "URL")]
     pub(crate) upstream: Option<ServerUrl>,
@@ -81,10 +84,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Directory URL of the ACME authority; replaces that of the file [default: Let's Encrypt]
-    #[arg(long, value_name = "URL", requires = "config")]
+    #[arg(long, value_name = "URL", requires = "configuration")]
     pub(crate) acme_directory: Option<String>,
     /// Trusted CAs for the ACME authority's own server (PEM) [default: the system's]
-    #[arg(long, value_name = "FILE", requires = "config")]
+    #[arg(long, value_name = "FILE", requires = "configuration")]
     pub(crate) acme_ca: Option<PathBuf>,
     /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -104,7 +107,7 @@ impl Serve {
     /// Options that replace values of the configuration.
     pub(crate) fn command_line(&self) -> CommandLine {
         CommandLine {
-            file: self.config.clone(),
+            file: self.config.clone().or_else(|| self.file.clone()),
             upstream: self.upstream.clone(),
             listen: self.listen.clone(),
             state_dir: self.state_dir.clone(),
@@ -133,7 +136,7 @@ const AFTER_SERVE: &str = "\
 Examples:
   brisk serve                                     a page about your own connection on https://localhost:8443
   brisk serve --upstream http://127.0.0.1:8080    HTTPS in front of a server
-  brisk serve --config brisk.toml                 all settings from a file; docs/configuration.md lists them";
+  brisk serve brisk.toml                          all settings from a file; docs/configuration.md lists them";
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, e.g. 127.0.0.1:8443 or [::]:443".to_owned())
