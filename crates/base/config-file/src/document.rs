@@ -168,7 +168,14 @@ fn collect<'d>(path: &KeyPath, value: &'d DeValue<'_>, texts: &mut Vec<(KeyPath,
 /// The message of a TOML error; at a bare word, with the accepted forms.
 fn explained(error: &toml::de::Error, text: &str) -> String {
     let message = error.message();
-    match error.span().and_then(|span| bare_word(text, span.start)) {
+    let start = error.span().map(|span| span.start);
+    let quote = start
+        .and_then(|start| text.get(start..)?.chars().next())
+        .filter(|first| "“”„‟«»‘’‚‛".contains(*first));
+    if let Some(quote) = quote {
+        return format!("{quote} is a quotation mark of printed text: write \" at both ends of a text");
+    }
+    match start.and_then(|start| bare_word(text, start)) {
         Some(word) => format!("{message}; text stands in quotes: \"{word}\""),
         None => message.to_owned(),
     }

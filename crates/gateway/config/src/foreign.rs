@@ -1,4 +1,4 @@
-//! Terms of nginx, HAProxy and Caddy, with the keys that replace them: advice in errors about unknown keys, and about files
+//! Terms of nginx, HAProxy, Caddy and Traefik, with the keys that replace them: advice in errors about unknown keys, and about files
 //! in the syntax of these programs.
 
 /// One entry per line: program, terms, examples with their sections, and a remark, which may be missing.
@@ -51,15 +51,51 @@ pub(crate) fn advice(key: &str) -> Option<String> {
     Some(format!("`{key}` is a term of {program}: {advice}"))
 }
 
-/// The first line, from 1, in the syntax of another program, and the message about it. `text` must not be valid TOML.
+/// The first line, from 1, in the syntax of another program or format, and the message about it. `text` must not be valid TOML.
 pub(crate) fn syntax(text: &str) -> Option<(usize, String)> {
-    let (number, program) =
-        text.lines().zip(1..).find_map(|(line, number)| Some((number, program_of(line.trim())?)))?;
+    let mut lines = text.lines().zip(1..);
+    let (number, format) = lines.find_map(|(line, number)| Some((number, format_of(line.trim())?)))?;
+    let program = match format {
+        Format::Program(program) => program,
+        Format::Data(name, example) => {
+            let message = format!(
+                "this is {name}, but brisk reads TOML: {example}; docs/configuration.md has all keys"
+            );
+            return Some((number, message));
+        }
+    };
     let message = format!(
         "this is the syntax of {program}, but brisk reads TOML: docs/configuration.md has an example and all keys; brisk names \
          the counterpart of a key of {program} in its messages"
     );
     Some((number, message))
+}
+
+/// Format of a file that is not TOML.
+enum Format {
+    /// That of another program.
+    Program(&'static str),
+    /// A format for data, and the same in TOML.
+    Data(&'static str, &'static str),
+}
+
+/// The format in which `line` occurs, but which is no line of TOML.
+fn format_of(line: &str) -> Option<Format> {
+    if line.starts_with('{') || (line.starts_with('"') && line.contains("\":")) {
+        return Some(Format::Data(
+            "JSON",
+            "[server] and [[host]] begin sections, and a key is written as https = [\"0.0.0.0:443\"]",
+        ));
+    }
+    program_of(line).map(Format::Program).or_else(|| {
+        let (key, value) = line.split_once(':')?;
+        let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        let is_entry = is_key && (value.is_empty() || value.starts_with(' ')) && !value.contains(" = ");
+        is_entry.then_some(Format::Data(
+            "YAML",
+            "`server:` is written as [server], `hosts:` with a list as [[host]] for each host, and `key: text` as key = \"text\"",
+        ))
+    })
 }
 
 /// The program in whose files `line` occurs, but which is no line of TOML.

@@ -20,6 +20,7 @@ mod memory_limits;
 mod names;
 mod on_demand;
 mod otlp;
+mod oversights;
 mod redis;
 mod remote;
 mod server;
@@ -29,11 +30,10 @@ mod upstreams;
 mod variation;
 pub(crate) mod visit_store;
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use brisk_answer::features::{self, consolidation, forward_auth, headers, limits, mirror, split};
+use brisk_answer::features::{self, headers, limits};
 use brisk_certs::{Certificate, DevelopmentCa};
 use brisk_config_file::{Document, Findings, KeyPath, Located};
 use brisk_gateway::HostCertificates;
@@ -127,7 +127,7 @@ pub(super) fn resolve(
     early_data::size(raw, &mut context);
     dangers::review(raw, server.state_dir.as_deref(), &mut context);
     foreign_variables::review(&mut context);
-    unused(raw, &mut context);
+    oversights::review(raw, &mut context);
     let Context { shared, keystore, files: mut certificate_files, .. } = context;
     let features::Context { findings, files, fingerprints, .. } = shared;
     certificate_files.others.extend(files);
@@ -159,16 +159,4 @@ pub(super) fn certificates(
         HostCertificates { names, certificates, keys }
     };
     Ok(Renewed { hosts: hosts.into_iter().map(of_host).collect(), warnings })
-}
-
-/// Warns of upstreams that no route uses.
-fn unused(raw: &Config, context: &mut Context<'_>) {
-    let routes = raw.features().flat_map(|host| &host.site.route);
-    let own = routes.filter_map(|route| route.action.any_upstream()).map(|(name, _)| name);
-    let asked = consolidation::upstreams(raw.features()).chain(forward_auth::upstreams(raw.features()));
-    let asked = asked.chain(split::upstreams(raw.features())).chain(mirror::upstreams(raw.features()));
-    let asked: HashSet<_> = asked.map(String::as_str).chain(own).collect();
-    for name in raw.upstream.keys().filter(|name| !asked.contains(name.as_str())) {
-        context.shared.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
-    }
 }

@@ -17,6 +17,7 @@ mod keyless;
 mod keys;
 mod limits;
 mod maps;
+mod oversights;
 mod pages;
 mod sessions;
 mod tokens;
@@ -241,8 +242,12 @@ fn hosts_have_certificates_that_fit() {
     assert!(message.contains(": host[0].certificates[0].key: the key in "), "{message}");
     assert!(message.contains("does not fit the certificate in"), "{message}");
 
-    let resolved = accepted(&host(&one.chain, &one.key));
-    assert_eq!(resolved.warnings, [""; 0]);
+    let text = host(&one.chain, &one.key);
+    let resolved = accepted(&text);
+    let built_in = "host[0]: everybody gets the built-in page about the visitor's connection at example.com: write routes, as \
+                    [[host.route]] path = \"/\" with upstream, static or redirect";
+    assert_eq!(resolved.warnings, [built_in]);
+    assert_eq!(accepted(&format!("{text}[[host.route]]\npath = \"/\"\nrespond = {{}}\n")).warnings, [""; 0]);
     assert_eq!(resolved.settings.service.hosts[0].tls.certificates.len(), 1);
     assert_eq!(resolved.settings.service.hosts[0].tls.certificates[0].names, ["example.com"]);
     assert!(resolved.settings.server.files.contains(&one.chain));

@@ -109,6 +109,9 @@ impl FromStr for Variable {
 }
 
 fn unknown(text: &str) -> String {
+    if let Some(prefix) = OPEN.iter().find(|prefix| prefix.strip_suffix('.') == Some(text)) {
+        return format!("{{{text}}} lacks a name, as {{{prefix}name}}");
+    }
     let near = |name: &str| strsim::jaro_winkler(text, name);
     let nearest = NAMED.iter().map(|(name, _)| *name).max_by(|one, other| near(one).total_cmp(&near(other)));
     if let Some(name) = nearest.filter(|name| near(name) > 0.9) {

@@ -77,7 +77,20 @@ fn a_file_of_another_program_is_named_as_a_whole() {
         let (_, message) = syntax(text).expect(text);
         assert!(message.starts_with(&format!("this is the syntax of {program},")), "{text}: {message}");
     }
-    for text in ["[server\n", "[server]\nhttps = [127.0.0.1:443]\n", "# server {\nx\n"] {
+    for (text, format) in [
+        ("server:\n  https: 0.0.0.0:443\n", "YAML"),
+        ("version: '3'\nservices:\n", "YAML"),
+        ("{\n  \"apps\": {}\n}\n", "JSON"),
+        ("[server]\n\"https\": [\"0.0.0.0:443\"]\n", "JSON"),
+    ] {
+        let (_, message) = syntax(text).expect(text);
+        assert!(
+            message.starts_with(&format!("this is {format}, but brisk reads TOML: ")),
+            "{text}: {message}"
+        );
+    }
+    for text in ["[server\n", "https = { a: 1 }\n", "[server]\nhttps = [127.0.0.1:443]\n", "# server {\nx\n"]
+    {
         assert_eq!(syntax(text), None, "{text}");
     }
 }

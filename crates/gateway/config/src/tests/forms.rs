@@ -89,6 +89,14 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
 }
 
 #[test]
+fn a_printed_quotation_mark_is_named() {
+    refused(
+        "[server]\nhttps = [“127.0.0.1:443”]\n",
+        "brisk.toml:2:10: “ is a quotation mark of printed text: write \" at both ends of a text",
+    );
+}
+
+#[test]
 fn a_redirect_to_a_bare_host_is_refused() {
     refused(
         &format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nredirect = \"example.org\"\n"),
