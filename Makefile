@@ -17,9 +17,7 @@
 # make peers           comparison of eleven servers with brisk bench                    PLAN=peers-http ARGS='--html peers.html'
 # make results         all plans, into docs/results                                     RESULTS='resumption ciphers'     1 hour, quiet
 # make agreement       comparison of brisk bench with other load generators             ARGS='--rounds 15'
-# make audit           comparison of brisk probe --audit with testssl.sh                ARGS='--only HSTS'               30 minutes
 # make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
-# make capture         brisk capture beside tshark, serve and bench; 10 GB              ARGS='--only milestones'         10 minutes, quiet
 # make clients         results of TLS clients with brisk                                ARGS='--only curl'               10 minutes
 # make compression     compressed text per CPU second, with nginx, Caddy and Envoy      ARGS='--rounds 9'                4 minutes
 # make connections     latency and memory of 10,000 HTTP/2 connections on one core      ARGS='--minutes 2'               12 minutes, quiet
@@ -30,9 +28,7 @@
 # make live-fuzz       mutated input for every listener of a running brisk              ARGS='--seconds 600'             1 minute
 # make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     ARGS='--names 10000'             5 minutes, 1 GB
 # make neighbours      responses of four servers with broken upstreams                  ARGS='--case reset'              4 minutes
-# make offences        cost of the same offences over HTTP/2 and HTTP/3                 ARGS='--offence resets'          3 minutes, quiet
 # make page            cost of HTTPS for a page in Chromium, and effect of each feature ARGS='--only records'            15 minutes
-# make pipelines       p99 of other clients beside pipelines to faulty upstreams        ARGS='--rounds 3'                4 minutes, quiet
 # make priorities      urgent responses behind others at three rates, for four servers  ARGS='--rate 10'                 15 minutes, quiet
 # make probe           comparison of brisk probe --timing with curl -w, over a link     ARGS='--rounds 9'                2 minutes
 # make soak            steady load beside 10,000 slow clients, resets and floods        ARGS='--minutes 5'               30 minutes, quiet

@@ -1,4 +1,4 @@
-"""Network namespaces: one alone, and two with a link between them, by the program brisk-link (crates/base/link)."""
+"""Two network namespaces with a link between them, by the program brisk-link (crates/base/link)."""
 import os
 import subprocess
 import sys
@@ -9,32 +9,6 @@ from .programs import LINK
 CLIENT, SERVER = "10.77.0.1", "10.77.0.2"
 # Bytes that wait for a direction at most: what 10 Mbit/s carry in 200 ms.
 QUEUE = 250_000
-
-
-def enter(holder, namespace, *command):
-    """The command that runs this one in a network namespace of a process."""
-    users = [f"--user=/proc/{holder.pid}/ns/user", "--preserve-credentials"] if os.getuid() else []
-    return ["nsenter", *users, f"--net=/proc/{holder.pid}/{namespace}", "--", *map(str, command)]
-
-
-class Namespace:
-    """A network namespace with a loopback device, from `with` to the end of it."""
-
-    def __enter__(self):
-        user = ["--user", "--map-root-user"] if os.getuid() else []
-        words = ["unshare", *user, "--net", "sh", "-c", "ip link set lo up && echo ready && exec cat"]
-        self.holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        if self.holder.stdout.readline() != "ready\n":
-            sys.exit("this machine allows no network namespaces")
-        return self
-
-    def __exit__(self, *_):
-        self.holder.stdin.close()
-        self.holder.wait()
-
-    def at(self, *command):
-        """The command that runs this one in the namespace."""
-        return enter(self.holder, "ns/net", *command)
 
 
 class Link:
@@ -72,7 +46,8 @@ class Link:
 
     def at(self, end, *command):
         """The command that runs this one at an end, `client` or `server`."""
-        return enter(self.helper, f"fd/{self.ends[end]}", *command)
+        users = [f"--user=/proc/{self.helper.pid}/ns/user", "--preserve-credentials"] if os.getuid() else []
+        return ["nsenter", *users, f"--net=/proc/{self.helper.pid}/fd/{self.ends[end]}", "--", *map(str, command)]
 
     def client(self, *command):
         return self.at("client", *command)

@@ -1,7 +1,7 @@
 //! One direction of a TCP connection, and the analysis of its segments by the rules of Wireshark.
 //!
 //! The rules and their precedence are those of "TCP Analysis" in Wireshark's user guide, so that both report the same for a
-//! packet. `docs/results/capture.md` lists the remaining differences.
+//! packet. They differ after a RST without ACK, whose acknowledgement number Wireshark takes as an acknowledgement.
 
 use std::collections::VecDeque;
 use std::time::Duration;

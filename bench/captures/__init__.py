@@ -1,1 +1,0 @@
-"""Parts of the measurement capture: recordings, milestones, and a million connections."""
