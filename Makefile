@@ -16,27 +16,19 @@
 #
 # make peers           comparison of eleven servers with brisk bench                    PLAN=peers-http ARGS='--html peers.html'
 # make results         all plans, into docs/results                                     RESULTS='resumption ciphers'     1 hour, quiet
-# make agreement       comparison of brisk bench with other load generators             ARGS='--rounds 15'
-# make beacons         accuracy of the waiting times that pages measure, over a link                                     4 minutes
 # make clients         results of TLS clients with brisk                                ARGS='--only curl'               10 minutes
 # make compression     compressed text per CPU second, with nginx, Caddy and Envoy      ARGS='--rounds 9'                4 minutes
 # make connections     latency and memory of 10,000 HTTP/2 connections on one core      ARGS='--minutes 2'               12 minutes, quiet
 # make flood           latency of requests during a flood of RSA handshakes             ARGS='--rounds 15'               10 minutes, quiet
-# make gpu             RSA handshakes of the gateway with and without a GPU             ARGS='--seconds 5'               minutes, quiet
 # make instructions    instructions of a request and of a handshake, by callgrind     ARGS='--only HTTP/2'               2 minutes
 # make keyless         cost of private keys on a key server or in a separate process    ARGS='--rounds 9'                3 minutes, quiet
 # make live-fuzz       mutated input for every listener of a running brisk              ARGS='--seconds 600'             1 minute
-# make many-certificates  cost of 100,000 certificates for brisk, nginx and HAProxy     ARGS='--names 10000'             5 minutes, 1 GB
 # make neighbours      responses of four servers with broken upstreams                  ARGS='--case reset'              4 minutes
 # make page            cost of HTTPS for a page in Chromium, and effect of each feature ARGS='--only records'            15 minutes
-# make priorities      urgent responses behind others at three rates, for four servers  ARGS='--rate 10'                 15 minutes, quiet
-# make probe           comparison of brisk probe --timing with curl -w, over a link     ARGS='--rounds 9'                2 minutes
 # make soak            steady load beside 10,000 slow clients, resets and floods        ARGS='--minutes 5'               30 minutes, quiet
 # make soak-http3      memory beside HTTP/3 clients that connect, resume, migrate       ARGS='--minutes 5'               1 hour
 # make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              ARGS='--attack resets'           11 minutes
-# make visit-cost      processor time of measuring a visitor                            ARGS='--rounds 31'               2 minutes, quiet
 # make visits          a million visits with a hidden effect; 30 days of 100 hosts                                       minutes
-# make vitals          Web Vitals of beacons beside the entries of three browsers       ARGS='--browser Firefox'         8 minutes
 # make worst           memory and a visitor's requests beside all attacks on memory     ARGS='--addresses 1'             7 minutes, quiet
 # make gitea           Gitea behind brisk: clone, push, pages. Builds Gitea                                              minutes, once
 #

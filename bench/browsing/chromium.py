@@ -44,15 +44,10 @@ def pipe():
 
 class Chromium:
     """A browser with nothing in its caches, from `with` to the end of it. `prefix` is a command that runs another one, `hosts`
-    a rule for names, `pins` the keys that it trusts. What it `connects_ahead` is one connection at the start of each navigation,
-    before it makes the request, and others that it expects to need."""
+    a rule for names, `pins` the keys that it trusts."""
 
-    def __init__(self, prefix, hosts, pins, features=(), connects_ahead=True, options=()):
+    def __init__(self, prefix, hosts, pins, features=(), options=()):
         self.profile = tempfile.mkdtemp(prefix="brisk-chromium-")
-        if not connects_ahead:
-            os.mkdir(f"{self.profile}/Default")
-            with open(f"{self.profile}/Default/Preferences", "w") as file:
-                json.dump({"net": {"network_prediction_options": 2}}, file)
         disabled = "HttpsUpgrades,HttpsFirstBalancedMode,LocalNetworkAccessChecks,OptimizationHints,MediaRouter"
         self.command = [*prefix("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                                 "--no-first-run",

@@ -13,18 +13,20 @@ import tempfile
 import time
 from pathlib import Path
 
-from browsing import chromium, servers, site
+from browsing import chromium, site
 from browsing.chromium import Chromium, Failed
-from browsing.servers import ASSETS, PAGE as NAME, START, Site
 from shared import certificates, programs
 from shared.figures import Samples, middle, number, page, ratio, show, table
 from shared.link import SERVER, Link
 from shared.load import bench, report
-from shared.processes import free_port
+from shared.processes import free_port, wait
 from shared.programs import BENCH, BRISK, LINK
 from shared.servers import Server
 
 NEEDS, BUILDS = "page", "--package brisk-link"
+# The page, its assets where they are on another domain, and the page before the click. All are of one site, as browsers
+# keep the connections of sites apart.
+NAME, ASSETS, START = "www.page.test", "static.page.test", "start.page.test"
 ROUND_TRIPS, RATE = (50, 100), 10_000_000
 # Of the link for the size of records, and the script that is asked for.
 SLOW_ROUND_TRIP, SLOW_RATE, SCRIPT = 100, 1_000_000, "/js/head.v1.js"
@@ -52,6 +54,28 @@ LOSSY = {
     "lossy-h2": ("HTTP/2", False, {}, "plain", None, ""),
     "lossy-h3": ("HTTP/3", False, {"HTTP3": "http3 = true"}, "plain", "lossy-h2", ""),
 }
+
+
+def is_of_page(line):
+    """Whether a line of the access log is a request for the page or its assets with a response."""
+    return line.get("status") == 200 and line["host"] in (NAME, ASSETS) and "/_" not in line["path"]
+
+
+class Site(Server):
+    """brisk with the page."""
+
+    def __init__(self, folder, **settings):
+        super().__init__("servers/page.toml", folder, **{
+            "PROTOCOLS": '"h2", "http/1.1"', "GROWING": "true", "LOG": "json", "COMPRESSION": "false", "EARLY": "no", "HTTP3": "",
+            "IDLE": "1m", **settings})
+
+    def requests(self, count):
+        """The lines of the access log, as soon as it has this number of requests for the page and its assets."""
+        def lines():
+            text = (self.folder / "access.log").read_text()
+            return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
+        wait(lambda: sum(map(is_of_page, lines())) >= count, 10)
+        return lines()
 
 
 def visit(row, link, machine):
@@ -85,8 +109,8 @@ def visit(row, link, machine):
 
 def seen(log):
     """What the access log says of the page."""
-    lines = [line for line in log if servers.is_of_page(line)]
-    before = {line["connection"] for line in log if not servers.is_of_page(line)}
+    lines = [line for line in log if is_of_page(line)]
+    before = {line["connection"] for line in log if not is_of_page(line)}
     document = next((line for line in lines if line["path"] == "/"), {})
     return {"connections": len({line["connection"] for line in lines}), "requests": len(lines),
             "bytes": sum(line["bytes_sent"] for line in lines), "handshake": document.get("resumption"),

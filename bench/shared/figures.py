@@ -1,7 +1,6 @@
 """Samples of a measurement, their statistics, and tables in Markdown."""
 import json
 import math
-import re
 import statistics
 import sys
 
@@ -84,13 +83,6 @@ def row(cells):
 def table(head, rows, left=1):
     """The lines of a table; `left` columns contain text."""
     return [row(head), "|" + "---|" * left + "---:|" * (len(head) - left), *map(row, rows)]
-
-
-def renew(page, title, section):
-    """The page with this section in the place of the one with the same title, or at the end."""
-    parts = re.split(r"(?m)^(?=## )", page)
-    parts = [part.rstrip("\n") + "\n\n" for part in parts if part.strip() and not part.startswith(title)]
-    return "".join(parts) + section
 
 
 def page(name, **values):

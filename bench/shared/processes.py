@@ -114,11 +114,6 @@ class Process:
         """Seconds of processor time so far, of all its processes."""
         return sum(map(ticks, self.pids()))
 
-    def exact_cpu(self):
-        """The same to the nanosecond, of the threads that still exist."""
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
     def resident(self, name="VmRSS"):
         """Resident bytes; with "VmHWM" the most of them so far."""
         return field(self.process.pid, "status", name)

@@ -1,5 +1,4 @@
 """Paths and versions of the programs that are measured, and the name of the machine. Sets the PATH of all processes."""
-import json
 import os
 import platform
 import shutil
@@ -42,12 +41,6 @@ def chosen(wanted, names):
     return [name for name in names if installed(name)]
 
 
-def output(*command):
-    """Standard output and error of a program."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    return done.stdout + done.stderr
-
-
 def version(name):
     """Name and version of a server, and of its TLS library."""
     done = subprocess.run([BENCH / "peers/run", name, "version"], capture_output=True, text=True)
@@ -63,10 +56,3 @@ def machine():
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
     return f"{os.cpu_count()} cores {cpu}, {kernel()}, {time.strftime('%Y-%m-%d', time.gmtime())}"
-
-
-def example(package, name, *options):
-    """The path of an example of a package, which is built first."""
-    build = ["cargo", "build", "--quiet", "--locked", *package, "--example", name, "--message-format", "json", *options]
-    lines = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
-    return next(one["executable"] for one in map(json.loads, lines) if one.get("target", {}).get("name") == name)

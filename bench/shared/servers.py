@@ -1,17 +1,15 @@
-"""nginx, HAProxy, h2o, Envoy, Caddy and brisk with a configuration from bench/servers."""
+"""nginx, HAProxy, Envoy, Caddy and brisk with a configuration from bench/servers."""
 import os
-import re
-import shutil
 import signal
 from pathlib import Path
 from string import Template
 
 from .processes import Process, free_port, pinned
-from .programs import BENCH, BRISK, output
+from .programs import BENCH, BRISK
 
 # nginx has these folders whether it needs them or not.
 TEMPORARY = " ".join(f"{name}_temp_path $FOLDER/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-KINDS = {"toml": "brisk", "conf": "nginx", "cfg": "haproxy", "yaml": "envoy", "Caddyfile": "caddy", "h2o": "h2o"}
+KINDS = {"toml": "brisk", "conf": "nginx", "cfg": "haproxy", "yaml": "envoy", "Caddyfile": "caddy"}
 
 
 def command(kind, program, file, port):
@@ -23,7 +21,6 @@ def command(kind, program, file, port):
         "envoy": [program, "-c", file, "--concurrency", "1", "-l", "error", "--base-id", port, "--file-flush-interval-msec",
                   "50"],
         "caddy": [program, "run", "--adapter", "caddyfile", "--config", file],
-        "h2o": [program, "-c", file],
         "brisk": [BRISK, "serve", "--config", file],
     }[kind]
 
@@ -37,8 +34,8 @@ class Server(Process):
         self.kind, self.folder = KINDS[template.suffix[1:] or template.name], Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         is_root = os.getuid() == 0
-        values = {"ADDRESS": "127.0.0.1", "FOLDER": self.folder, "ROOT_USER": "user root;" if is_root else "",
-                  "H2O_USER": "user: root" if is_root else "", "TEMPORARY": TEMPORARY, **values}
+        values = {"ADDRESS": "127.0.0.1", "FOLDER": self.folder, "ROOT_USER": "user root;" if is_root else "", "TEMPORARY": TEMPORARY,
+                  **values}
         values.setdefault("PORT", free_port())
         text = template.read_text()
         # Values contain variables too. Lowercase variables are those of nginx.
@@ -51,14 +48,3 @@ class Server(Process):
         super().__init__(words, self.folder / "log", values["PORT"], values["ADDRESS"], ready, prefix,
                          signal.SIGTERM if self.kind == "nginx" else signal.SIGINT, 1, env={
                              **os.environ, "GOMAXPROCS": "1", "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
-
-
-def program(*names):
-    """The first of these programs that is installed, or None."""
-    return next(filter(None, map(shutil.which, names)), None)
-
-
-def named(title, *words):
-    """Name and version of a program."""
-    found = re.search(r"\d+(\.\d+)+", output(*words))
-    return f"{title} {found.group(0)}" if found else f"{title}, version unknown"
