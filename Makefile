@@ -17,11 +17,9 @@
 # make peers           comparison of eleven servers with brisk bench                    PLAN=peers-http ARGS='--html peers.html'
 # make results         all plans, into docs/results                                     RESULTS='resumption ciphers'     1 hour, quiet
 # make clients         results of TLS clients with brisk                                ARGS='--only curl'               10 minutes
-# make compression     compressed text per CPU second, with nginx, Caddy and Envoy      ARGS='--rounds 9'                4 minutes
 # make connections     latency and memory of 10,000 HTTP/2 connections on one core      ARGS='--minutes 2'               12 minutes, quiet
 # make flood           latency of requests during a flood of RSA handshakes             ARGS='--rounds 15'               10 minutes, quiet
 # make instructions    instructions of a request and of a handshake, by callgrind     ARGS='--only HTTP/2'               2 minutes
-# make keyless         cost of private keys on a key server or in a separate process    ARGS='--rounds 9'                3 minutes, quiet
 # make live-fuzz       mutated input for every listener of a running brisk              ARGS='--seconds 600'             1 minute
 # make neighbours      responses of four servers with broken upstreams                  ARGS='--case reset'              4 minutes
 # make page            cost of HTTPS for a page in Chromium, and effect of each feature ARGS='--only records'            15 minutes

@@ -12,9 +12,8 @@ BENCH = ROOT / "bench"
 CACHE = Path(os.environ.get("CACHE", Path.home() / ".cache/brisk"))
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", CACHE / "target"))
 BRISK = os.environ.setdefault("BRISK_PROGRAM", str(TARGET / "release/brisk"))
-# Programs of the same build.
+# A program of the same build.
 LINK = os.environ.get("LINK_PROGRAM", str(Path(BRISK).parent / "brisk-link"))
-KEY_LOAD = os.environ.get("KEY_LOAD", str(Path(BRISK).parent / "examples/key_load"))
 os.environ["PATH"] = f"{CACHE}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"
 TITLES = {"brisk": "brisk", "nginx": "nginx", "haproxy": "HAProxy", "envoy": "Envoy", "caddy": "Caddy"}
 # The name in the certificates of bench/peers.

@@ -1,4 +1,4 @@
-"""nginx, HAProxy, Envoy, Caddy and brisk with a configuration from bench/servers."""
+"""nginx, HAProxy, Envoy and brisk with a configuration from bench/servers."""
 import os
 import signal
 from pathlib import Path
@@ -9,7 +9,7 @@ from .programs import BENCH, BRISK
 
 # nginx has these folders whether it needs them or not.
 TEMPORARY = " ".join(f"{name}_temp_path $FOLDER/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-KINDS = {"toml": "brisk", "conf": "nginx", "cfg": "haproxy", "yaml": "envoy", "Caddyfile": "caddy"}
+KINDS = {"toml": "brisk", "conf": "nginx", "cfg": "haproxy", "yaml": "envoy"}
 
 
 def command(kind, program, file, port):
@@ -20,7 +20,6 @@ def command(kind, program, file, port):
         # Servers with one base id would share memory.
         "envoy": [program, "-c", file, "--concurrency", "1", "-l", "error", "--base-id", port, "--file-flush-interval-msec",
                   "50"],
-        "caddy": [program, "run", "--adapter", "caddyfile", "--config", file],
         "brisk": [BRISK, "serve", "--config", file],
     }[kind]
 
@@ -31,7 +30,7 @@ class Server(Process):
 
     def __init__(self, template, folder, program=None, cores=None, prefix=None, ready=None, **values):
         template = BENCH / template
-        self.kind, self.folder = KINDS[template.suffix[1:] or template.name], Path(folder)
+        self.kind, self.folder = KINDS[template.suffix[1:]], Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         is_root = os.getuid() == 0
         values = {"ADDRESS": "127.0.0.1", "FOLDER": self.folder, "ROOT_USER": "user root;" if is_root else "", "TEMPORARY": TEMPORARY,
@@ -41,10 +40,9 @@ class Server(Process):
         # Values contain variables too. Lowercase variables are those of nginx.
         for _ in range(2):
             text = Template(text).safe_substitute(values)
-        self.file = self.folder / f"{self.kind}.{template.suffix[1:] or 'conf'}"
+        self.file = self.folder / f"{self.kind}{template.suffix}"
         self.file.write_text(text)
         words = pinned(cores, *command(self.kind, program or self.kind, self.file, values["PORT"]))
-        # No server is to drain its connections. Go would start a thread for each core of the machine.
+        # No server is to drain its connections.
         super().__init__(words, self.folder / "log", values["PORT"], values["ADDRESS"], ready, prefix,
-                         signal.SIGTERM if self.kind == "nginx" else signal.SIGINT, 1, env={
-                             **os.environ, "GOMAXPROCS": "1", "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
+                         signal.SIGTERM if self.kind == "nginx" else signal.SIGINT, 1)
