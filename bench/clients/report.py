@@ -1,14 +1,9 @@
-"""The results of `run` and of the scanners as a page (Markdown)."""
-import json
+"""The results of the clients as a page (Markdown)."""
 import re
-import shutil
-import subprocess
-import sys
+
+from shared.figures import table
 
 COLUMNS = ["full", "ticket", "stored", "early"]
-SEVERE = ("MEDIUM", "HIGH", "CRITICAL")
-SCANS = ["certinfo", "sslv2", "sslv3", "tlsv1", "tlsv1_1", "tlsv1_2", "tlsv1_3", "resum", "early_data", "heartbleed", "robot",
-         "openssl_ccs", "reneg", "compression", "fallback", "elliptic_curves", "http_headers", "ems"]
 
 HEAD = """# TLS clients
 
@@ -48,10 +43,6 @@ def client_rows(client, cells):
                seen(lambda agreed: agreed.get("group")), seen(lambda agreed: agreed.get("alpn")), *marks]
 
 
-def table(header, lines):
-    return [f"| {' | '.join(header)} |", "|" + "---|" * len(header), *(f"| {' | '.join(line)} |" for line in lines)]
-
-
 def notes(results):
     lines = []
     for client, cells in results:
@@ -77,79 +68,15 @@ def failures(results):
     return lines
 
 
-def page(results, missing, scans, machine):
+def page(results, missing, machine):
     header = ["client", "library", "TLS", "suite", "group", "ALPN",
               *(f"{name} {kind}" for name in ("ECDSA:", "RSA:") for kind in COLUMNS)]
     ran = sum(cell["state"] != "cannot" for _, cells in results for cell in cells.values())
     good = sum(cell["state"] == "pass" for _, cells in results for cell in cells.values())
     lines = [HEAD.format(machine=machine), f"{len(results)} clients, {ran} cells, {good} of them `ok`.", ""]
-    lines += table(header, [row for client, cells in results for row in client_rows(client, cells)])
+    lines += table(header, (row for client, cells in results for row in client_rows(client, cells)), left=len(header))
     lines += ["", "## What failed", "", *(failures(results) or ["Nothing."])]
     lines += ["", "## What clients cannot do", "", *notes(results)]
     if missing:
         lines += ["", "## Clients that were not there", "", *(f"- {name}: {reason}" for name, reason in missing)]
-    for title, text in scans:
-        lines += ["", f"## {title}", "", *text]
     return "\n".join(lines) + "\n"
-
-
-def scans(ecdsa, rsa, cache):
-    return [("testssl.sh", testssl(ecdsa)), ("sslyze", sslyze(rsa, cache))]
-
-
-def testssl(server):
-    """Its findings by severity, and those that are above LOW."""
-    program = shutil.which("testssl") or shutil.which("testssl.sh")
-    if not program:
-        return ["testssl.sh is not there."]
-    report = server.folder / "testssl.json"
-    subprocess.run([program, "--quiet", "--color", "0", "--warnings", "off", "--nodns", "none", "--ip", "127.0.0.1", "--add-ca",
-                    str(server.ca), "--jsonfile", str(report), f"localhost:{server.port}"], capture_output=True, timeout=600,
-                   cwd=server.folder, env={"TERM": "dumb", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(server.folder)})
-    findings = json.loads(report.read_text())
-    counts = {}
-    for finding in findings:
-        counts[finding["severity"]] = counts.get(finding["severity"], 0) + 1
-    found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    lines = [f"With the ECDSA certificate and tickets: {found}."]
-    severe = [finding for finding in findings if finding["severity"] in SEVERE]
-    lines += [f"- {finding['severity']} `{finding['id']}`: {finding['finding']}" for finding in severe] or ["Nothing above LOW."]
-    wanted = (r"^(protocol_negotiated|cipher_negotiated|FS_ECDHE_curves|sessionresumption_(ticket|ID)|TLS_session_ticket|HSTS|"
-              r"ALPN|overall_grade)$")
-    told = [finding for finding in findings if re.search(wanted, finding["id"])]
-    rows = [[f"`{finding['id']}`", finding["severity"], finding["finding"].replace("|", "/")] for finding in told]
-    return [*lines, "", *table(["finding", "severity", "says"], rows)]
-
-
-def sslyze(server, cache):
-    """Whether the scan went through, and its findings in short."""
-    folder = cache / "sslyze"
-    if not folder.is_dir():
-        return ["sslyze is not there."]
-    report = server.folder / "sslyze.json"
-    done = subprocess.run([sys.executable, "-m", "sslyze", *(f"--{scan}" for scan in SCANS), "--mozilla_config=disable",
-                           "--json_out", str(report), f"localhost:{server.port}"], timeout=300,
-                          capture_output=True, text=True, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"})
-    if not report.exists():
-        return [f"It failed: `{(done.stderr or done.stdout).strip().splitlines()[-1:]}`"]
-    result = json.loads(report.read_text())["server_scan_results"][0]
-    lines = []
-    for name, scan in sorted((result["scan_result"] or {}).items()):
-        says = short(name, scan["result"]) if scan["status"] == "COMPLETED" else scan.get("error_reason") or ""
-        lines.append([f"`{name}`", scan["status"], says])
-    return [f"With the RSA certificate and tickets: the scan is {result['scan_status']}.", "",
-            *table(["scan", "status", "says"], lines)]
-
-
-def short(name, result):
-    """The findings of one scan in a line: suites, or whatever is a plain value."""
-    if "accepted_cipher_suites" in result:
-        suites = [suite["cipher_suite"]["name"] for suite in result["accepted_cipher_suites"]]
-        return ", ".join(f"`{name}`" for name in suites) or "refused"
-    plain = {key: value for key, value in result.items() if isinstance(value, (bool, int, str))}
-    if name == "http_headers":
-        hsts = result.get("strict_transport_security_header") or {}
-        plain = {"strict_transport_security max_age": hsts.get("max_age", "none")}
-    if name == "elliptic_curves":
-        plain["supported"] = ", ".join(curve["name"] for curve in result.get("supported_curves") or [])
-    return "; ".join(f"{key} {value}" for key, value in plain.items())[:400].replace("|", "/")

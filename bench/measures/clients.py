@@ -2,8 +2,7 @@
 
 Runs every installed client (clients/clients.py) with TLS 1.2 and 1.3, with an ECDSA and an RSA certificate, and with every kind
 of resumption that it supports. A cell passes if the client reports status 200 and, if it can, resumption, and if brisk's access
-log contains the same request with the intended version, certificate and kind of resumption. Then sslyze and testssl.sh examine
-brisk.
+log contains the same request with the intended version, certificate and kind of resumption.
 """
 import json
 import platform
@@ -21,8 +20,7 @@ from shared.processes import wait
 from shared.programs import BRISK, CACHE, kernel
 
 NEEDS = "clients"
-OPTIONS = [("--only", "", "restriction to clients with this word in their name"),
-           ("--no-scanners", False, "skip sslyze and testssl.sh")]
+OPTIONS = [("--only", "", "restriction to clients with this word in their name")]
 CERTIFICATES = ["ecdsa", "rsa"]
 VERSIONS = ["1.2", "1.3"]
 KINDS = ["full", "ticket", "stored", "early"]
@@ -33,16 +31,15 @@ LOGGED = {("1.2", "full"): "full", ("1.2", "ticket"): "ticket", ("1.2", "stored"
 
 # The port is also that of ::1, which some clients prefer.
 SERVER = """
-timeouts.idle = "$idle"
+timeouts.idle = "500ms"
 [tls]
 $tls
 """
 ROUTES = (route("/", 'early_data = "$early"', 'respond = { body = "$body" }') +
           route("/return", 'respond = { content_type = "text/html", body = $page }'))
 
-# Sessions as tickets; sessions in the store, which early data needs; without sessions of TLS 1.3; and for scanners.
-MODES = {"tickets": ("", "no"), "store": ("tickets = false", "safe"), "no-1.3-tickets": ("tickets_per_handshake = 0", "no"),
-         "scanned": ("", "no")}
+# Sessions as tickets; sessions in the store, which early data needs; and without sessions of TLS 1.3.
+MODES = {"tickets": ("", "no"), "store": ("tickets = false", "safe"), "no-1.3-tickets": ("tickets_per_handshake = 0", "no")}
 
 # For browsers: asks for the page again when the connection has been closed.
 PAGE_AGAIN = """<!doctype html><title>waiting</title><script>
@@ -66,11 +63,8 @@ class Server(Brisk):
         tls, early = MODES[mode]
         self.ca = scratch / "root.pem"
         super().__init__(ROUTES, scratch / f"{certificate}-{mode}", None, name="localhost", certificates=scratch,
-                         pairs=(certificate,),
-                         access='format = "json"\nfile = "$folder/access.log"', server=SERVER, tls=tls, early=early,
-                         body=clients.BODY,
-                         host='hsts = { max_age = "365d" }', idle="1m" if mode == "scanned" else "500ms",
-                         page=json.dumps(PAGE_AGAIN), second=', "[::1]:$port"')
+                         pairs=(certificate,), access='format = "json"\nfile = "$folder/access.log"', server=SERVER, tls=tls,
+                         early=early, body=clients.BODY, page=json.dumps(PAGE_AGAIN), second=', "[::1]:$port"')
 
     def lines(self, query):
         """The lines of the access log of requests with this query."""
@@ -145,7 +139,7 @@ def cells_of(client, servers):
 
 def run(arguments):
     programs.require(BRISK)
-    results, missing, scans = [], [], []
+    results, missing = [], []
     with tempfile.TemporaryDirectory(prefix="brisk-clients-") as scratch, ExitStack() as stack:
         scratch = Path(scratch)
         make_certificates(scratch)
@@ -160,8 +154,6 @@ def run(arguments):
                 continue
             results.append((client, cells_of(client, servers)))
             client.found = client.version()
-        if not arguments.no_scanners:
-            scans = report.scans(servers["ecdsa", "scanned"], servers["rsa", "scanned"], CACHE)
     failed = [client.name for client, cells in results if not client.fault for cell in cells.values() if cell["state"] == "fail"]
-    text = report.page(results, missing, scans, machine())
+    text = report.page(results, missing, machine())
     return text, f"{len(failed)} cells failed: {', '.join(sorted(set(failed)))}" if failed else None

@@ -2,8 +2,7 @@
 
 A page of 60 resources is loaded in Chromium over a link with a delay and a rate (crates/base/link): without TLS, with TLS, and
 with one feature after another. HTTP/2 and HTTP/3 are compared over a link that loses packets. Then the size of TLS records is
-varied: the time until the first bytes of a script can be used over a slow link, and the cost of growing records for a download.
-Takes a quarter of an hour.
+varied: the time until the first bytes of a script can be used over a slow link. Takes a quarter of an hour.
 """
 import json
 import statistics
@@ -16,10 +15,9 @@ from pathlib import Path
 from browsing import chromium, site
 from browsing.chromium import Chromium, Failed
 from shared import certificates, programs
-from shared.figures import Samples, middle, number, page, ratio, show, table
+from shared.figures import Samples, middle, number, page, show, table
 from shared.link import SERVER, Link
-from shared.load import bench, report
-from shared.processes import free_port, wait
+from shared.processes import wait
 from shared.programs import BENCH, BRISK, LINK
 from shared.servers import Server
 
@@ -33,7 +31,6 @@ SLOW_ROUND_TRIP, SLOW_RATE, SCRIPT = 100, 1_000_000, "/js/head.v1.js"
 # Of the link for HTTP/2 and HTTP/3: percent of the packets, in each direction.
 LOSS_ROUND_TRIP, LOSS, LOSS_RATES = 50, 1, (10_000_000, 100_000_000)
 RECORDS = {"growing": "true", "full": "false"}
-BULK = {"1 MiB on kept connections": [], "1 MiB on a new connection each": ["-r", 1]}
 H1 = '"http/1.1"'
 
 # Each row: name, whether assets are on another domain, the settings of the server, what happens before the click, what the
@@ -153,7 +150,6 @@ class Machine:
             folder = self.scratch / f"files-{scheme}-{domains}"
             site.make(folder, f"{scheme}://{ASSETS}" if domains == "two" else "")
             self.files[scheme, domains] = folder
-        (self.files["https", "one"] / "1m").write_bytes(b"brisk " * ((1 << 20) // 6) + b"ends")
 
     def folder(self):
         """The folder of a server."""
@@ -197,18 +193,6 @@ def measure_records(machine, arguments, samples, turn):
         samples.add(f"{records} records", json.loads(done.stdout))
 
 
-def measure_bulk(machine, arguments, samples, turn):
-    """Downloads on loopback, with the server on one core and the client on another."""
-    for kind, options in BULK.items():
-        for records, growing in list(RECORDS.items())[:: 1 if turn % 2 == 0 else -1]:
-            show(f"round {turn + 1}: {kind}, {records} records")
-            with machine.site(cores=0, PORT=free_port(), GROWING=growing, LOG="off") as server:
-                found = report(bench(server.port, 1, "/1m", arguments.seconds, "--tls", "1.3", "-c", 8, "--server-pid",
-                                     server.process.pid,
-                                     *options, warmup="300ms", name=NAME, ca=machine.certificates / "root.pem"), strict=True)
-            samples.add(f"{kind}, {records}", {"rate": found["rate_per_s"], "cpu": found["server"]["cpu_per_request_us"]})
-
-
 def shown(values):
     return middle(values, lambda value: number(value, 10))
 
@@ -217,11 +201,11 @@ def rows_of_page(samples):
     for row, (name, *_, base, account) in ROWS.items():
         cells = []
         for round_trip in ROUND_TRIPS:
-            own = samples.values(f"{row} {round_trip}", "load")
-            before = samples.values(f"{base} {round_trip}", "load")
+            own = samples.of(f"{row} {round_trip}", "load")
+            before = samples.of(f"{base} {round_trip}", "load")
             cells += [shown(own), f"{statistics.median(own) - statistics.median(before):+,.0f}" if base else ""]
         for key, unit in (("connections", 1), ("bytes", 1e3)):
-            seen = samples.values(f"{row} {ROUND_TRIPS[0]}", key) if row != "http" else None
+            seen = samples.of(f"{row} {ROUND_TRIPS[0]}", key) if row != "http" else None
             cells.append(f"{statistics.median(seen) / unit:,.0f}" if seen else "")
         beside = f" (beside: {ROWS[base][0].removeprefix('+ ')})" if row in ("resumption", "all") else ""
         yield [name + beside, *cells, account]
@@ -229,7 +213,7 @@ def rows_of_page(samples):
 
 def rows_of_paints(samples):
     for row, (name, *_) in ROWS.items():
-        paints = (samples.values(f"{row} {round_trip}", "paint") for round_trip in ROUND_TRIPS)
+        paints = (samples.of(f"{row} {round_trip}", "paint") for round_trip in ROUND_TRIPS)
         yield [name, *(shown(filter(None, values)) for values in paints)]
 
 
@@ -238,46 +222,34 @@ def rows_of_loss(samples):
         for row, (name, *_) in LOSSY.items():
             cells = []
             for key in ("load", "paint"):
-                own, base = samples.values(f"{row} {rate}", key), samples.values(f"lossy-h2 {rate}", key)
+                own, base = samples.of(f"{row} {rate}", key), samples.of(f"lossy-h2 {rate}", key)
                 cells += [shown(own), f"{statistics.median(own) / statistics.median(base):.2f}"]
             yield [f"{rate / 1e6:.0f}", name, *cells]
 
 
-def rows_of_bulk(samples):
-    for kind in BULK:
-        cells = []
-        for key in ("rate", "cpu"):
-            both = [samples.values(f"{kind}, {records}", key) for records in RECORDS]
-            cells += [*(number(statistics.median(values), 10) for values in both), ratio(*both, 3, "range")]
-        yield [kind, *cells]
-
-
 def written(samples, arguments):
     trips = [cell for round_trip in ROUND_TRIPS for cell in (f"{round_trip} ms", "change")]
-    records = ([kind, *(shown(samples.values(f"{kind} records", key)) for key in ("first", "all"))] for kind in RECORDS)
+    records = ([kind, *(shown(samples.of(f"{kind} records", key)) for key in ("first", "all"))] for kind in RECORDS)
     return page(
-        "page", seconds=arguments.seconds, resources=site.RESOURCES, pictures=site.PICTURES, chromium=chromium.version(),
+        "page", resources=site.RESOURCES, pictures=site.PICTURES, chromium=chromium.version(),
         rate=RATE / 1e6,
-        trips=" or ".join(map(str, ROUND_TRIPS)), visits=len(samples.values(f"http {ROUND_TRIPS[0]}", "load")), loss=LOSS,
-        loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(samples.values(f"lossy-h2 {RATE}", "load")),
+        trips=" or ".join(map(str, ROUND_TRIPS)), visits=len(samples.of(f"http {ROUND_TRIPS[0]}", "load")), loss=LOSS,
+        loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(samples.of(f"lossy-h2 {RATE}", "load")),
         script=site.TEXTS["js/head"] // 1000, slow=SLOW_RATE / 1e6, slow_trip=SLOW_ROUND_TRIP,
         page=table(["", *trips, "connections", "KB", "the account"], rows_of_page(samples)),
         paints=table(["", *(f"{round_trip} ms" for round_trip in ROUND_TRIPS)], rows_of_paints(samples)),
         losses=table(["Mbit/s", "", "load event, ms", "ratio", "first paint, ms", "ratio"], rows_of_loss(samples), left=2),
-        records=table(["records", "first bytes of the script, ms", "all of it, ms"], records),
-        bulk=table(["", "requests /s, growing", "full", "ratio", "server, us of processor, growing", "full", "ratio"],
-                   rows_of_bulk(samples)))
+        records=table(["records", "first bytes of the script, ms", "all of it, ms"], records))
 
 
-MEASURES = {"page": measure_page, "loss": measure_loss, "records": measure_records, "bulk": measure_bulk}
-OPTIONS = [("--rounds", 9, "number of rounds"), ("--seconds", 2.0, "duration of each download in each round, in seconds"),
-           ("--only", None, "restriction to one measurement, whose samples are printed", {"choices": MEASURES}),
-           ("--samples", None, "file for samples, with which an interrupted run continues", {"type": Path})]
+MEASURES = {"page": measure_page, "loss": measure_loss, "records": measure_records}
+OPTIONS = [("--rounds", 9, "number of rounds"),
+           ("--only", None, "restriction to one measurement, whose samples are printed", {"choices": MEASURES})]
 
 
 def run(arguments):
     programs.require(BRISK, LINK)
-    samples = Samples(arguments.samples)
+    samples = Samples()
     with tempfile.TemporaryDirectory() as scratch:
         machine = Machine(scratch)
         for turn in range(arguments.rounds):
@@ -286,5 +258,5 @@ def run(arguments):
                     measure(machine, arguments, samples, turn)
     show()
     if arguments.only:
-        return print(json.dumps(samples.samples, indent=1))
+        return print(json.dumps(samples, indent=1))
     return written(samples, arguments)

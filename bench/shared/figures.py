@@ -1,5 +1,4 @@
 """Samples of a measurement, their statistics, and tables in Markdown."""
-import json
 import math
 import statistics
 import sys
@@ -21,25 +20,14 @@ def alternating(rounds, items):
             yield turn, item
 
 
-class Samples:
-    """Samples by name, those of earlier runs too if there is a file of them."""
-
-    def __init__(self, file=None):
-        self.file, self.samples = file, {}
-        for line in file.read_text().splitlines() if file and file.exists() else []:
-            self.keep(**json.loads(line))
-
-    def keep(self, what, sample):
-        self.samples.setdefault(what, []).append(sample)
+class Samples(dict):
+    """Samples by name."""
 
     def add(self, what, sample):
-        self.keep(what, sample)
-        if self.file:
-            with open(self.file, "a") as file:
-                print(json.dumps({"what": what, "sample": sample}), file=file)
+        self.setdefault(what, []).append(sample)
 
-    def values(self, what, key):
-        return [sample[key] for sample in self.samples.get(what, [])]
+    def of(self, what, key):
+        return [sample[key] for sample in self.get(what, [])]
 
 
 def number(value, whole=100):
