@@ -14,8 +14,8 @@ PADDED = 8
 STREAMS = 128
 
 
-def get(path):
-    return f"GET {path} HTTP/1.1\r\nHost: {NAME}\r\n\r\n".encode()
+def get(path, *lines):
+    return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {NAME}", *lines, "", ""]).encode()
 
 
 def post(path, length):

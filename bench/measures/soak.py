@@ -14,7 +14,8 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from hostile.crowd import HOLD, PACES, READS, STREAMS, TURN, Attackers
+from hostile.crowd import HOLD, TURN, Attackers
+from hostile.holders import FLOODS, READS, STREAMS
 from hostile.upstream import Counting
 from shared import programs
 from shared.figures import MIB, middle, number, page, show, table
@@ -164,9 +165,10 @@ def written(found, arguments):
     start, every = samples[0][0] if samples else 0, max(1, len(samples) // 30)
     memory = ([f"{(at - start) / 60:.1f}", f"{size / MIB:,.0f}", number(connections), f"{held / MIB:,.1f}"]
               for at, size, connections, held in samples[::every] if size is not None)
+    paces = {name: pace for name, (pace, _) in FLOODS.items()}
     return page(
         "soak", arguments=arguments, kept=KEPT, streams=STREAMS, reads=tuple(size / TURN for size in READS), turn=TURN,
-        paces=PACES, hellos=1 / PACES["hellos"], vanished=1 / PACES["vanished"], hold=HOLD, floods=floods, upstream=stats,
+        paces=paces, hellos=1 / paces["hellos"], vanished=1 / paces["vanished"], hold=HOLD, floods=floods, upstream=stats,
         reached=stats["paths"].get("/hang/reset", {}).get("requests", 0),
         verdicts=verdicts(found["phases"], about_memory(found["during"])),
         load=load_table(found["phases"]), connections=middle(sample[2] for sample in found["during"]),
@@ -191,8 +193,10 @@ def measured(arguments, folder):
                 server='unknown_host = "refuse"', body="x" * 1024, servers=servers, **more))
         server, control = brisk(folder), brisk(folder / "control", first=True)
         phases = {"before": chunks((server, control), arguments, "without", arguments.quiet)}
-        crowd = [server.port, arguments.readers, arguments.drippers]
-        with Attackers("crowd", crowd, arguments.client_cores, folder, not arguments.greedy) as attackers:
+        wanted = {f"{kind} {version}": count // 2 // streams for kind, count in (("readers", arguments.readers),
+                  ("drippers", arguments.drippers)) for version, streams in (("h1", 1), ("h2", STREAMS))}
+        settings = {"port": server.port, "wanted": wanted, "floods": list(FLOODS)}
+        with Attackers(settings, arguments.client_cores, folder, not arguments.greedy) as attackers:
             wait_for_crowd(server, attackers)
             began = time.monotonic()
             phases["with"] = chunks((server, control), arguments, "under attack", arguments.minutes, attackers)

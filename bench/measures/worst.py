@@ -5,9 +5,10 @@ alone, then beside clients that make brisk hold memory in every way that docs/se
 then, with a new process, 200 addresses. The machine must be quiet.
 """
 import base64
-import json
 import math
+import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,10 @@ from hostile.crowd import Attackers
 from hostile.holders import FILES, KINDS, SENT
 from hostile.upstream import Counting
 from shared import programs
-from shared.figures import MIB, mebibytes, page, quantile, show, table
+from shared.figures import MIB, mebibytes, number, page, show, table
 from shared.gateway import Brisk, route, upstream
-from shared.processes import pinned
-from shared.programs import BENCH, BRISK
+from shared.load import bench, result
+from shared.programs import BRISK
 
 NEEDS = "strangers"
 OPTIONS = [("--addresses", [], "number of the attackers' addresses, by default 1 and 200", {"type": int}),
@@ -33,8 +34,18 @@ OPTIONS = [("--addresses", [], "number of the attackers' addresses, by default 1
            ("--server-cores", "0", "cores of the server"), ("--client-cores", "1", "cores of the clients"),
            ("--greedy", False, "give attackers and their upstream the usual priority, for a busy machine on which they would "
             "otherwise never run")]
-# The visitor comes from another address than all attackers.
-VISITOR = "127.1.0.1"
+# Requests of the visitor, who comes from another address than all attackers: path, and options of the load.
+VISITS = {
+    "proxied": ("/visit", []),
+    "proxied, HTTP/2": ("/visit", ["--h2", 1]),
+    "new connection": ("/visit", ["-r", 1]),
+    "file": ("/file/1k", []),
+    "compressed": ("/visit/plain/document/none", ["-H", "accept-encoding: gzip"]),
+    "changed document": ("/visit/document/gz", ["-H", "accept: text/html", "-H", "accept-encoding: gzip"]),
+    "buffered upload": ("/upload/buffered/visit", ["--body", "$small/upload"]),
+    "beacon": ("/.brisk/beacon", ["--body", "$small/beacon", "-H", "content-type: application/reports+json", "-H",
+                                  "sec-fetch-site: same-origin"]),
+}
 # Seconds of requests before a measurement, and of an attack of a single kind.
 WARMUP, ALONE = 5, 12
 # Connections of the attack from many addresses, in multiples of that from one.
@@ -67,7 +78,7 @@ APP, VISITORS, STRIPPED = 'upstream = "app"', 'upstream = "visitors"', "strip_pr
 ROUTES = (route("/", APP) + route("/file", 'static = "$files"') + route("/copy", 'static = "$copies"') +
           route("/upload/buffered", APP, *BUFFERED) + route("/upload/buffered/visit", VISITORS, *BUFFERED) +
           route("/visit", VISITORS, STRIPPED) + route("/visit/plain", VISITORS, STRIPPED, "rewrite = false") +
-          route("/echo", VISITORS) + upstream("app", "$servers") + upstream("visitors", '"http://127.0.0.1:$visitors"'))
+          upstream("app", "$servers") + upstream("visitors", '"http://127.0.0.1:$visitors"'))
 
 
 def prepare(folder):
@@ -79,36 +90,39 @@ def prepare(folder):
         text = "".join(f"<a href=\"https://static.test/{line * line % 7919}\">{line}</a>\n" for line in range(lines))
         (made[name] / "page.html").write_text(text)
         subprocess.run([BRISK, "compress", made[name]], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    (made["small"] / "upload").write_bytes(b"u" * 100_000)
+    (made["small"] / "beacon").write_text('[{"type":"deprecation","age":1,"url":"https://bench.test/","body":{"id":"x"}}]')
     made["copies"] = folder / "copies"
     made["copies"].mkdir()
-    for number in range(FILES):
+    for index in range(FILES):
         # A quarter of base64 can be compressed.
-        (made["copies"] / f"{number}.txt").write_bytes(base64.encodebytes(choice.randbytes(MIB)))
+        (made["copies"] / f"{index}.txt").write_bytes(base64.encodebytes(choice.randbytes(MIB)))
     return made
 
 
 def addresses(count):
-    return ["127.0.0.1"] if count == 1 else [f"127.0.0.{number}" for number in range(2, count + 2)]
+    return [f"127.0.0.{number}" for number in range(2, count + 2)]
 
 
-def visits(server, arguments, seconds):
-    """The visitor's requests: kind, seconds, and fault or None."""
-    settings = {"port": server.port, "address": VISITOR, "rate": arguments.rate, "seconds": seconds}
-    command = pinned(arguments.client_cores, sys.executable, "-m", "hostile.visitor", json.dumps(settings))
-    done = subprocess.run(command, cwd=BENCH, capture_output=True, text=True, timeout=seconds + 60)
-    if done.returncode:
-        sys.exit(f"\nworst: the visitor failed:\n{done.stderr[-3000:]}")
-    return [(kind, taken, fault) for kind, _, taken, fault in map(json.loads, done.stdout.splitlines())]
+def visits(server, arguments, made, seconds):
+    """Results of the visitor's requests by kind."""
+    def load(path, options):
+        return bench(server.port, arguments.client_cores, path, seconds, "--tls", "1.3", "-c", 1, "--timeout", "15s", "--rate",
+                     arguments.rate / len(VISITS), *(str(word).replace("$small", str(made["small"])) for word in options),
+                     nice=-15 if os.geteuid() == 0 else 0)
+    loads = {kind: load(*visit) for kind, visit in VISITS.items()}
+    return {kind: result(load) for kind, load in loads.items()}
 
 
 def attackers(server, arguments, count, kinds, folder):
     """Attackers of these kinds from `count` addresses."""
-    settings = {"port": server.port, "addresses": addresses(count), "streams": arguments.streams, "times": 1 if count == 1
-                else TIMES, "names": kinds}
-    return Attackers("holders", [json.dumps(settings)], arguments.client_cores, folder, not arguments.greedy)
+    times = 1 if count == 1 else TIMES
+    settings = {"port": server.port, "addresses": addresses(count), "streams": arguments.streams,
+                "wanted": {kind: KINDS[kind][0] * times for kind in kinds}}
+    return Attackers(settings, arguments.client_cores, folder, not arguments.greedy)
 
 
-def attack(server, arguments, count, folder):
+def attack(server, arguments, made, count, folder):
     """The attack from `count` addresses: the visitor's requests beside it, the samples during it, and the attackers' counts."""
     began = time.monotonic()
     with attackers(server, arguments, count, arguments.kind, folder) as crowd:
@@ -118,7 +132,7 @@ def attack(server, arguments, count, folder):
             time.sleep(1)
         show(f"{count} addresses: visitor beside the attack")
         cpu, start = server.cpu(), time.monotonic()
-        found = visits(server, arguments, arguments.seconds)
+        found = visits(server, arguments, made, arguments.seconds)
         busy = (server.cpu() - cpu) / (time.monotonic() - start)
         if server.process.poll() is not None or not crowd.running():
             sys.exit(f"\nworst: brisk or the attackers ended:\n{server.log()[-3000:]}")
@@ -138,7 +152,7 @@ def gateway(arguments, made, folder):
         with Brisk(ROUTES, folder, arguments.server_cores, first=True, interval=1, access='format = "text"\nfile = "/dev/null"',
                    server=SERVER, host=HOST, streams=arguments.streams, limits=limits, copies=made["copies"], servers=servers,
                    visitors=visitors.port) as server:
-            visits(server, arguments, WARMUP)
+            visits(server, arguments, made, WARMUP)
             yield server
 
 
@@ -146,8 +160,8 @@ def measure(arguments, count, made, folder):
     """Everything about the attack from `count` addresses."""
     show(f"{count} addresses: visitor alone")
     with gateway(arguments, made, folder) as server:
-        found = {"idle": visits(server, arguments, arguments.seconds), "base": server.resident()}
-        found |= attack(server, arguments, count, folder)
+        found = {"idle": visits(server, arguments, made, arguments.seconds), "base": server.resident()}
+        found |= attack(server, arguments, made, count, folder)
         found |= {"peak": server.resident("VmHWM"), "limits": server.metrics()}
         time.sleep(10)
         found["left"] = server.resident()
@@ -169,23 +183,22 @@ def alone(arguments, kind, made, folder):
     return [kind, f"{connections:,}", mebibytes(grown), f"{each:,.0f}", mebibytes(reserved)]
 
 
-def milliseconds(value):
-    return f"{value * 1e3:,.1f}"
+def bad(found):
+    return found["failed"] + found["other"] + found["unstarted"]
 
 
 def rows_of_visits(found):
-    """A row for each kind of request and one for all, and the ratio of the last."""
-    kinds, rows, ratio = list(dict.fromkeys(kind for kind, _, _ in found["idle"])), [], math.nan
-    for kind in [*kinds, None]:
-        cells, p99 = [kind or "**all**"], []
-        for phase in ("idle", "attacked"):
-            of = [(taken, fault) for name, taken, fault in found[phase] if kind in (name, None)]
-            taken = [taken for taken, fault in of if not fault]
-            cells += [f"{len(taken):,} of {len(of):,}", milliseconds(quantile(taken, 0.5)), milliseconds(quantile(taken, 0.99))]
-            p99.append(quantile(taken, 0.99))
-        ratio = p99[1] / p99[0]
-        rows.append([*cells, f"{ratio:.2f}"])
-    return rows, ratio
+    """A row for each kind of request, and the ratio of the means of all p99."""
+    before, beside = found["idle"], found["attacked"]
+    p99 = [statistics.mean(one.get("p99", math.nan) for one in phase.values()) for phase in (before, beside)]
+    rows = []
+    for kind in VISITS:
+        cells = [kind]
+        for one in (before[kind], beside[kind]):
+            cells += [f"{one['operations'] - one['other']:,}", f"{bad(one):,}",
+                      *(number(one.get(quantile, math.nan)) for quantile in ("p50", "p99"))]
+        rows.append([*cells, number(beside[kind].get("p99", math.nan) / before[kind].get("p99", math.nan))])
+    return rows, p99[1] / p99[0]
 
 
 def most(found, series):
@@ -228,7 +241,8 @@ def section(found, count):
     held, total, empty = budgets(found, count)
     grown, connections = found["peak"] - found["base"], most(found, "brisk_connections_open")
     limit, beyond = total + connections * SHARE, beyond_budgets(found)
-    failed = [fault for _, _, fault in found["attacked"] if fault]
+    failed = sum(map(bad, found["attacked"].values()))
+    errors = [f"{kind}: {error}" for kind, one in found["attacked"].items() for error in one["errors"]]
     counts = [[name, *(f"{kind[key]:,}" for key in ("wanted", "now", "opened", "cut", "failed"))]
               for name, kind in found["counts"].items()]
     filled = (f"- **Budgets that the attack did not fill**: {', '.join(empty)}." if empty else
@@ -238,10 +252,11 @@ def section(found, count):
         peak=mebibytes(found["peak"]), grown=mebibytes(grown), total=mebibytes(total), part=of_limit(grown, total),
         connections=connections, with_shares=mebibytes(limit), part_with_shares=of_limit(grown, limit), beyond=mebibytes(beyond),
         each=beyond / max(1, connections) / 1024, left=mebibytes(found["left"]), ratio=ratio, excess="" if ratio <= 3
-        else ", **more than 3**", requests=f"**{len(failed)} failed**" if failed else "all succeeded", busy=found["busy"],
-        filled=[*(f"  - {fault}" for fault in list(dict.fromkeys(failed))[:5]), filled],
+        else ", **more than 3**", requests=f"**{failed:,} failed**" if failed else "all succeeded", busy=found["busy"],
+        filled=[*(f"  - {error}" for error in errors[:5]), filled],
         budgets=table(["limit", "MiB", "share of the attackers, MiB", "held at most, MiB", "refusals"], held),
-        visits=table(["request", "before", "p50 ms", "p99 ms", "beside the attack", "p50 ms", "p99 ms", "p99, ratio"], rows),
+        visits=table(["request", "before", "failed", "p50 ms", "p99 ms", "beside the attack", "failed", "p50 ms", "p99 ms",
+                      "p99, ratio"], rows),
         attackers=table(["attackers", "connections wanted", "at the end", "opened", "cut by brisk", "refused"], counts))
 
 

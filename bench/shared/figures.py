@@ -55,11 +55,6 @@ def ratio(ours, theirs, digits=2, spread=None):
     return f"{statistics.median(ratios):.{digits}f}{text}"
 
 
-def quantile(values, part):
-    values = sorted(values)
-    return values[min(len(values) - 1, math.ceil(part * len(values)) - 1)] if values else math.nan
-
-
 def mebibytes(size):
     return f"{size / MIB:,.1f}"
 
