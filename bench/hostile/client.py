@@ -157,9 +157,8 @@ class Http2(Client):
         client = await cls.connect(port, "h2", receive_buffer)
         await client.send(frames.preface(**settings) + (frames.window(open_window) if open_window else b""))
         until = time.monotonic() + 5
-        client.early = []
         while not client.settings and not client.over and time.monotonic() < until:
-            client.early += await client.read(0.5)
+            await client.read(0.5)
         if not client.settings:
             client.close()
             raise ConnectionError(f"no HTTP/2 settings; the connection is {client.over or 'silent'}")
