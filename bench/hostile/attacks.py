@@ -1,4 +1,4 @@
-"""Attacks as coroutines: the measurement strangers runs each of them once, soak all of them together for a long time."""
+"""Attacks as coroutines: the measurement strangers runs each of them once, soak some of them together for a long time."""
 import asyncio
 import ssl
 import time
@@ -6,7 +6,7 @@ import time
 from . import frames
 from .client import CONTEXTS, NAME, Client, Http2
 
-# What paces the rapid reset: so many requests, this long until they are reset.
+# Requests of a client that resets them, and the seconds until it does.
 BURST, PAUSE = 16, 0.004
 # The flag of DATA with padding.
 PADDED = 8
@@ -22,22 +22,22 @@ def post(path, length):
     return f"POST {path} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {length}\r\n\r\n".encode()
 
 
-async def paced_resets(port, path, seconds):
-    """Asks on 16 streams, waits until the server has accepted them, resets them, and again, until it is cut or the time
-    is over. Returns the streams opened, the seconds, and how the server ended it, or None."""
-    client = await Http2.start(port)
-    began, stream = time.monotonic(), 1
+async def paced_resets(port, path, seconds, pause=PAUSE, rounds=1 << 30):
+    """Asks on 16 streams, waits until the server has accepted them, resets them, and again, until it is cut, the time is over or
+    after `rounds`. Returns the streams opened, the seconds, and how the server ended it, or None."""
+    client = await Http2.start(port, open_window=1 << 30)
+    began, opened = time.monotonic(), 0
     try:
-        while time.monotonic() - began < seconds and not client.ended():
-            streams = range(stream, stream + 2 * BURST, 2)
-            await client.send(b"".join(frames.head(number, NAME, path) for number in streams))
-            await asyncio.sleep(PAUSE)
-            await client.send(b"".join(frames.reset(number) for number in streams))
-            stream += 2 * BURST
+        while time.monotonic() - began < seconds and opened < rounds * BURST and not client.ended():
+            streams = range(1 + 2 * opened, 1 + 2 * (opened + BURST), 2)
+            await client.send(b"".join(frames.head(stream, NAME, path) for stream in streams))
+            await asyncio.sleep(pause)
+            await client.send(b"".join(frames.reset(stream) for stream in streams))
+            opened += BURST
             await client.read(0)
         if not client.ended():
             await client.read(0.2)
-        return (stream - 1) // 2, time.monotonic() - began, client.ended()
+        return opened, time.monotonic() - began, client.ended()
     finally:
         client.close()
 
@@ -102,123 +102,25 @@ async def bare_hello(port, hello):
         client.reset()
 
 
-async def asking(port, path, count):
-    """Clients that have asked over HTTP/1.1, each on a connection of its own."""
-    async def one():
-        client = await Client.connect(port)
-        await client.send(get(path))
-        return client
-    return await asyncio.gather(*(one() for _ in range(count)))
+async def asked(port, path):
+    """A client that has asked over HTTP/1.1."""
+    client = await Client.connect(port)
+    await client.send(get(path))
+    return client
 
 
 async def ask_and_vanish(port, path):
     """Asks, and is gone with RST as soon as the request can have reached the upstream."""
-    client = await Client.connect(port)
-    await client.send(get(path))
+    client = await asked(port, path)
     await asyncio.sleep(0.05)
     client.reset()
 
 
-async def reading_nothing(port, path, streams=STREAMS):
-    """Asks on as many streams as the server allows, with windows as large as can be. The kernel takes a few KiB."""
-    client = await Http2.start(port, receive_buffer=4096, window=frames.LARGEST_WINDOW, open_window=0x70000000)
-    allowed = min(streams, client.settings.get(frames.MAX_STREAMS, streams))
-    await client.send(b"".join(frames.head(2 * number + 1, NAME, path) for number in range(allowed)))
-    client.streams = allowed
-    return client
-
-
-class Streams:
-    """What becomes of the streams of one connection while its client goes on reading."""
-
-    def __init__(self, client):
-        self.client, self.began = client, time.monotonic()
-        self.statuses, self.bytes, self.ends, self.cut = {}, {}, {}, None
-
-    def seconds(self):
-        return time.monotonic() - self.began
-
-    async def watch(self, seconds, until=lambda streams: False):
-        while self.seconds() < seconds and not self.cut and not until(self):
-            for kind, flags, stream, payload in await self.client.read(min(0.25, seconds)):
-                if kind == frames.HEADERS and stream not in self.statuses:
-                    self.statuses[stream] = frames.status(payload)
-                if kind == frames.DATA:
-                    self.bytes[stream] = self.bytes.get(stream, 0) + len(payload)
-                if kind == frames.RST_STREAM:
-                    self.ends.setdefault(stream, (f"reset {frames.error(payload)}", self.seconds()))
-                elif kind in (frames.HEADERS, frames.DATA) and flags & frames.END_STREAM:
-                    self.ends.setdefault(stream, ("complete", self.seconds()))
-                elif kind == frames.GOAWAY and frames.error(payload) != "NO_ERROR":
-                    self.cut = (f"GOAWAY {frames.error(payload)}", self.seconds())
-            if self.client.over:
-                self.cut = self.cut or (f"connection {self.client.over}", self.seconds())
-
-
-async def stalled_beside(port, stalled, waiting, seconds):
-    """Stream 1 gets an answer for which it opens no window (`stalled` = "/big") or whose client and upstream fall silent in
-    both directions ("/watch"); stream 3 waits for an answer that takes longer than streams may stand still."""
-    client = await Http2.start(port, open_window=1 << 30)
-    begin = frames.head(1, NAME, stalled, method="GET" if stalled.startswith("/big") else "POST",
-                        end=stalled.startswith("/big"))
-    await client.send(begin + frames.head(3, NAME, waiting))
-    streams = Streams(client)
-    await streams.watch(seconds, lambda streams: 3 in streams.ends)
-    client.close()
-    return streams
-
-
-async def drip(port, path, protocol, seconds, pause=0.3):
-    """An upload of which a byte comes every 0.3 s. Returns the status that came of it, how it ended, and when."""
-    began = time.monotonic()
-    if protocol == "h2":
-        client = await Http2.start(port, open_window=1 << 20)
-        await client.send(frames.head(1, NAME, path, "POST", [("content-length", "100000")], end=False))
-        streams, byte = Streams(client), frames.frame(frames.DATA, 0, 1, b"x")
-    else:
-        client, answer, byte = await Client.connect(port), b"", b"x"
-        await client.send(post(path, 100000))
-    status = end = None
-    while time.monotonic() - began < seconds and not end:
-        await client.send(byte)
-        if protocol == "h2":
-            await streams.watch(streams.seconds() + pause, lambda streams: 1 in streams.ends)
-            status, end = streams.statuses.get(1), streams.ends.get(1, streams.cut or (None,))[0]
-        else:
-            answer += await client.receive(pause)
-            end = client.over or ("complete" if b"\r\n\r\n" in answer else None)
-            status = int(answer.split(b" ", 2)[1]) if b" " in answer else None
-            if answer and not end:
-                await asyncio.sleep(0)
-        await asyncio.sleep(max(0, pause - (time.monotonic() - began) % pause))
-    client.close()
-    return status, end, time.monotonic() - began
-
-
-async def endless_interim(port, path, protocol, seconds):
-    """Asks for a response that has no end of interim ones. Returns the final status or the end, and the interim responses."""
-    began, count, text = time.monotonic(), 0, b""
-    client = await (Http2.start(port) if protocol == "h2" else Client.connect(port))
-    await client.send(frames.head(1, NAME, path) if protocol == "h2" else get(path))
-    status = None
-    while time.monotonic() - began < seconds and not status and not client.over:
-        if protocol == "h2":
-            statuses = [frames.status(payload) for kind, _, _, payload in await client.read(0.25) if kind == frames.HEADERS]
-        else:
-            *heads, text = (text + await client.receive(0.25)).split(b"\r\n\r\n")
-            statuses = [int(head.split(b" ", 2)[1]) for head in heads if head.startswith(b"HTTP/")]
-        count += statuses.count(103)
-        status = next((status for status in statuses if status and status >= 200), None)
-    taken, end = time.monotonic() - began, status or client.over
-    client.close()
-    return f"{f'{end} after {taken:.1f} s' if end else 'goes on'}, {count:,} interim responses"
-
-
-async def reading_slowly(port, path, streams=STREAMS):
-    """Asks for compressed responses on as many streams as the server allows, with windows of a few bytes."""
-    client = await Http2.start(port, receive_buffer=4096, window=100, open_window=0x70000000)
-    client.streams = min(streams, client.settings.get(frames.MAX_STREAMS, streams))
-    fields = [("accept-encoding", "gzip")]
+async def asking_on_all_streams(port, path, window, fields=()):
+    """Asks on as many streams as the server allows, of each of which the client permits `window` bytes. The kernel takes a few
+    KiB."""
+    client = await Http2.start(port, receive_buffer=4096, window=window, open_window=0x70000000)
+    client.streams = min(STREAMS, client.settings.get(frames.MAX_STREAMS, STREAMS))
     await client.send(b"".join(frames.head(2 * number + 1, NAME, f"{path}/{number}", headers=fields)
                                for number in range(client.streams)))
     return client
@@ -234,41 +136,100 @@ async def open_windows(clients, seconds, bytes_each=100, pause=0.5):
         await asyncio.sleep(pause)
 
 
-async def resetting_often(port, path, rounds, wait=0.05):
-    """The client opens 16 streams, resets them after their responses have begun, and again. The streams opened, and how the
-    server ended the connection, or None."""
-    client = await Http2.start(port, open_window=1 << 30)
-    try:
-        for number in range(rounds):
-            streams = range(1 + 2 * BURST * number, 1 + 2 * BURST * (number + 1), 2)
-            await client.send(b"".join(frames.head(stream, NAME, path) for stream in streams))
-            await asyncio.sleep(wait)
-            await client.send(b"".join(frames.reset(stream) for stream in streams))
-            await client.read(0)
-            if client.ended():
-                break
-        return BURST * (number + 1), client.ended()
-    finally:
-        client.close()
+class Streams:
+    """What becomes of the streams of one connection over HTTP/2 while its client goes on reading: interim responses, statuses,
+    bytes and ends by stream. A request over HTTP/1.1 is stream 1."""
+
+    def __init__(self, client):
+        self.client, self.began, self.text = client, time.monotonic(), b""
+        self.interim, self.statuses, self.bytes, self.ends, self.cut = 0, {}, {}, {}, None
+
+    @classmethod
+    async def ask(cls, port, path, protocol="h2", length=None, first=b""):
+        """A request on stream 1, with a body of this length that begins with `first`."""
+        client = await (Http2.start(port, open_window=1 << 30) if protocol == "h2" else Client.connect(port))
+        streams = cls(client)
+        if protocol == "h2":
+            fields = [("content-length", str(length))] if length else []
+            await client.send(frames.head(1, NAME, path, "POST" if length else "GET", fields, end=not length))
+        else:
+            await client.send(post(path, length) + first if length else get(path))
+        return streams
+
+    async def send(self, data):
+        """A part of the body of stream 1."""
+        await self.client.send(frames.frame(frames.DATA, 0, 1, data) if isinstance(self.client, Http2) else data)
+
+    def seconds(self):
+        return time.monotonic() - self.began
+
+    def over(self):
+        """How stream 1 ended, or None."""
+        return self.ends.get(1, self.cut or (None,))[0]
+
+    async def watch(self, seconds, until=lambda streams: False):
+        while self.seconds() < seconds and not self.cut and not until(self):
+            wait = max(0, min(0.25, seconds - self.seconds()))
+            if isinstance(self.client, Http2):
+                for frame in await self.client.read(wait):
+                    self.take(*frame)
+            else:
+                self.parse(await self.client.receive(wait))
+            if self.client.over:
+                self.cut = self.cut or (f"connection {self.client.over}", self.seconds())
+
+    def take(self, kind, flags, stream, payload):
+        status = frames.status(payload) if kind == frames.HEADERS else None
+        if status and status < 200:
+            self.interim += 1
+        elif kind == frames.HEADERS:
+            self.statuses.setdefault(stream, status)
+        if kind == frames.DATA:
+            self.bytes[stream] = self.bytes.get(stream, 0) + len(payload)
+        if kind == frames.RST_STREAM:
+            self.ends.setdefault(stream, (f"reset {frames.error(payload)}", self.seconds()))
+        elif kind in (frames.HEADERS, frames.DATA) and flags & frames.END_STREAM:
+            self.ends.setdefault(stream, ("complete", self.seconds()))
+        elif kind == frames.GOAWAY and frames.error(payload) != "NO_ERROR":
+            self.cut = (f"GOAWAY {frames.error(payload)}", self.seconds())
+
+    def parse(self, data):
+        """Of a response over HTTP/1.1 the heads are enough."""
+        *heads, self.text = (self.text + data).split(b"\r\n\r\n")
+        for status in (int(head.split(b" ", 2)[1]) for head in heads if head.startswith(b"HTTP/")):
+            if status < 200:
+                self.interim += 1
+            else:
+                self.statuses.setdefault(1, status)
+                self.ends.setdefault(1, ("complete", self.seconds()))
 
 
-async def download(port, path, seconds):
-    """A download over HTTP/2: its bytes, and how it ended."""
+async def stalled_beside(port, stalled, waiting, seconds):
+    """Stream 1 gets an answer for which it opens no window (`stalled` = "/big") or whose client and upstream fall silent in
+    both directions ("/watch"); stream 3 waits for an answer that takes longer than streams may stand still."""
     client = await Http2.start(port, open_window=1 << 30)
-    await client.send(frames.head(1, NAME, path))
+    is_download = stalled.startswith("/big")
+    begin = frames.head(1, NAME, stalled, method="GET" if is_download else "POST", end=is_download)
+    await client.send(begin + frames.head(3, NAME, waiting))
     streams = Streams(client)
-    await streams.watch(seconds, lambda streams: 1 in streams.ends)
+    await streams.watch(seconds, lambda streams: 3 in streams.ends)
     client.close()
-    return streams.bytes.get(1, 0), streams.ends.get(1, streams.cut or ("no end", 0))[0]
+    return streams
 
 
-async def trickle(port, path, first, length, seconds, bytes_each=500, pause=0.5):
-    """An upload over HTTP/1.1 whose beginning comes at once and the rest slowly. The status or the end, and when."""
-    client = await Client.connect(port)
-    began, answer = time.monotonic(), b""
-    await client.send(post(path, length) + b"x" * first)
-    while time.monotonic() - began < seconds and not client.over and b"\r\n\r\n" not in answer:
-        answer += await client.receive(pause)
-        await client.send(b"x" * bytes_each)
-    client.close()
-    return int(answer.split(b" ", 2)[1]) if b" " in answer else client.over, time.monotonic() - began
+async def drip(port, path, protocol, seconds, first=b"", length=100_000, piece=b"x", pause=0.3):
+    """An upload that begins with `first`, and of which a piece comes every 0.3 s. Its end."""
+    streams = await Streams.ask(port, path, protocol, length, first)
+    while streams.seconds() < seconds and not streams.over():
+        await streams.send(piece)
+        await streams.watch(streams.seconds() + pause, Streams.over)
+    streams.client.close()
+    return streams
+
+
+async def watched(port, path, protocol, seconds):
+    """A request until its end."""
+    streams = await Streams.ask(port, path, protocol)
+    await streams.watch(seconds, Streams.over)
+    streams.client.close()
+    return streams

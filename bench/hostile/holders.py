@@ -20,7 +20,7 @@ SENT, WHOLE = 60_000, 1_000_000
 READ = 192 << 10
 # Bytes that other readers take in a turn.
 READS = (400, 8)
-# Streams of slow readers and slow uploads, and streams with a body on one connection, so that its window of 1 MiB takes all of it.
+# Streams of slow readers and slow uploads; streams with a body on one connection, so that its window of 1 MiB takes all of it.
 STREAMS, BODIES = 4, 16
 # An upload drips for this many turns at most. What comes to its client after some seconds is no longer part of its handshake.
 DRIPS, SETTLED = 60, 5
