@@ -4,7 +4,6 @@ Seeds are the corpora in fuzz/seeds and valid exchanges. Each input depends only
 number. After each batch, a valid request to every listener must succeed, both processes must live, no log may mention a panic,
 and memory and descriptors must be within their limits. Otherwise the inputs of the batch are saved.
 """
-import os
 import random
 import re
 import socket
@@ -55,34 +54,21 @@ ROUTES = (route("/", f'respond = {{ body = "{DOCUMENT}", content_type = "text/ht
           upstream("up", '"http://127.0.0.1:$upstream"'))
 
 
-class Watched:
-    """The most memory and descriptors of a process."""
-
-    def __init__(self, name, process):
-        self.name, self.process, self.most, self.most_open = name, process, 0, 0
-        self.memory, _ = self.sample()
-
-    def sample(self):
-        """Resident bytes and open descriptors."""
-        memory, descriptors = self.process.resident(), len(os.listdir(f"/proc/{self.process.process.pid}/fd"))
-        self.most, self.most_open = max(self.most, memory), max(self.most_open, descriptors)
-        return memory, descriptors
-
-    def fault(self, arguments):
-        """The violated condition, or None."""
-        if self.process.process.poll() is not None:
-            return f"{self.name} ended with {self.process.process.returncode}"
-        if "panicked" in self.process.log():
-            return f"{self.name} panicked"
-        try:
-            memory, descriptors = self.sample()
-        except OSError:
-            return f"{self.name} is ending"
-        if memory > arguments.memory << 20:
-            return f"{self.name} has {memory >> 20} MiB of memory, more than {arguments.memory}"
-        if descriptors > arguments.descriptors:
-            return f"{self.name} has {descriptors} descriptors, more than {arguments.descriptors}"
-        return None
+def fault_of_process(name, process, arguments):
+    """The violated condition, or None."""
+    if process.process.poll() is not None:
+        return f"{name} ended with {process.process.returncode}"
+    if "panicked" in process.log():
+        return f"{name} panicked"
+    if (memory := process.resident("VmHWM") >> 20) > arguments.memory:
+        return f"{name} had {memory} MiB of memory, more than {arguments.memory}"
+    try:
+        descriptors = sum(1 for _ in process.descriptors())
+    except OSError:
+        return f"{name} is ending"
+    if descriptors > arguments.descriptors:
+        return f"{name} has {descriptors} descriptors, more than {arguments.descriptors}"
+    return None
 
 
 def connect(port, seconds):
@@ -265,13 +251,10 @@ def save(arguments, name, inputs, fault):
 
 
 def fault_of(arguments, found, processes):
-    for process in processes:
-        if fault := process.fault(arguments):
+    for name, process in processes.items():
+        if fault := fault_of_process(name, process, arguments):
             return fault
-    for name, listener in found.items():
-        if fault := listener.valid():
-            return f"{name}: {fault}"
-    return next((fault for process in processes if (fault := process.fault(arguments))), None)
+    return next((f"{name}: {fault}" for name, listener in found.items() if (fault := listener.valid())), None)
 
 
 def attack(arguments, found, processes):
@@ -298,19 +281,18 @@ def run(arguments):
     with tempfile.TemporaryDirectory() as folder, Counting() as app:
         keys = KeyServer(Path(folder) / "keys", certificates(), ["ecdsa"])
         gateway = Brisk(ROUTES, Path(folder) / "gateway", None, access='format = "json"\nfile = "$folder/access.log"',
-                        server=SERVER,
-                        sections=DASHBOARD, host="visits = true", workers=2, name=f'{NAME}", "localhost', upstream=app.port,
-                        **ports)
+                        server=SERVER, sections=DASHBOARD, host="visits = true", workers=2, name=f'{NAME}", "localhost',
+                        upstream=app.port, **ports)
         found = listeners({**ports, "https": gateway.port, "admin": gateway.admin}, keys)
         for name in arguments.listener:
             if name not in found:
                 sys.exit(f"live-fuzz: no listener is called {name}: {' '.join(found)}")
         with keys, gateway:
-            watched = [Watched("gateway", gateway), Watched("keyserver", keys)]
-            counts = attack(arguments, found, watched)
-    text = [f"seed {arguments.seed}, {arguments.seconds} s, {sum(counts.values()):,} inputs, no fault",
-            *(f"  {name}: {count:,}" for name, count in counts.items())]
-    text += [f"  {one.name}: {one.memory / 2**20:.0f} MiB before, at most {one.most / 2**20:.0f} MiB and {one.most_open} "
-             f"descriptors"
-             for one in watched]
-    return "\n".join(text) + "\n"
+            processes = {"gateway": gateway, "keyserver": keys}
+            before = {name: process.resident() for name, process in processes.items()}
+            counts = attack(arguments, found, processes)
+            text = [f"  {name}: {before[name] >> 20} MiB before, at most {process.resident('VmHWM') >> 20} MiB"
+                    for name, process in processes.items()]
+    counted = [f"  {name}: {count:,}" for name, count in counts.items()]
+    head = f"seed {arguments.seed}, {arguments.seconds} s, {sum(counts.values()):,} inputs, no fault"
+    return "\n".join([head, *counted, *text]) + "\n"

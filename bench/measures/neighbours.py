@@ -1,6 +1,7 @@
 """Compares the responses and logs of brisk, nginx, HAProxy and Envoy when an upstream violates the protocol.
 
-curl requests each violation over HTTP/1.1 and HTTP/2, and after it, on the same connection, a response that is correct. Takes about two minutes.
+curl requests each violation over HTTP/1.1 and HTTP/2, and after it, on the same connection, a correct response. Takes about
+two minutes.
 """
 import asyncio
 import json
@@ -55,7 +56,8 @@ def oddities(heads):
     head = heads.rstrip(b"\r\n").rpartition(b"\r\n\r\n")[2]
     signs = {"a folded line": b"\r\n " in head, "a bare LF": b"\n" in head.replace(b"\r\n", b"\r")}
     lengths = re.findall(rb"(?im)^content-length[ \t]*:", head)
-    signs |= {"two lengths": len(lengths) > 1, "length and coding": lengths and re.search(rb"(?im)^transfer-encoding[ \t]*:", head)}
+    signs["two lengths"] = len(lengths) > 1
+    signs["length and coding"] = lengths and re.search(rb"(?im)^transfer-encoding[ \t]*:", head)
     found = [name for name, is_there in signs.items() if is_there]
     return f", with {' and '.join(found)}" if found else ""
 

@@ -3,7 +3,6 @@
 Runs brisk with one worker and several processes of `http3-client` (quic-go), and samples the memory of brisk. Fails if the median
 of the last third of the samples is more than a tenth above that of the second third, or if a client fails.
 """
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ import time
 from contextlib import ExitStack
 
 from shared import programs
-from shared.figures import MIB, table
+from shared.figures import MIB, growth, table
 from shared.gateway import Brisk, certificates, route
 from shared.processes import end
 from shared.programs import BRISK, CACHE, NAME
@@ -40,14 +39,12 @@ def run(arguments):
                     sys.exit(f"soak-http3: a process ended: {process.stderr.read() if process.stderr else server.log()}")
             samples.append(server.resident() / MIB)
         metrics = server.metrics()
-    third = len(samples) // 3
-    if third == 0:
+    if len(samples) < 9:
         sys.exit("soak-http3: too short: --minutes 1 is the least")
-    before, after = statistics.median(samples[third:2 * third]), statistics.median(samples[2 * third:])
     rows = ([f"{number * arguments.minutes / len(samples):.1f}", f"{samples[number]:.1f}"]
             for number in range(0, len(samples), max(1, len(samples) // 20)))
+    change = growth(samples)
     text = [*table(["minute", "MiB"], rows, left=0), "",
-            f"{metrics['brisk_handshakes_total']:.0f} handshakes, {metrics['brisk_requests_total']:.0f} requests; medians of the "
-            f"second"
-            f" and the last third: {before:.1f} and {after:.1f} MiB."]
-    return "\n".join(text) + "\n", "memory grew by more than a tenth" if after > before * 1.1 else None
+            f"{metrics['brisk_handshakes_total']:.0f} handshakes, {metrics['brisk_requests_total']:.0f} requests; the median of "
+            f"the last third is {change:.3f} of that of the second."]
+    return "\n".join(text) + "\n", "memory grew by more than a tenth" if change > 1.1 else None

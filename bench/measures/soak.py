@@ -18,9 +18,10 @@ from hostile.crowd import HOLD, TURN, Attackers
 from hostile.holders import FLOODS, READS, STREAMS
 from hostile.upstream import Counting
 from shared import programs
-from shared.figures import MIB, middle, number, page, show, table
+from shared.figures import MIB, growth, middle, number, page, show, table
 from shared.gateway import Brisk, route, upstream
 from shared.load import bench, result
+from shared.processes import wait
 from shared.programs import BRISK
 
 NEEDS = "strangers"
@@ -63,39 +64,28 @@ def chunks(servers, arguments, name, minutes, attackers=None):
     found, count = [], max(1, round(minutes * 60 / arguments.chunk))
     for index in range(count):
         last = found[-1]["kept"].get("p99", math.nan) if found else math.nan
-        standing = f", {standing_clients(attackers)} slow clients" if attackers else ""
-        show(f"{name}: {index + 1} of {count}, p99 {last:.2f} ms, {server.resident() >> 20} MiB{standing}")
+        slow = f", {standing(attackers)[0]} slow clients" if attackers else ""
+        show(f"{name}: {index + 1} of {count}, p99 {last:.2f} ms, {server.resident() >> 20} MiB{slow}")
         found.append(minute(server, control, arguments))
         if attackers and not attackers.running():
             sys.exit("\nsoak: the attackers ended by themselves")
     return found
 
 
-def standing_clients(attackers):
-    counts = attackers.counts()
-    return sum(kind["now"] for kind in counts["slow"].values()) if counts else 0
+def standing(attackers):
+    """The slow clients that are connected now, and those wanted."""
+    slow = (attackers.counts() or {"slow": {}})["slow"].values()
+    return [sum(kind[what] for kind in slow) for what in ("now", "wanted")]
 
 
 def wait_for_crowd(server, attackers):
     """Until nearly all slow clients stand."""
-    until = time.monotonic() + 300
-    while time.monotonic() < until and attackers.running():
-        counts = attackers.counts()
-        if counts:
-            now, wanted = (sum(kind[what] for kind in counts["slow"].values()) for what in ("now", "wanted"))
-            show(f"attackers come: {now} of {wanted}, {server.resident() >> 20} MiB")
-            if now >= 0.95 * wanted:
-                return
-        time.sleep(1)
-    sys.exit(f"\nsoak: the attackers did not come in 5 minutes: {attackers.counts()}\n{server.log()[-3000:]}")
-
-
-def slope(samples):
-    """Bytes a second, by least squares."""
-    times, sizes = [sample[0] for sample in samples], [sample[1] for sample in samples]
-    mean_time, mean_size = statistics.mean(times), statistics.mean(sizes)
-    across = sum((at - mean_time) ** 2 for at in times)
-    return sum((at - mean_time) * (size - mean_size) for at, size in zip(times, sizes)) / across if across else 0.0
+    def have_come():
+        now, wanted = standing(attackers)
+        show(f"attackers come: {now} of {wanted}, {server.resident() >> 20} MiB")
+        return wanted and now >= 0.95 * wanted
+    if not wait(have_come, 300, attackers.process):
+        sys.exit(f"\nsoak: the attackers did not come in 5 minutes: {attackers.counts()}\n{server.log()[-3000:]}")
 
 
 # The parts of the steady load.
@@ -144,18 +134,14 @@ def verdicts(phases, memory):
 
 
 def about_memory(during):
-    """The line on memory, from the samples under attack; the first quarter is its warm-up."""
-    if len(during) < 8:
+    """The line on memory, from the samples under attack."""
+    sizes = [sample[1] / MIB for sample in during]
+    if len(sizes) < 8:
         return "- Too short to say anything of memory."
-    settled = during[len(during) // 4:]
-    minutes = (settled[-1][0] - settled[0][0]) / 60
-    level = statistics.mean(sample[1] for sample in settled)
-    change = slope(settled) * 60
-    is_flat = abs(change * minutes) < 0.05 * level
-    sizes = [sample[1] / MIB for sample in settled]
-    return (f"- Resident memory after the warm-up: {level / MIB:,.0f} MiB ({min(sizes):,.0f}–{max(sizes):,.0f}), "
-            f"{change / MIB:+.2f} MiB a minute over {minutes:.1f} minutes. "
-            f"{'Flat' if is_flat else '**Not flat**'} (within 5 % of the level over this time).")
+    change = growth(sizes)
+    is_flat = abs(change - 1) < 0.05
+    return (f"- Resident memory under attack: {middle(sizes[len(sizes) // 3:])} MiB after the first third; the median of the "
+            f"last third is {change:.3f} of that of the second. {'Flat' if is_flat else '**Not flat**'} (within 5 %).")
 
 
 def written(found, arguments):

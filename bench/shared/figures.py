@@ -55,6 +55,12 @@ def ratio(ours, theirs, digits=2, spread=None):
     return f"{statistics.median(ratios):.{digits}f}{text}"
 
 
+def growth(values):
+    """The median of the last third of the values, divided by that of the second third."""
+    third = len(values) // 3
+    return statistics.median(values[-third:]) / statistics.median(values[third:-third])
+
+
 def mebibytes(size):
     return f"{size / MIB:,.1f}"
 

@@ -32,9 +32,8 @@ class Server(Process):
         template = BENCH / template
         self.kind, self.folder = KINDS[template.suffix[1:]], Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        is_root = os.getuid() == 0
-        values = {"ADDRESS": "127.0.0.1", "FOLDER": self.folder, "ROOT_USER": "user root;" if is_root else "", "TEMPORARY": TEMPORARY,
-                  **values}
+        values = {"ADDRESS": "127.0.0.1", "FOLDER": self.folder, "ROOT_USER": "" if os.getuid() else "user root;",
+                  "TEMPORARY": TEMPORARY, **values}
         values.setdefault("PORT", free_port())
         text = template.read_text()
         # Values contain variables too. Lowercase variables are those of nginx.
