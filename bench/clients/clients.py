@@ -159,7 +159,7 @@ def gnutls(visit):
     early = visit.scratch("early")
     early.write_bytes(visit.request)
     command = ["gnutls-cli", "--port", visit.port, "--x509cafile", visit.ca, "--alpn", "http/1.1",
-               "--priority", f"NORMAL:-VERS-ALL:+VERS-TLS{visit.version}"]
+               "--priority", gnutls_priority(visit)]
     if visit.kind != "full":
         command += ["--resume"] + (["--waitresumption"] if visit.version == "1.3" else [])
     if (visit.version, visit.kind) == ("1.2", "stored"):
@@ -193,12 +193,6 @@ def nss(visit):
     return {"status": status_in(output), "resumed": hits[-1:] == ["1"] or (visit.kind != "full" and None), "output": output}
 
 
-def wget(visit):
-    output = start(["wget", "-S", "-O", "-", "--no-hsts", "--ca-certificate", visit.ca,
-                    "--ciphers", f"NORMAL:-VERS-ALL:+VERS-TLS{visit.version}", visit.url])
-    return {"status": status_in(output), "output": output}
-
-
 def bench(brisk, visit):
     """The only client here on rustls. A handshake of another kind than asked for is an error of its report."""
     kind = {"full": "full", "early": "0-rtt", "stored": "session-id" if visit.version == "1.2" else "psk",
@@ -228,18 +222,25 @@ def botan(visit):
     return {"status": status_in(output), "output": output}
 
 
-def aria2(visit):
-    body = visit.scratch("body")
-    output = start(["aria2c", "--ca-certificate", visit.ca, f"--min-tls-version=TLSv{visit.version}", "--allow-overwrite=true",
-                    "--dir", body.parent, "--out", body.name, "--console-log-level=info", visit.url])
-    return {"status": status_in(output), "output": output}
+def simple(command):
+    """A client that requests once and shows the status line."""
+    def act(visit):
+        output = start(command(visit))
+        return {"status": status_in(output), "output": output}
+    return act
 
 
-def lftp(visit):
-    settings = (f"set ssl:ca-file {visit.ca}; set ssl:priority NORMAL:-VERS-ALL:+VERS-TLS{visit.version}; "
-                f"debug 5; cat {visit.url}")
-    output = start(["lftp", "-c", settings])
-    return {"status": status_in(output), "output": output}
+def gnutls_priority(visit):
+    return f"NORMAL:-VERS-ALL:+VERS-TLS{visit.version}"
+
+
+wget = simple(lambda visit: ["wget", "-S", "-O", "-", "--no-hsts", "--ca-certificate", visit.ca, "--ciphers",
+                             gnutls_priority(visit), visit.url])
+aria2 = simple(lambda visit: ["aria2c", "--ca-certificate", visit.ca, f"--min-tls-version=TLSv{visit.version}", "--dir",
+                              visit.folder, "--allow-overwrite=true", "--out", visit.scratch("body").name,
+                              "--console-log-level=info", visit.url])
+lftp = simple(lambda visit: ["lftp", "-c", f"set ssl:ca-file {visit.ca}; set ssl:priority {gnutls_priority(visit)}; debug 5; "
+                                           f"cat {visit.url}"])
 
 
 def chromium(visit):
@@ -367,12 +368,6 @@ def every(cache, brisk, scratch):
                "it always asks for tickets in TLS 1.2, and has no early data",
                "BoringSSL", URL, CA, VERSION, KIND),
         python("Python ssl", "stdlib.py", None, BOTH, NO_EARLY, "OpenSSL 3", URL, CA, VERSION, KIND),
-        python("urllib3", "libraries.py", ("urllib3", "httplibs"), FULL, "it keeps no session", "OpenSSL 3",
-               fixed("urllib3"), URL, CA, VERSION),
-        python("httpx", "libraries.py", ("httpx", "httplibs"), FULL, "it keeps no session", "OpenSSL 3",
-               fixed("httpx"), URL, CA, VERSION),
-        python("aiohttp", "libraries.py", ("aiohttp", "httplibs"), FULL, "it keeps no session", "OpenSSL 3",
-               fixed("aiohttp"), URL, CA, VERSION),
         python("pyOpenSSL", "pyopenssl.py", ("OpenSSL", "openssl11"), BOTH, NO_EARLY, "OpenSSL 1.1.1", URL, CA, VERSION, KIND),
         python("tlslite-ng", "tlslite_ng.py", ("tlslite", "tlslite"), NO_IDS,
                "its client asks for tickets, and has no early data", "tlslite-ng", URL, CA, VERSION, KIND),

@@ -1,12 +1,10 @@
 """Measures the cost of HTTPS for a page, and the effect of each feature that reduces it.
 
 A page of 60 resources is loaded in Chromium over a link with a delay and a rate (crates/base/link): without TLS, with TLS, and
-with one feature after another. HTTP/2 and HTTP/3 are compared over a link that loses packets. Then the size of TLS records is
-varied: the time until the first bytes of a script can be used over a slow link. Takes a quarter of an hour.
+with one feature after another. HTTP/2 and HTTP/3 are compared over a link that loses packets. Takes a quarter of an hour.
 """
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,10 +13,10 @@ from pathlib import Path
 from browsing import chromium, site
 from browsing.chromium import Chromium, Failed
 from shared import certificates, programs
-from shared.figures import Samples, middle, number, page, show, table
+from shared.figures import Samples, alternating, middle, number, page, show, table
 from shared.link import SERVER, Link
 from shared.processes import wait
-from shared.programs import BENCH, BRISK, LINK
+from shared.programs import BRISK, LINK
 from shared.servers import Server
 
 NEEDS, BUILDS = "page", "--package brisk-link"
@@ -26,11 +24,8 @@ NEEDS, BUILDS = "page", "--package brisk-link"
 # keep the connections of sites apart.
 NAME, ASSETS, START = "www.page.test", "static.page.test", "start.page.test"
 ROUND_TRIPS, RATE = (50, 100), 10_000_000
-# Of the link for the size of records, and the script that is asked for.
-SLOW_ROUND_TRIP, SLOW_RATE, SCRIPT = 100, 1_000_000, "/js/head.v1.js"
 # Of the link for HTTP/2 and HTTP/3: percent of the packets, in each direction.
 LOSS_ROUND_TRIP, LOSS, LOSS_RATES = 50, 1, (10_000_000, 100_000_000)
-RECORDS = {"growing": "true", "full": "false"}
 H1 = '"http/1.1"'
 
 # Each row: name, whether assets are on another domain, the settings of the server, what happens before the click, what the
@@ -63,7 +58,7 @@ class Site(Server):
 
     def __init__(self, folder, **settings):
         super().__init__("servers/page.toml", folder, **{
-            "PROTOCOLS": '"h2", "http/1.1"', "GROWING": "true", "LOG": "json", "COMPRESSION": "false", "EARLY": "no", "HTTP3": "",
+            "PROTOCOLS": '"h2", "http/1.1"', "LOG": "json", "COMPRESSION": "false", "EARLY": "no", "HTTP3": "",
             "IDLE": "1m", **settings})
 
     def requests(self, count):
@@ -160,37 +155,23 @@ class Machine:
         return Site(self.folder(), CERTIFICATES=self.certificates, **{"FILES": self.files["https", "one"], **settings})
 
 
-def measure_page(machine, arguments, samples, turn):
-    for round_trip in ROUND_TRIPS:
-        # Every other round backwards, so that no row always follows the same one.
-        for row in ROWS if turn % 2 == 0 else reversed(ROWS):
-            show(f"round {turn + 1}: {row}, {round_trip} ms")
-            # A new link has no packets of an earlier visit.
-            with Link(round_trip, RATE) as link:
-                samples.add(f"{row} {round_trip}", visited(row, link, machine))
+def measure_page(machine, rounds, samples):
+    rows = [(round_trip, row) for round_trip in ROUND_TRIPS for row in ROWS]
+    for turn, (round_trip, row) in alternating(rounds, rows):
+        show(f"round {turn + 1}: {row}, {round_trip} ms")
+        # A new link has no packets of an earlier visit.
+        with Link(round_trip, RATE) as link:
+            samples.add(f"{row} {round_trip}", visited(row, link, machine))
 
 
-def measure_loss(machine, arguments, samples, turn):
-    for rate in LOSS_RATES:
-        for row in LOSSY if turn % 2 == 0 else reversed(LOSSY):
-            show(f"round {turn + 1}: {row}, {LOSS} % loss, {rate / 1e6:.0f} Mbit/s")
-            with Link(LOSS_ROUND_TRIP, rate, faults=f"loss={LOSS}%") as link:
-                # A link loses the same packets by number each time, so that each round has to begin at another number.
-                link.advance(50 * turn)
-                samples.add(f"{row} {rate}", visited(row, link, machine))
-
-
-def measure_records(machine, arguments, samples, turn):
-    for records, growing in RECORDS.items():
-        show(f"round {turn + 1}: {records} records")
-        with Link(SLOW_ROUND_TRIP, SLOW_RATE) as link, machine.site(prefix=link.server, ADDRESS=SERVER, PORT=443,
-                                                                    GROWING=growing):
-            words = [sys.executable, BENCH / "browsing/first_bytes.py", SERVER, 443, NAME, SCRIPT,
-                     machine.certificates / "root.pem"]
-            done = subprocess.run(link.client(*words), capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"page: {done.stderr}")
-        samples.add(f"{records} records", json.loads(done.stdout))
+def measure_loss(machine, rounds, samples):
+    rows = [(rate, row) for rate in LOSS_RATES for row in LOSSY]
+    for turn, (rate, row) in alternating(rounds, rows):
+        show(f"round {turn + 1}: {row}, {LOSS} % loss, {rate / 1e6:.0f} Mbit/s")
+        with Link(LOSS_ROUND_TRIP, rate, faults=f"loss={LOSS}%") as link:
+            # A link loses the same packets by number each time, so that each round has to begin at another number.
+            link.advance(50 * turn)
+            samples.add(f"{row} {rate}", visited(row, link, machine))
 
 
 def shown(values):
@@ -229,20 +210,17 @@ def rows_of_loss(samples):
 
 def written(samples, arguments):
     trips = [cell for round_trip in ROUND_TRIPS for cell in (f"{round_trip} ms", "change")]
-    records = ([kind, *(shown(samples.of(f"{kind} records", key)) for key in ("first", "all"))] for kind in RECORDS)
     return page(
         "page", resources=site.RESOURCES, pictures=site.PICTURES, chromium=chromium.version(),
         rate=RATE / 1e6,
         trips=" or ".join(map(str, ROUND_TRIPS)), visits=len(samples.of(f"http {ROUND_TRIPS[0]}", "load")), loss=LOSS,
         loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(samples.of(f"lossy-h2 {RATE}", "load")),
-        script=site.TEXTS["js/head"] // 1000, slow=SLOW_RATE / 1e6, slow_trip=SLOW_ROUND_TRIP,
         page=table(["", *trips, "connections", "KB", "the account"], rows_of_page(samples)),
         paints=table(["", *(f"{round_trip} ms" for round_trip in ROUND_TRIPS)], rows_of_paints(samples)),
-        losses=table(["Mbit/s", "", "load event, ms", "ratio", "first paint, ms", "ratio"], rows_of_loss(samples), left=2),
-        records=table(["records", "first bytes of the script, ms", "all of it, ms"], records))
+        losses=table(["Mbit/s", "", "load event, ms", "ratio", "first paint, ms", "ratio"], rows_of_loss(samples), left=2))
 
 
-MEASURES = {"page": measure_page, "loss": measure_loss, "records": measure_records}
+MEASURES = {"page": measure_page, "loss": measure_loss}
 OPTIONS = [("--rounds", 9, "number of rounds"),
            ("--only", None, "restriction to one measurement, whose samples are printed", {"choices": MEASURES})]
 
@@ -252,10 +230,9 @@ def run(arguments):
     samples = Samples()
     with tempfile.TemporaryDirectory() as scratch:
         machine = Machine(scratch)
-        for turn in range(arguments.rounds):
-            for name, measure in MEASURES.items():
-                if arguments.only in (None, name):
-                    measure(machine, arguments, samples, turn)
+        for name, measure in MEASURES.items():
+            if arguments.only in (None, name):
+                measure(machine, arguments.rounds, samples)
     show()
     if arguments.only:
         return print(json.dumps(samples, indent=1))
