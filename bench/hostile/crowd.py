@@ -25,10 +25,10 @@ class Slow:
     and sends everything that can be sent at once; `step` is its turn. A client keeps the connection for `hold_for` seconds,
     by its place among the others, and comes again after `again` seconds."""
     EVENTS = select.EPOLLRDHUP
-    hold_for, again = HOLD, 0.5
 
-    def __init__(self, crowd, wanted, streams):
+    def __init__(self, crowd, wanted, streams, hold_for=HOLD, again=0.5):
         self.crowd, self.wanted, self.streams, self.members = crowd, wanted, streams, {}
+        self.hold_for, self.again = hold_for, again
         self.turns = [set() for _ in range(round(TURN / TICK))]
         self.opened = self.cut = self.finished = self.failed = 0
         self.places, self.numbers = itertools.cycle(range(len(self.turns))), itertools.count()

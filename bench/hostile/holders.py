@@ -18,8 +18,8 @@ from .crowd import Crowd, Slow
 SENT, WHOLE = 60_000, 1_000_000
 # Bytes of a reader of future dictionaries and copies in a turn: less than that counts as no progress.
 READ = 192 << 10
-# Bytes that other readers take in a turn.
-READS = (400, 8)
+# Bytes that other readers take in a turn, and their paths.
+READS, READ_PATHS = (400, 8), ("/file/1m", "/big/slow")
 # Streams of slow readers and slow uploads; streams with a body on one connection, so that its window of 1 MiB takes all of it.
 STREAMS, BODIES = 4, 16
 # An upload drips for this many turns at most. What comes to its client after some seconds is no longer part of its handshake.
@@ -36,118 +36,61 @@ BOMB = b"\xbe" * LINES
 
 
 class Holder(Slow):
-    """Clients over HTTP/2, on as many streams as they may or `most`, with the frames from `frames(stream, number)` for each."""
-    most, window, receive_buffer = 1000, frames.LARGEST_WINDOW, 4096
+    """Clients over HTTP/2, on as many streams as they may or `most`, with the frames from `request(stream, number)` for each. Of
+    each response they permit `window` bytes, and take `reads` bytes in a turn."""
+
+    def __init__(self, *arguments, request=None, most=1000, window=frames.LARGEST_WINDOW, receive_buffer=4096, reads=0, **more):
+        super().__init__(*arguments, **more)
+        self.request, self.most, self.window = request, most, window
+        self.receive_buffer, self.reads = receive_buffer, reads
 
     async def ask(self):
         member = await Http2.start(self.crowd.port, self.receive_buffer, window=self.window, open_window=0x70000000)
         try:
-            await member.send(b"".join(self.frames(2 * index + 1, next(self.numbers))
+            await member.send(b"".join(self.request(2 * index + 1, next(self.numbers))
                                        for index in range(min(self.streams, self.most))))
         except BaseException:
             member.close()
             raise
         return member
 
-    def frames(self, stream, number):
-        raise NotImplementedError
-
-
-class Unread(Holder):
-    """Responses that nobody reads."""
-    path = "/big/unread"
-
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, self.path)
-
-
-class UnreadFiles(Unread):
-    path = "/file/1m"
-
-
-class Compressed(Holder):
-    """Compressed responses of which the client permits a few bytes."""
-    window = 100
-
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, f"/text/{number}", headers=[("accept-encoding", CODINGS[number % 3])])
-
-
-class Documents(Holder):
-    """Documents that brisk decodes and changes, of which the client permits a few bytes. brisk requests documents in gzip, and
-    other content in all codings: some clients pretend to expect a script."""
-    window = 10
-
-    def frames(self, stream, number):
-        extension = ("gz", "gz", "gz", "br", "zst")[number % 5]
-        headers = [("accept", "text/html"), ("accept-encoding", ", ".join(CODINGS))]
-        headers += [] if extension == "gz" else [("sec-fetch-dest", "script")]
-        return frames.head(stream, NAME, f"/document/{extension}/{number}", headers=headers)
-
-
-class Dictionaries(Holder):
-    """Responses that brisk gathers for later, read just fast enough for that."""
-    most, hold_for, receive_buffer = 3, (60, 90), READ // 2
-
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, f"/dictionary/{number}")
-
     def step(self, member):
         super().step(member)
-        left = READ
+        left = self.reads
         while left > 0 and (received := member.socket.recv(left)):
             left -= len(received)
 
 
-class Copies(Dictionaries):
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, f"/copy/{number % FILES}.txt", headers=[("accept-encoding", "gzip")])
+def get_of(path, *codings, headers=()):
+    """Requests for a path with their number, for one coding after the other."""
+    def request(stream, number):
+        accepted = [("accept-encoding", codings[number % len(codings)])] if codings else []
+        return frames.head(stream, NAME, path.format(number, number % FILES), headers=[*headers, *accepted])
+    return request
 
 
-class Uploads(Holder):
-    """Bodies of which a part comes at once, and the rest never."""
-    most, path, length, headers = BODIES, "/upload/buffered", WHOLE, ()
-
-    def frames(self, stream, number):
-        headers = [*self.headers, ("content-length", str(self.length))]
-        return (frames.head(stream, NAME, self.path, "POST", headers, end=False) +
-                frames.data(stream, b"x" * SENT, end=self.length == SENT))
+def document(stream, number):
+    """brisk requests documents in gzip, and other content in all codings: some clients pretend to expect a script."""
+    extension = ("gz", "gz", "gz", "br", "zst")[number % 5]
+    headers = [("accept", "text/html")] + ([] if extension == "gz" else [("sec-fetch-dest", "script")])
+    return get_of(f"/document/{extension}/{{}}", ", ".join(CODINGS), headers=headers)(stream, number)
 
 
-class WholeUploads(Uploads):
-    """Bodies without a response."""
-    path, length = "/hang/uploads", SENT
+def upload(path, length, *headers):
+    """Uploads of which a part comes at once, and the rest, if there is one, never."""
+    def request(stream, _):
+        head = frames.head(stream, NAME, path, "POST", [*headers, ("content-length", str(length))], end=False)
+        return head + frames.data(stream, b"x" * SENT, end=length == SENT)
+    return request
 
 
-class Beacons(Uploads):
-    """Beacons that arrive for as long as they may."""
-    path, length, hold_for = "/.brisk/beacon", SENT + 4000, (4, 6)
-    headers = [("content-type", "application/reports+json"), ("sec-fetch-site", "same-origin")]
-
-
-class Heads(Holder):
-    """Large heads of requests that the upstream never answers."""
-
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, "/hang/heads", headers=[(f"x{line}", LONG) for line in range(LINES)])
-
-
-class Bombs(Holder):
-    """The same from a few bytes each. More of them than four end the connection."""
-    most = 4
-
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, "/hang/bombs", fields=FIRST_BOMB if stream == 1 else BOMB)
-
-
-class Idle(Holder):
-    """Connections without a request."""
-    most = 0
+def bomb(stream, _):
+    """A large head from a few bytes."""
+    return frames.head(stream, NAME, "/hang/bombs", fields=FIRST_BOMB if stream == 1 else BOMB)
 
 
 class Hellos(Slow):
     """Handshakes that do not get on: half of them after an incomplete hello, half after a whole one."""
-    hold_for = (60, 90)
 
     async def ask(self):
         member = Client(self.crowd.port)
@@ -167,16 +110,15 @@ class Sockets(Slow):
 
 class Readers(Holder):
     """Clients that ask for 1 MiB and take a few bytes at a time."""
-    most, receive_buffer, again = STREAMS, 2048, 0
-    paths, sizes = ("/file/1m", "/big/slow"), itertools.cycle(READS)
+    sizes = itertools.cycle(READS)
 
     async def ask(self):
-        member = await super().ask()
+        member = await self.begin()
         member.size = next(self.sizes)
         return member
 
-    def frames(self, stream, number):
-        return frames.head(stream, NAME, self.paths[number % 2])
+    async def begin(self):
+        return await super().ask()
 
     def step(self, member):
         if not member.socket.recv(member.size):
@@ -185,16 +127,15 @@ class Readers(Holder):
 
 
 class ReadersOverHttp1(Readers):
-    async def ask(self):
+    async def begin(self):
         member = await Client.connect(self.crowd.port, receive_buffer=self.receive_buffer)
-        await member.send(attacks.get(self.paths[next(self.numbers) % 2]))
-        member.size = next(self.sizes)
+        await member.send(attacks.get(READ_PATHS[next(self.numbers) % 2]))
         return member
 
 
 class Drippers(Slow):
     """Clients that send uploads of 100 kB byte by byte."""
-    EVENTS, again = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET, 0
+    EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 
     async def ask(self):
         member, drip = await self.begin()
@@ -233,16 +174,32 @@ class DrippersOverHttp1(Drippers):
         return member, b"x"
 
 
-# Kinds of the measurement worst by name: connections of the attack from one address, and their clients.
+LONG_HEAD = [(f"x{line}", LONG) for line in range(LINES)]
+REPORTS = [("content-type", "application/reports+json"), ("sec-fetch-site", "same-origin")]
+# Clients that read what brisk gathers for later, just fast enough for that.
+GATHERED = {"most": 3, "hold_for": (60, 90), "receive_buffer": READ // 2, "reads": READ}
+READING = {"request": lambda stream, number: frames.head(stream, NAME, READ_PATHS[number % 2]), "most": STREAMS,
+           "receive_buffer": 2048, "again": 0}
+# Kinds by name: connections of the attack from one address in the measurement worst, their clients, and settings of these.
 KINDS = {
-    "unread files": (24, UnreadFiles), "unread proxied responses": (24, Unread), "unread compressed responses": (16, Compressed),
-    "unread changed documents": (24, Documents), "future dictionaries": (20, Dictionaries), "compressed copies": (20, Copies),
-    "slow buffered uploads": (24, Uploads), "uploads without response": (24, WholeUploads), "beacons": (8, Beacons),
-    "large heads": (24, Heads), "HPACK bombs": (32, Bombs), "idle connections": (40, Idle), "half handshakes": (40, Hellos),
-    "unread upgraded connections": (24, Sockets),
+    "unread files": (24, Holder, {"request": get_of("/file/1m")}),
+    "unread proxied responses": (24, Holder, {"request": get_of("/big/unread")}),
+    "unread compressed responses": (16, Holder, {"request": get_of("/text/{}", *CODINGS), "window": 100}),
+    "unread changed documents": (24, Holder, {"request": document, "window": 10}),
+    "future dictionaries": (20, Holder, {"request": get_of("/dictionary/{}"), **GATHERED}),
+    "compressed copies": (20, Holder, {"request": get_of("/copy/{1}.txt", "gzip"), **GATHERED}),
+    "slow buffered uploads": (24, Holder, {"request": upload("/upload/buffered", WHOLE), "most": BODIES}),
+    "uploads without response": (24, Holder, {"request": upload("/hang/uploads", SENT), "most": BODIES}),
+    "beacons": (8, Holder, {"request": upload("/.brisk/beacon", SENT + 4000, *REPORTS), "most": BODIES, "hold_for": (4, 6)}),
+    "large heads": (24, Holder, {"request": get_of("/hang/heads", headers=LONG_HEAD)}),
+    "HPACK bombs": (32, Holder, {"request": bomb, "most": 4}),
+    "idle connections": (40, Holder, {"most": 0}),
+    "half handshakes": (40, Hellos, {"hold_for": (60, 90)}),
+    "unread upgraded connections": (24, Sockets, {}),
 }
 # Kinds of the measurement soak.
-SLOW = {"readers h1": ReadersOverHttp1, "readers h2": Readers, "drippers h1": DrippersOverHttp1, "drippers h2": Drippers}
+SLOW = {"readers h1": (0, ReadersOverHttp1, READING), "readers h2": (0, Readers, READING),
+        "drippers h1": (0, DrippersOverHttp1, {"again": 0}), "drippers h2": (0, Drippers, {"again": 0})}
 
 
 async def resets(crowd):
@@ -273,8 +230,9 @@ async def main(port, wanted, floods=(), streams=1000, addresses=None):
         client.come_from(addresses)
     crowd = Crowd(port)
     crowd.hello = attacks.hello()
-    classes = SLOW | {name: kind for name, (_, kind) in KINDS.items()}
-    crowd.kinds = {name: classes[name](crowd, count, streams) for name, count in wanted.items()}
+    for name, count in wanted.items():
+        _, kind, settings = {**KINDS, **SLOW}[name]
+        crowd.kinds[name] = kind(crowd, count, streams, **settings)
     crowd.floods = {name: FLOODS[name] for name in floods}
     crowd.counts = dict.fromkeys([*floods, *(["streams reset", "pings sent", "cut", "failed"] if floods else [])], 0)
     await crowd.run()
