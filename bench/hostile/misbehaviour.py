@@ -3,6 +3,7 @@ import asyncio
 import re
 import socket
 import struct
+import time
 import urllib.parse
 
 # What may become of an answer: it goes on whole, or is cut so that the client sees it, or is replaced by a status.
@@ -16,7 +17,7 @@ TIMEOUT, ENDLESS = 3, 8
 
 
 class Case:
-    """`steps`: text to send, or a function of the connection. `right`: what may come of it, with the body if it is whole.
+    """`steps`: text to send, or a function of reader and writer. `right`: what may come of it, with the body if it is whole.
     `length`: what an answer announces that never comes whole. `upload`: bytes of the request's body."""
 
     def __init__(self, title, steps, right, body=None, length=0, upload=0, status=200):
@@ -24,64 +25,56 @@ class Case:
         self.body, self.length, self.upload, self.status = body, length, upload, status
 
 
-class Connection:
-    """What a step can do."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    async def send(self, data):
-        self.writer.write(data.encode("latin-1") if isinstance(data, str) else data)
-        await self.writer.drain()
+async def close(_, writer):
+    writer.close()
 
 
-async def close(connection):
-    connection.writer.close()
-
-
-async def reset(connection):
+async def reset(_, writer):
     await asyncio.sleep(0.05)
-    own = connection.writer.get_extra_info("socket")
+    own = writer.get_extra_info("socket")
     own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.writer.transport.abort()
+    writer.transport.abort()
+
+
+def send(text):
+    async def step(_, writer):
+        writer.write(text.encode("latin-1"))
+        await writer.drain()
+    return step
 
 
 def pause(seconds):
-    async def step(_):
-        await asyncio.sleep(seconds)
-    return step
+    return lambda *_: asyncio.sleep(seconds)
 
 
-async def silence(connection):
+async def silence(reader, writer):
     """Says nothing more until the server gives up."""
     try:
-        await asyncio.wait_for(connection.reader.read(), ENDLESS)
+        await asyncio.wait_for(reader.read(), ENDLESS)
     except asyncio.TimeoutError:
         pass
-    await close(connection)
+    writer.close()
 
 
-def endless(text, until=ENDLESS):
-    async def step(connection):
-        loop = asyncio.get_running_loop()
-        end = loop.time() + until
-        while loop.time() < end:
-            await connection.send(text)
+def endless(text):
+    async def step(reader, writer):
+        end = time.monotonic() + ENDLESS
+        while time.monotonic() < end:
+            await send(text)(reader, writer)
             await asyncio.sleep(0.002)
-        await close(connection)
+        writer.close()
     return step
 
 
-def together(text):
-    """Text and the end of the connection in one segment."""
-    async def step(connection):
-        own = connection.writer.get_extra_info("socket")
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-        connection.writer.write(text.encode("latin-1"))
-        connection.writer.write_eof()
-        await asyncio.sleep(0.05)
-        await close(connection)
-    return step
+async def corked(_, writer):
+    """What follows goes out in one segment, with the end of the connection."""
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+
+
+async def end(_, writer):
+    writer.write_eof()
+    await asyncio.sleep(0.05)
+    writer.close()
 
 
 HALF = LENGTH % (1000, "half")
@@ -91,7 +84,7 @@ CASES = {
     "http-1.0": Case("HTTP/1.0, ends with the connection", ["HTTP/1.0 200 OK\r\n\r\ngood", close], [WHOLE], "good"),
 
     "short": Case("shorter than its length", [HALF, pause(0.1), close], [BROKEN, REFUSED], length=1000),
-    "short-together": Case("the same, in one segment", [together(HALF)], [BROKEN, REFUSED], length=1000),
+    "short-together": Case("the same, in one segment", [corked, HALF, end], [BROKEN, REFUSED], length=1000),
     "short-chunked": Case("chunks without an end", [CHUNKED + "4\r\nhalf\r\n", pause(0.1), close], [BROKEN, REFUSED]),
     "short-chunk": Case("ends within a chunk", [CHUNKED + "3e8\r\nhalf", pause(0.1), close], [BROKEN, REFUSED]),
     "long": Case("longer than its length", LENGTH % (4, "goodHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"), [WHOLE, REFUSED],
@@ -154,36 +147,19 @@ CASES = {
 }
 
 
-async def read_head(reader):
-    try:
-        return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-
-
-async def discard(head, reader):
-    """Reads the body of a request whose answer has been sent."""
-    length = re.search(r"(?im)^content-length: *(\d+)", head)
-    if length:
-        await reader.readexactly(int(length[1]))
-    else:
-        await reader.readuntil(b"\r\n0\r\n\r\n")
-
-
 async def answer(reader, writer):
     """One connection. `/NAME/...` is answered as the case says, any other path correctly."""
-    connection = Connection(reader, writer)
     try:
-        while head := await read_head(reader):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             path = urllib.parse.urlsplit(head.split(" ", 2)[1]).path
             case = CASES.get(path.split("/")[1], CASES["plain"])
             for step in case.steps:
-                if isinstance(step, str):
-                    await connection.send(step)
-                else:
-                    await step(connection)
+                await (send(step) if isinstance(step, str) else step)(reader, writer)
             if case.upload:
-                await discard(head, reader)
+                # The body of a request whose answer has been sent.
+                length = re.search(r"(?im)^content-length: *(\d+)", head)
+                await (reader.readexactly(int(length[1])) if length else reader.readuntil(b"\r\n0\r\n\r\n"))
     except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
         pass
     finally:

@@ -11,31 +11,12 @@ PREFACE = 24
 FIRST_WINDOW = 65535
 
 
-class Multiplexed(asyncio.Protocol):
+class Multiplexed:
     """A connection. Each of its streams is a download that takes some seconds."""
 
-    def __init__(self, counts):
-        self.counts, self.received, self.begun, self.resets = counts, bytearray(), False, 0
+    def __init__(self, counts, transport):
+        self.counts, self.transport, self.resets = counts, transport, 0
         self.window, self.initial, self.windows, self.tasks = FIRST_WINDOW, FIRST_WINDOW, {}, {}
-
-    def connection_made(self, transport):
-        self.transport = transport
-        self.counts["connections"] += 1
-        transport.write(frames.frame(frames.SETTINGS))
-
-    def connection_lost(self, _):
-        for task in self.tasks.values():
-            task.cancel()
-
-    def data_received(self, data):
-        self.received += data
-        if not self.begun:
-            if len(self.received) < PREFACE:
-                return
-            del self.received[:PREFACE]
-            self.begun = True
-        for kind, flags, stream, payload in frames.take(self.received):
-            self.take(kind, flags, stream, payload)
 
     def take(self, kind, flags, stream, payload):
         if kind == frames.SETTINGS and not flags & frames.ACK:
@@ -81,5 +62,21 @@ class Multiplexed(asyncio.Protocol):
 async def serve(port):
     """Serves on this port of the calling process: the server, and the counts of all connections."""
     counts = dict.fromkeys(("connections", "requests", "resets", "ended"), 0)
-    server = await asyncio.get_running_loop().create_server(lambda: Multiplexed(counts), "127.0.0.1", port, backlog=4096)
-    return server, counts
+
+    async def connected(reader, writer):
+        counts["connections"] += 1
+        writer.write(frames.frame(frames.SETTINGS))
+        connection, received = Multiplexed(counts, writer), bytearray()
+        try:
+            await reader.readexactly(PREFACE)
+            while data := await reader.read(1 << 16):
+                received += data
+                for frame in frames.take(received):
+                    connection.take(*frame)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for task in connection.tasks.values():
+                task.cancel()
+            writer.close()
+    return await asyncio.start_server(connected, "127.0.0.1", port, backlog=4096), counts
