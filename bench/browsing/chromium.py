@@ -16,9 +16,8 @@ LIMIT = 60
 TIMING = """(() => { const [page] = performance.getEntriesByType('navigation');
   const paint = performance.getEntriesByName('first-contentful-paint')[0];
   const all = performance.getEntriesByType('resource');
-  return JSON.stringify({ load: page.loadEventStart, ready: page.domContentLoadedEventStart,
-    paint: paint ? paint.startTime : null, answer: page.responseStart, resources: all.length + 1,
-    protocol: page.nextHopProtocol, title: document.title, whole: all.filter(one => one.responseEnd > 0).length + 1 }); })()"""
+  return JSON.stringify({ load: page.loadEventStart, paint: paint ? paint.startTime : null, resources: all.length + 1,
+    protocol: page.nextHopProtocol }); })()"""
 
 
 class Failed(Exception):

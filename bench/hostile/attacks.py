@@ -81,11 +81,11 @@ FLOODS = {
 }
 
 
-def hello():
+def hello(tls=CONTEXTS["h2"]):
     """A hello that any number of connections can begin with."""
     outgoing = ssl.MemoryBIO()
     try:
-        CONTEXTS["h2"].wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=NAME).do_handshake()
+        tls.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=NAME).do_handshake()
     except ssl.SSLWantReadError:
         pass
     return outgoing.read()

@@ -183,13 +183,9 @@ class Http2(Client):
         return f"GOAWAY {self.goaway}" if self.goaway else self.over
 
 
-class Parent(asyncio.Protocol):
-    def connection_lost(self, _):
-        os._exit(0)
-
-
-async def ends_with_its_parent():
+def ends_with_its_parent():
     """Ends this process with its standard input. The last argument may be "gives-way": it runs while no other wants its core."""
     if "gives-way" in sys.argv:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    await asyncio.get_running_loop().connect_read_pipe(Parent, sys.stdin)
+    # Nothing is written to it, so it can be read at its end only.
+    asyncio.get_running_loop().add_reader(sys.stdin, os._exit, 0)

@@ -225,7 +225,7 @@ FLOODS = {"resets": (0.5, resets), "pings": (1.0, pings),
 async def main(port, wanted, floods=(), streams=1000, addresses=None):
     """Runs `wanted` connections of each kind by its name, and floods, until the script that started it ends. The clients come
     from `addresses` in turn."""
-    await client.ends_with_its_parent()
+    client.ends_with_its_parent()
     if addresses:
         client.come_from(addresses)
     crowd = Crowd(port)

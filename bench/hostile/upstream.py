@@ -157,7 +157,7 @@ async def serve():
     # Any address of this machine's loopback: several of them are several servers, each with ports of its own.
     server = await asyncio.start_server(connected, "0.0.0.0", 0, backlog=4096, limit=1 << 20)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await ends_with_its_parent()
+    ends_with_its_parent()
     await server.serve_forever()
 
 

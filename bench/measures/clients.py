@@ -5,19 +5,19 @@ of resumption that it supports. A cell passes if the client reports status 200 a
 log contains the same request with the intended version, certificate and kind of resumption.
 """
 import json
-import platform
+import re
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from clients import clients, report
+from clients import clients
 from shared import programs
 from shared.certificates import AUTHORITY, sign
+from shared.figures import page
 from shared.gateway import Brisk, route
 from shared.processes import wait
-from shared.programs import BRISK, CACHE, kernel
+from shared.programs import BRISK, CACHE
 
 NEEDS = "clients"
 OPTIONS = [("--only", "", "restriction to clients with this word in their name")]
@@ -122,12 +122,6 @@ def run_cell(client, cell, servers):
     return {"state": state, "agreed": agreed, "complaints": complaints, "output": said.get("output", "")}
 
 
-def machine():
-    release = Path("/etc/debian_version")
-    system = f"Debian {release.read_text().strip()}" if release.exists() else platform.system()
-    return f"{system}, {kernel()}, {time.strftime('%Y-%m-%d', time.gmtime())}"
-
-
 def cells_of(client, servers):
     cells = {}
     for cell in ((version, kind, certificate) for version in VERSIONS for certificate in CERTIFICATES for kind in KINDS):
@@ -135,6 +129,62 @@ def cells_of(client, servers):
             cells[cell] = found = run_cell(client, cell, servers)
             print(client.slug, *cell, found["state"], "; ".join(found.get("complaints", [])), file=sys.stderr)
     return cells
+
+
+def suite(agreed):
+    return re.sub(r"^TLS_(ECDHE_(ECDSA|RSA)_WITH_)?", "", agreed.get("suite") or "?")
+
+
+def mark(cell):
+    if cell is None:
+        return ""
+    return {"pass": "ok", "cannot": "-", "fail": "**FAIL**"}[cell["state"]]
+
+
+def client_rows(client, cells):
+    """A line for each version that the client has."""
+    for version in ("1.2", "1.3"):
+        own = {key: cell for key, cell in cells.items() if key[0] == version}
+        ran = [cell for cell in own.values() if cell["state"] != "cannot" and cell["agreed"].get("suite")]
+        if not any(cell["state"] != "cannot" for cell in own.values()):
+            continue
+        seen = lambda what: ", ".join(dict.fromkeys(filter(None, (what(cell["agreed"]) for cell in ran)))) or "none"
+        marks = [mark(own.get((version, kind, certificate))) for certificate in ("ecdsa", "rsa") for kind in KINDS]
+        yield [f"{client.name} {client.found}".strip(), client.stack, version, seen(suite),
+               seen(lambda agreed: agreed.get("group")), seen(lambda agreed: agreed.get("alpn")), *marks]
+
+
+def notes(results):
+    lines = []
+    for client, cells in results:
+        reasons = [cell["reason"] for cell in cells.values() if cell["state"] == "cannot" and cell["reason"]]
+        if reasons:
+            lines.append(f"- {client.name}: {reasons[0]}")
+    return lines
+
+
+def failures(results):
+    """Every cell that failed, and why; equal complaints of a client together."""
+    lines = []
+    for client, cells in results:
+        grouped = {}
+        for (version, kind, certificate), cell in cells.items():
+            if cell["state"] == "fail":
+                evidence = [line.strip() for line in cell["output"].splitlines() if re.search(r"error|fail|alert", line, re.I)]
+                text = "; ".join(cell["complaints"]) + (f" (`{evidence[-1][:160]}`)" if evidence else "")
+                grouped.setdefault(text, []).append(f"{version} {kind} {certificate}")
+        lines += [f"- {client.name}, {', '.join(names)}: {text}" for text, names in grouped.items()]
+        if grouped and client.fault:
+            lines.append(f"  - the client's own fault. {client.fault}")
+    return lines
+
+
+def written(results, missing):
+    ran = [cell["state"] for _, cells in results for cell in cells.values() if cell["state"] != "cannot"]
+    rows = [cells for client, of_client in results for cells in client_rows(client, of_client)]
+    return page("clients", clients=len(results), ran=len(ran), good=ran.count("pass"), rows=rows, notes=notes(results),
+                failures=failures(results) or ["Nothing."],
+                missing=[f"- {name}: {reason}" for name, reason in missing] or ["None."])
 
 
 def run(arguments):
@@ -155,5 +205,5 @@ def run(arguments):
             results.append((client, cells_of(client, servers)))
             client.found = client.version()
     failed = [client.name for client, cells in results if not client.fault for cell in cells.values() if cell["state"] == "fail"]
-    text = report.page(results, missing, machine())
+    text = written(results, missing)
     return text, f"{len(failed)} cells failed: {', '.join(sorted(set(failed)))}" if failed else None

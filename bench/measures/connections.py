@@ -12,7 +12,7 @@ import time
 
 from hostile.servers import upstream as nginx
 from shared import programs
-from shared.figures import mebibytes, page, table
+from shared.figures import mebibytes, page
 from shared.gateway import Brisk, route, upstream
 from shared.load import bench, result
 from shared.programs import BRISK
@@ -60,13 +60,13 @@ def search(server, arguments):
 
 
 def written(found, minutes, rate, arguments):
-    rows = ([number, f"{busy:.0%}", mebibytes(memory), f"{connections:,.0f}"]
-            for number, (busy, memory, connections) in enumerate(minutes, 1))
+    rows = [[number, f"{busy:.0%}", mebibytes(memory), f"{connections:,.0f}"]
+            for number, (busy, memory, connections) in enumerate(minutes, 1)]
     return page("connections", arguments=arguments, does=ROUTES[arguments.route][2], rate=rate, found=found, longest=LONGEST,
                 nginx="" if arguments.route == "local" else ", with nginx",
                 busy=statistics.median(busy for busy, _, _ in minutes),
                 errors="".join(f" {count} {error}." for error, count in found["errors"].items()),
-                minutes=table(["minute", "core busy", "resident MiB", "connections open"], rows, left=0))
+                minutes=rows)
 
 
 def run(arguments):

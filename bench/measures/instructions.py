@@ -10,16 +10,16 @@ import os
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from hostile.servers import upstream as nginx
 from shared import programs
-from shared.figures import page, table
-from shared.gateway import Brisk, certificates, route, upstream
-from shared.processes import Process, free_port
-from shared.programs import BENCH, BRISK, NAME
+from shared.figures import page
+from shared.gateway import Brisk, route, upstream
+from shared.load import bench, report
+from shared.programs import BRISK
 
 NEEDS = "peers instructions"
 OPTIONS = [("--operations", 3000, "number of operations of the shorter load"), ("--only", None, "part of the names of rows")]
@@ -84,11 +84,7 @@ class Counted(Brisk):
 
 
 def send(port, path, load, operations):
-    words = [BRISK, "bench", f"https://{NAME}{path}", "--connect", f"127.0.0.1:{port}", "--ca", certificates() / "root.pem",
-             "--timeout", "60s", "-n", operations, *LOAD, *load]
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True)
-    if done.returncode or "errors      none" not in done.stdout:
-        sys.exit(f"brisk bench: {done.stdout}{done.stderr}")
+    report(bench(port, None, path, 600, "--timeout", "60s", "-n", operations, *LOAD, *load, warmup="0"), strict=True)
 
 
 def per_operation(brisk, name, arguments):
@@ -99,18 +95,12 @@ def per_operation(brisk, name, arguments):
     return (long - short) / (2 * operations)
 
 
-def measure(arguments):
-    programs.require(BRISK)
-    port, body = free_port(), "x" * 1024
-    routes = route("/static", f'respond = {{ body = "{body}" }}') + route("/", 'upstream = "app"') + upstream(
-        "app", f'"http://127.0.0.1:{port}"')
-    with tempfile.TemporaryDirectory(prefix="brisk-instructions-") as scratch:
-        scratch = Path(scratch)
-        with Process([BENCH / "peers/run", "upstream", port], scratch / "upstream.log", port), \
-                Counted(routes, scratch / "brisk", server="http3 = true") as brisk:
-            names = [name for name in ROWS if not arguments.only or arguments.only in name]
-            return [[name, f"{per_operation(brisk, name, arguments):,.0f}"] for name in names]
-
-
 def run(arguments):
-    return page("instructions", arguments=arguments, rows=table(["operation", "instructions"], measure(arguments)))
+    programs.require(BRISK)
+    routes = route("/static", 'respond = { body = "$body" }') + route("/", 'upstream = "app"') + upstream(
+        "app", '"http://127.0.0.1:$app"')
+    with tempfile.TemporaryDirectory(prefix="brisk-instructions-") as scratch, nginx(0) as app:
+        with Counted(routes, scratch, server="http3 = true", body="x" * 1024, app=app) as brisk:
+            names = [name for name in ROWS if not arguments.only or arguments.only in name]
+            rows = [[name, f"{per_operation(brisk, name, arguments):,.0f}"] for name in names]
+    return page("instructions", arguments=arguments, rows=rows)

@@ -4,6 +4,8 @@ Seeds are the corpora in fuzz/seeds and valid exchanges. Each input depends only
 number. After each batch, a valid request to every listener must succeed, both processes must live, no log may mention a panic,
 and memory and descriptors must be within their limits. Otherwise the inputs of the batch are saved.
 """
+import hashlib
+import os
 import random
 import re
 import socket
@@ -14,19 +16,20 @@ import tempfile
 import time
 from pathlib import Path
 
-from hostile import frames
+from hostile import attacks, frames
 from hostile.client import NAME, SOURCES, context
 from hostile.mutation import http2_frame, key_frame, mutate, split, tls_record
 from hostile.upstream import Counting
 from shared import programs
+from shared.certificates import openssl
 from shared.gateway import Brisk, certificates, route, upstream
-from shared.keys import KeyServer
-from shared.processes import free_port
-from shared.programs import BRISK, ROOT
+from shared.processes import Process, free_port
+from shared.programs import BENCH, BRISK, ROOT
 
 NEEDS, PAGE = "strangers", None
+LISTENERS = ["http", "http1", "http2", "tls", "beacon", "admin", "dashboard", "keyserver", "keyserver-admin", "keyserver-tls"]
 OPTIONS = [("--seed", 1, "seed of all mutations"), ("--seconds", 60.0, "duration"),
-           ("--listener", [], "restriction to this listener"),
+           ("--listener", [], "restriction to this listener", {"choices": LISTENERS}),
            ("--first", 0, "number of the first input of each listener"), ("--memory", 512, "most MiB of memory of a process"),
            ("--descriptors", 1000, "most descriptors of a process"),
            ("--failures", "live-fuzz-failures", "folder for failing inputs", {"type": Path})]
@@ -52,6 +55,16 @@ DOCUMENT = "<!doctype html><head><title>x</title></head><body><p>x"
 ROUTES = (route("/", f'respond = {{ body = "{DOCUMENT}", content_type = "text/html" }}') + route("/file/", 'static = "$files"') +
           route("/up", 'upstream = "up"') + route("/upload", 'upstream = "up"', "buffer_request = true", 'body_size = "1MiB"') +
           upstream("up", '"http://127.0.0.1:$upstream"'))
+
+
+class KeyServer(Process):
+    """The key server of bench/peers, and the certificate of its gateway."""
+
+    def __init__(self, log):
+        port, self.admin, cores = free_port(), free_port(), f"0-{os.cpu_count() - 1}"
+        super().__init__([BENCH / "peers/run", "keyserver", port, f"admin={self.admin}"], log, port,
+                         env={**os.environ, "KEYSERVER_CORE": cores})
+        self.gateway = certificates().parent / f"keyserver-{port}/fleet/gateways/gateway-1"
 
 
 def fault_of_process(name, process, arguments):
@@ -160,12 +173,7 @@ def hellos(protocol, most):
     made = context(protocol)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.maximum_version = most
-    outgoing = ssl.MemoryBIO()
-    try:
-        made.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=NAME).do_handshake()
-    except ssl.SSLWantReadError:
-        pass
-    hello = outgoing.read()
+    hello = attacks.hello(made)
     return [hello, hello + b"\x14\x03\x03\0\1\1" + b"\x17\x03\x03\0\x45" + b"x" * 69, hello + b"\x15\x03\x03\0\2\1\0"]
 
 
@@ -175,7 +183,10 @@ def signing(keys):
     tls.load_cert_chain(f"{keys.gateway}.pem", f"{keys.gateway}.key")
     hello = key_message(1, 0, struct.pack(">HHH", 1, 256, 32))
     message = b" " * 64 + b"TLS 1.3, server CertificateVerify\0" + b"x" * 32
-    sign = key_message(2, 0, keys.digest("ecdsa")) + key_message(3, 1, struct.pack(">IHI", 0, 0x0403, 5_000_000) + message)
+    # The SHA-256 of a public key names it.
+    public = openssl(certificates(), "pkey", "-in", "ecdsa.key", "-pubout", "-outform", "DER").stdout
+    sign = key_message(2, 0, hashlib.sha256(public).digest())
+    sign += key_message(3, 1, struct.pack(">IHI", 0, 0x0403, 5_000_000) + message)
     others = key_message(6, 7, b"ping") + key_message(5, 1, b"") + key_message(4, 2, struct.pack(">II", 0, 1000) + b"x" * 256)
     signed = lambda data: any(piece[0] == 0x83 for piece in split(data, key_frame))
     return Listener(keys.port, [sign, sign + others, *corpus("key_frames")], sign, signed, tls, hello, key_frame)
@@ -279,15 +290,12 @@ def run(arguments):
     programs.require(BRISK)
     ports = {name: free_port() for name in ("http", "dashboard")}
     with tempfile.TemporaryDirectory() as folder, Counting() as app:
-        keys = KeyServer(Path(folder) / "keys", certificates(), ["ecdsa"])
+        keys = KeyServer(Path(folder) / "keyserver.log")
         gateway = Brisk(ROUTES, Path(folder) / "gateway", None, access='format = "json"\nfile = "$folder/access.log"',
                         server=SERVER, sections=DASHBOARD, host="visits = true", workers=2, name=f'{NAME}", "localhost',
                         upstream=app.port, **ports)
-        found = listeners({**ports, "https": gateway.port, "admin": gateway.admin}, keys)
-        for name in arguments.listener:
-            if name not in found:
-                sys.exit(f"live-fuzz: no listener is called {name}: {' '.join(found)}")
         with keys, gateway:
+            found = listeners({**ports, "https": gateway.port, "admin": gateway.admin}, keys)
             processes = {"gateway": gateway, "keyserver": keys}
             before = {name: process.resident() for name, process in processes.items()}
             counts = attack(arguments, found, processes)

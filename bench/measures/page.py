@@ -8,12 +8,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
 from browsing import chromium, site
 from browsing.chromium import Chromium, Failed
 from shared import certificates, programs
-from shared.figures import Samples, alternating, middle, number, page, show, table
+from shared.figures import alternating, middle, number, page, show, table
 from shared.link import SERVER, Link
 from shared.processes import wait
 from shared.programs import BRISK, LINK
@@ -161,7 +162,7 @@ def measure_page(machine, rounds, samples):
         show(f"round {turn + 1}: {row}, {round_trip} ms")
         # A new link has no packets of an earlier visit.
         with Link(round_trip, RATE) as link:
-            samples.add(f"{row} {round_trip}", visited(row, link, machine))
+            samples[f"{row} {round_trip}"].append(visited(row, link, machine))
 
 
 def measure_loss(machine, rounds, samples):
@@ -171,7 +172,11 @@ def measure_loss(machine, rounds, samples):
         with Link(LOSS_ROUND_TRIP, rate, faults=f"loss={LOSS}%") as link:
             # A link loses the same packets by number each time, so that each round has to begin at another number.
             link.advance(50 * turn)
-            samples.add(f"{row} {rate}", visited(row, link, machine))
+            samples[f"{row} {rate}"].append(visited(row, link, machine))
+
+
+def column(samples, what, key):
+    return [sample[key] for sample in samples[what]]
 
 
 def shown(values):
@@ -182,11 +187,11 @@ def rows_of_page(samples):
     for row, (name, *_, base, account) in ROWS.items():
         cells = []
         for round_trip in ROUND_TRIPS:
-            own = samples.of(f"{row} {round_trip}", "load")
-            before = samples.of(f"{base} {round_trip}", "load")
+            own = column(samples, f"{row} {round_trip}", "load")
+            before = column(samples, f"{base} {round_trip}", "load")
             cells += [shown(own), f"{statistics.median(own) - statistics.median(before):+,.0f}" if base else ""]
         for key, unit in (("connections", 1), ("bytes", 1e3)):
-            seen = samples.of(f"{row} {ROUND_TRIPS[0]}", key) if row != "http" else None
+            seen = column(samples, f"{row} {ROUND_TRIPS[0]}", key) if row != "http" else None
             cells.append(f"{statistics.median(seen) / unit:,.0f}" if seen else "")
         beside = f" (beside: {ROWS[base][0].removeprefix('+ ')})" if row in ("resumption", "all") else ""
         yield [name + beside, *cells, account]
@@ -194,7 +199,7 @@ def rows_of_page(samples):
 
 def rows_of_paints(samples):
     for row, (name, *_) in ROWS.items():
-        paints = (samples.of(f"{row} {round_trip}", "paint") for round_trip in ROUND_TRIPS)
+        paints = (column(samples, f"{row} {round_trip}", "paint") for round_trip in ROUND_TRIPS)
         yield [name, *(shown(filter(None, values)) for values in paints)]
 
 
@@ -203,7 +208,7 @@ def rows_of_loss(samples):
         for row, (name, *_) in LOSSY.items():
             cells = []
             for key in ("load", "paint"):
-                own, base = samples.of(f"{row} {rate}", key), samples.of(f"lossy-h2 {rate}", key)
+                own, base = column(samples, f"{row} {rate}", key), column(samples, f"lossy-h2 {rate}", key)
                 cells += [shown(own), f"{statistics.median(own) / statistics.median(base):.2f}"]
             yield [f"{rate / 1e6:.0f}", name, *cells]
 
@@ -213,8 +218,8 @@ def written(samples, arguments):
     return page(
         "page", resources=site.RESOURCES, pictures=site.PICTURES, chromium=chromium.version(),
         rate=RATE / 1e6,
-        trips=" or ".join(map(str, ROUND_TRIPS)), visits=len(samples.of(f"http {ROUND_TRIPS[0]}", "load")), loss=LOSS,
-        loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(samples.of(f"lossy-h2 {RATE}", "load")),
+        trips=" or ".join(map(str, ROUND_TRIPS)), visits=len(column(samples, f"http {ROUND_TRIPS[0]}", "load")), loss=LOSS,
+        loss_trip=LOSS_ROUND_TRIP, lossy_visits=len(column(samples, f"lossy-h2 {RATE}", "load")),
         page=table(["", *trips, "connections", "KB", "the account"], rows_of_page(samples)),
         paints=table(["", *(f"{round_trip} ms" for round_trip in ROUND_TRIPS)], rows_of_paints(samples)),
         losses=table(["Mbit/s", "", "load event, ms", "ratio", "first paint, ms", "ratio"], rows_of_loss(samples), left=2))
@@ -227,7 +232,7 @@ OPTIONS = [("--rounds", 9, "number of rounds"),
 
 def run(arguments):
     programs.require(BRISK, LINK)
-    samples = Samples()
+    samples = defaultdict(list)
     with tempfile.TemporaryDirectory() as scratch:
         machine = Machine(scratch)
         for name, measure in MEASURES.items():

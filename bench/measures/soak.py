@@ -18,7 +18,7 @@ from hostile.crowd import HOLD, TURN, Attackers
 from hostile.holders import FLOODS, READS, STREAMS
 from hostile.upstream import Counting
 from shared import programs
-from shared.figures import MIB, growth, middle, number, page, show, table
+from shared.figures import MIB, growth, middle, number, page, show
 from shared.gateway import Brisk, route, upstream
 from shared.load import bench, result
 from shared.processes import wait
@@ -92,7 +92,7 @@ def wait_for_crowd(server, attackers):
 TITLES = {"kept": "kept connections", "new": "new connections", "control": "the server without attackers"}
 
 
-def load_table(phases):
+def rows_of_load(phases):
     rows = []
     for kind, title in TITLES.items():
         for name, found in phases.items():
@@ -101,8 +101,7 @@ def load_table(phases):
             figures = [middle([one.get(key) for one in of], none="none") for key in ("p50", "p99", "p999", "max")]
             rows.append([f"{title}, {name}", len(found), number(total["operations"]), number(total["failed"] + total["other"]),
                          number(total["unstarted"]), *figures, middle([100 * one["busy"] for one in found])])
-    return table(["", "minutes", "requests", "failed", "not started", "p50 ms", "p99 ms", "p99.9 ms", "longest ms",
-                  "server busy, % of a core"], rows)
+    return rows
 
 
 def median_p99(phases, names, kind):
@@ -146,21 +145,20 @@ def about_memory(during):
 
 def written(found, arguments):
     slow, floods, stats, samples = found["counts"]["slow"], found["counts"]["floods"], found["upstream"], found["samples"]
-    attackers = ([f"{name} connections", *(number(kind[key]) for key in ("wanted", "now", "opened", "cut", "finished"))]
-                 for name, kind in slow.items())
+    attackers = [[f"{name} connections", *(number(kind[key]) for key in ("wanted", "now", "opened", "cut", "finished"))]
+                 for name, kind in slow.items()]
     start, every = samples[0][0] if samples else 0, max(1, len(samples) // 30)
-    memory = ([f"{(at - start) / 60:.1f}", f"{size / MIB:,.0f}", number(connections), f"{held / MIB:,.1f}"]
-              for at, size, connections, held in samples[::every] if size is not None)
+    memory = [[f"{(at - start) / 60:.1f}", f"{size / MIB:,.0f}", number(connections), f"{held / MIB:,.1f}"]
+              for at, size, connections, held in samples[::every] if size is not None]
     paces = {name: pace for name, (pace, _) in FLOODS.items()}
     return page(
         "soak", arguments=arguments, kept=KEPT, streams=STREAMS, reads=tuple(size / TURN for size in READS), turn=TURN,
         paces=paces, hellos=1 / paces["hellos"], vanished=1 / paces["vanished"], hold=HOLD, floods=floods, upstream=stats,
         reached=stats["paths"].get("/hang/reset", {}).get("requests", 0),
         verdicts=verdicts(found["phases"], about_memory(found["during"])),
-        load=load_table(found["phases"]), connections=middle(sample[2] for sample in found["during"]),
+        load=rows_of_load(found["phases"]), connections=middle(sample[2] for sample in found["during"]),
         held=middle(sample[3] and sample[3] / MIB for sample in found["during"]),
-        attackers=table(["", "wanted", "at the end", "came", "saw that brisk cut them", "came again by themselves"], attackers),
-        memory=table(["minute", "resident MiB", "connections open", "answers held, MiB"], memory, left=0))
+        attackers=attackers, memory=memory)
 
 
 def measured(arguments, folder):

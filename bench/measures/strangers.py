@@ -11,7 +11,7 @@ from hostile import attacks, multiplexed, servers
 from hostile.frames import LARGEST_WINDOW
 from hostile.upstream import BIG, Counting
 from shared import programs
-from shared.figures import mebibytes, number, page, row, show
+from shared.figures import mebibytes, number, page, show
 from shared.processes import free_port
 from shared.programs import TITLES
 
@@ -252,7 +252,7 @@ def rows(attack, names):
         with Counting() as upstream, servers.Hardened(name, UPSTREAM=upstream.port, MULTIPLEXED=port) as server:
             server.multiplexed = port
             cells = asyncio.run(measure(server, attack, upstream))
-        yield row([TITLES[name] + (", `buffer_request`" if is_buffered else ""), *cells])
+        yield [TITLES[name] + (", `buffer_request`" if is_buffered else ""), *cells]
 
 
 def run(arguments):

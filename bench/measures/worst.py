@@ -254,10 +254,7 @@ def section(found, count):
         each=beyond / max(1, connections) / 1024, left=mebibytes(found["left"]), ratio=ratio, excess="" if ratio <= 3
         else ", **more than 3**", requests=f"**{failed:,} failed**" if failed else "all succeeded", busy=found["busy"],
         filled=[*(f"  - {error}" for error in errors[:5]), filled],
-        budgets=table(["limit", "MiB", "share of the attackers, MiB", "held at most, MiB", "refusals"], held),
-        visits=table(["request", "before", "failed", "p50 ms", "p99 ms", "beside the attack", "failed", "p50 ms", "p99 ms",
-                      "p99, ratio"], rows),
-        attackers=table(["attackers", "connections wanted", "at the end", "opened", "cut by brisk", "refused"], counts))
+        budgets=held, visits=rows, attackers=counts)
 
 
 def run(arguments):

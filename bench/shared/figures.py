@@ -20,16 +20,6 @@ def alternating(rounds, items):
             yield turn, item
 
 
-class Samples(dict):
-    """Samples by name."""
-
-    def add(self, what, sample):
-        self.setdefault(what, []).append(sample)
-
-    def of(self, what, key):
-        return [sample[key] for sample in self.get(what, [])]
-
-
 def number(value, whole=100):
     """Three digits, and no fraction from `whole` on."""
     is_whole = abs(value) >= whole or math.isfinite(value) and value == int(value)
@@ -43,16 +33,6 @@ def middle(values, form=number, none=""):
         return none
     spread = f" ({form(values[0])}–{form(values[-1])})" if len(values) > 1 else ""
     return form(statistics.median(values)) + spread
-
-
-def ratio(ours, theirs, digits=2, spread=None):
-    """The median of the ratios of samples of the same round; with their `range` or their `quartiles`."""
-    ratios = sorted(a / b for a, b in zip(ours, theirs) if a and b)
-    if not ratios:
-        return "none"
-    low, high = (ratios[0], ratios[-1]) if spread == "range" else (ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4])
-    text = f" ({low:.{digits}f}–{high:.{digits}f})" if spread else ""
-    return f"{statistics.median(ratios):.{digits}f}{text}"
 
 
 def growth(values):
@@ -75,7 +55,8 @@ def table(head, rows, left=1):
 
 
 def page(name, **values):
-    """The text of bench/pages/NAME.md with these values; a list is one of lines."""
-    text = (BENCH / f"pages/{name}.md").read_text()
-    return text.format(machine=machine(), **{key: "\n".join(value) if isinstance(value, list) else value
-                                             for key, value in values.items()})
+    """The text of bench/pages/NAME.md with these values. A list is one of lines, which are text or the cells of a row."""
+    for key, value in values.items():
+        if isinstance(value, list):
+            values[key] = "\n".join(line if isinstance(line, str) else row(line) for line in value)
+    return (BENCH / f"pages/{name}.md").read_text().format(machine=machine(), **values)
