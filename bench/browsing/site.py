@@ -2,11 +2,11 @@
 """Creates a page of 60 resources with constant bytes: HTML, two styles, a blocking script in the head, three other scripts, and
 53 pictures. A second version differs from the first in a few lines of each script and style.
 
-usage: site.py FOLDER [--assets ORIGIN]
+usage: site.py FOLDER
 """
-import argparse
 import random
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -124,8 +124,4 @@ def make(folder, assets=""):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--assets", default="", help="the origin of styles, scripts and pictures, if it is not the page's own")
-    arguments = parser.parse_args()
-    make(arguments.folder, arguments.assets)
+    make(sys.argv[1])

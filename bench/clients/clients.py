@@ -204,15 +204,6 @@ def bench(brisk, visit):
     return {"status": None if bad else 200, "refills": True, "output": output}
 
 
-def h2(command):
-    """nghttp and h2load, which choose versions by what the server takes, and verify nothing."""
-    def act(visit):
-        output = start([*command, visit.url])
-        status = re.search(r":status: (\d+)|1 2xx", output)
-        return {"status": 200 if status and status.group(1) in (None, "200") else None, "output": output}
-    return act
-
-
 def botan(visit):
     command = ["botan", "tls_client", "localhost", f"--port={visit.port}", f"--trusted-cas={visit.ca}", "--tls1.2",
                "--next-protocols=http/1.1", f"--session-db={visit.scratch('sessions')}", "--session-db-pass=none"]
@@ -357,10 +348,6 @@ def every(cache, brisk, scratch):
         Client("Java HttpsURLConnection", "JSSE", "java", java("HttpsURLConnection"), BOTH, NO_EARLY),
         Client("Java HttpClient", "JSSE", "java", java("HttpClient"), FULL, "it keeps its connection"),
         Client("brisk bench", "rustls", brisk, functools.partial(bench, brisk), EARLY),
-        Client("nghttp", "OpenSSL 3", "nghttp", h2(["nghttp", "-nv"]), {"1.3": ("full",)},
-               "it has no choice of versions, and keeps no session"),
-        Client("h2load", "OpenSSL 3", "h2load", h2(["h2load", "-n1"]), {"1.3": ("full",)},
-               "it has no choice of versions, and keeps no session"),
         Client("Chromium", "BoringSSL", "chromium", chromium,
                {"1.2": ("full", "ticket"), "1.3": ("full", "ticket", "stored", "early")},
                "it always asks for tickets in TLS 1.2"),

@@ -9,26 +9,16 @@ def openssl(folder, *command):
     return subprocess.run(["openssl", *map(str, command)], cwd=folder, check=True, capture_output=True)
 
 
-def make_key(folder, name, bits=None):
-    """NAME.key: P-256, or RSA with this size."""
+def sign(folder, name, subject, issuer, extensions, bits=None, days=300):
+    """NAME.key, which is P-256 or RSA with this size, and NAME.pem by the issuer; without issuer self-signed."""
     kind = ["rsa", "-pkeyopt", f"rsa_keygen_bits:{bits}"] if bits else ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     openssl(folder, "genpkey", "-algorithm", *kind, "-out", f"{name}.key")
-    (Path(folder) / f"{name}.key").chmod(0o600)
-
-
-def sign(folder, name, subject, issuer, extensions, bits=None, days=300, digest="sha256"):
-    """NAME.key, and NAME.pem by the issuer; without issuer self-signed."""
-    make_key(folder, name, bits)
+    (folder / f"{name}.key").chmod(0o600)
     openssl(folder, "req", "-new", "-key", f"{name}.key", "-subj", f"/CN={subject}", "-out", f"{name}.csr")
     (folder / "extensions").write_text("\n".join(extensions))
     by = ["-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", "-CAcreateserial"] if issuer else ["-signkey", f"{name}.key"]
-    openssl(folder, "x509", "-req", "-in", f"{name}.csr", *by, "-days", days, f"-{digest}", "-extfile", "extensions", "-out",
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", *by, "-days", days, "-sha256", "-extfile", "extensions", "-out",
             f"{name}.pem")
-
-
-def server(name, *more):
-    """Extensions of the certificate of a server."""
-    return [f"subjectAltName=DNS:{name}", "extendedKeyUsage=serverAuth", *more]
 
 
 def make(folder, names):
@@ -38,7 +28,7 @@ def make(folder, names):
     sign(folder, "root", "brisk page root", None, AUTHORITY)
     sign(folder, "intermediate", "brisk page intermediate", "root", AUTHORITY)
     for name in names:
-        sign(folder, name, name, "intermediate", server(name))
+        sign(folder, name, name, "intermediate", [f"subjectAltName=DNS:{name}", "extendedKeyUsage=serverAuth"])
         with open(folder / f"{name}.pem", "a") as chain:
             chain.write((folder / "intermediate.pem").read_text())
     return folder

@@ -13,7 +13,7 @@ from .programs import BENCH, BRISK, NAME
 # Parts of every configuration. A measurement adds keys and tables below `[server]` and `[[host]]`, other sections, and routes.
 CONFIGURATION = """
 [server]
-https = ["$address:$port"$second]
+https = ["127.0.0.1:$port"$second]
 workers = $workers
 state_dir = "$folder/state"
 $server
@@ -31,7 +31,7 @@ names = ["$name"]
 certificates = [$pairs]
 $host
 """
-PAIR = '{ chain = "$certificates/$kind.pem", key = "$key" }'
+PAIR = '{ chain = "$certificates/$kind.pem", key = "$certificates/$kind.key" }'
 
 
 def certificates():
@@ -49,30 +49,25 @@ def upstream(name, *servers, more=""):
 
 
 class Brisk(Process):
-    """brisk with this configuration, on `cores`, which is pinned unless `prefix` starts it elsewhere. With `first` it precedes
-    all others on its cores, if the system permits it. A thread samples memory and metrics each `interval` seconds. `pairs` are
-    the certificates, and `key` is the place of their keys. Further values replace variables of the configuration, `server`,
-    `sections` and `host` among them."""
+    """brisk with this configuration on `cores`. With `first` it precedes all others on its cores, if the system permits it. A
+    thread samples memory and metrics each `interval` seconds. `pairs` are the certificates. Further values replace variables of
+    the configuration, `server`, `sections` and `host` among them."""
 
-    def __init__(self, routes, folder, cores="0", first=False, interval=None, pairs=("ecdsa",), key="$certificates/$kind.key",
-                 words=(), prefix=None, port=None, **values):
-        self.folder, self.admin, self.interval = Path(folder), free_port(), interval
-        port = port or free_port()
+    def __init__(self, routes, folder, cores="0", first=False, interval=None, pairs=("ecdsa",), **values):
+        self.folder, self.admin, self.interval, port = Path(folder), free_port(), interval, free_port()
         self.folder.mkdir(exist_ok=True, parents=True)
         made = values.pop("certificates", None) or certificates()
-        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "address": "127.0.0.1", "second": "",
-                  "workers": 1, "name": NAME, "files": made.parent / "www", **values, "port": port, "admin": self.admin,
-                  "folder": folder, "certificates": made}
-        values["pairs"] = ", ".join(PAIR.replace("$key", key).replace("$kind", kind) for kind in pairs)
+        values = {"server": "", "sections": "", "host": "", "access": 'format = "off"', "second": "", "workers": 1, "name": NAME,
+                  "files": made.parent / "www", **values, "port": port, "admin": self.admin, "folder": folder,
+                  "certificates": made, "pairs": ", ".join(PAIR.replace("$kind", kind) for kind in pairs)}
         # Parts of the configuration contain variables too.
         text = CONFIGURATION + routes
         for _ in range(2):
             text = Template(text).safe_substitute(values)
         (self.folder / "brisk.toml").write_text(text)
-        command = [BRISK, "serve", "--config", self.folder / "brisk.toml", *words]
         precedence = ["nice", "-n", "-15"] if first and os.geteuid() == 0 else []
-        super().__init__(command if prefix else [*precedence, *pinned(cores, *command)], self.folder / "log", port,
-                         values["address"], prefix=prefix)
+        command = [*precedence, *pinned(cores, BRISK, "serve", "--config", self.folder / "brisk.toml")]
+        super().__init__(command, self.folder / "log", port)
         self.samples, self.stopped = [], threading.Event()
 
     def __enter__(self):
