@@ -21,8 +21,8 @@
 # make flood           latency of requests during a flood of RSA handshakes             ARGS='--rounds 15'               10 minutes, quiet
 # make instructions    instructions of a request and of a handshake, by callgrind     ARGS='--only HTTP/2'               2 minutes
 # make live-fuzz       mutated input for every listener of a running brisk              ARGS='--seconds 600'             1 minute
-# make neighbours      responses of four servers with broken upstreams                  ARGS='--case reset'              4 minutes
-# make page            cost of HTTPS for a page in Chromium, and effect of each feature ARGS='--only records'            15 minutes
+# make neighbours      responses of four servers with broken upstreams                  ARGS='--case reset'              1 minute
+# make page            cost of HTTPS for a page in Chromium, and effect of each feature ARGS='--only loss'               15 minutes
 # make soak            steady load beside 10,000 slow clients, resets and floods        ARGS='--minutes 5'               30 minutes, quiet
 # make soak-http3      memory beside HTTP/3 clients that connect, resume, migrate       ARGS='--minutes 5'               1 hour
 # make strangers       cost of attacks for brisk, nginx, HAProxy and Envoy              ARGS='--attack resets'           11 minutes
@@ -32,9 +32,10 @@
 #
 # Each target installs missing programs on Debian with tools/setup, from the list tools/programs.
 
-CACHE ?= $(HOME)/.cache/brisk
+export CACHE ?= $(HOME)/.cache/brisk
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(CACHE)/bin:$(PATH):/usr/sbin:/sbin
+BRISK := $(CARGO_TARGET_DIR)/release/brisk
 
 # Options of brisk serve, of brisk bench compare, and of a measurement.
 ARGS ?=
@@ -49,39 +50,42 @@ FEATURES ?= brisk-cli/tools
 PLAN ?= peers
 RESULTS ?= resumption certificates stapling ciphers peers peers-http
 
-# Programs of the packages in `clients`, and the command of Go, empty if it is older than 1.23.
-CLIENT_PACKAGES := $(CARGO_TARGET_DIR)/clients
-GO := $(shell printf '%s\n' go1.23 "$$(go env GOVERSION 2> /dev/null)" | sort -CV && echo go)
-
 # Output of the last run of the tests, with durations.
 TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 
 # Number of runs of `make flakes`, and its test programs.
 N ?= 10
-PROGRAMS ?= plain debian browsers
+export PROGRAMS ?= plain debian browsers
 
 # Running time of each fuzz target in seconds, and the name of a single target.
 FUZZ_SECONDS ?= 20
 TARGET ?=
 
-.PHONY: run build test flakes client-packages fuzz check peers results gitea httpwg sbom kernels check-kernels check-lanes check-timing \
-  visits setup hook $(MEASUREMENTS)
+# The library whose machine code is checked. The kernels exist for x86-64 only.
+KERNELS := $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
+HAS_KERNELS := $(filter x86_64,$(shell uname -m))
+
+# Targets with a command, and the purposes of the programs that it needs (tools/programs).
+PURPOSES := build
+COMMANDS := $(MEASUREMENTS) peers results flakes fuzz gitea check-lanes check-timing visits client-packages kernels check-kernels httpwg \
+  sbom setup
+
+.PHONY: run build test check $(COMMANDS)
 
 # Without optimisation across crates: `make build` takes twice as long, and gives the program to install.
 run:
-	@CACHE=$(CACHE) tools/setup build
+	@tools/setup build
 	cargo build --locked --profile quick --package brisk-cli
 	@exec $(CARGO_TARGET_DIR)/quick/brisk serve $(ARGS)
 
 build:
-	@CACHE=$(CACHE) tools/setup build
+	@tools/setup build
 	cargo build --locked --release --package brisk-cli --features tools
 
 # Every test program runs under tools/timed, and the twenty slowest tests are listed at the end.
-test:
-	@CACHE=$(CACHE) tools/setup build test
-	@$(MAKE) --no-print-directory client-packages
-	@mkdir -p $(CARGO_TARGET_DIR) && : > $(TEST_TIMES)
+test: client-packages
+	@tools/setup test
+	@: > $(TEST_TIMES)
 	BRISK_NVRTC=$(CACHE)/nvrtc/nvidia/cu13/lib TEST_TIMES=$(TEST_TIMES) \
 	  cargo test --locked --workspace --features brisk-cli/tools --lib --bins --tests --no-fail-fast --config 'target."cfg(all())".runner="tools/timed"' -- $(TEST) \
 	  || { echo "the failures again:"; sed -n '/^failures:$$/,/^test result:/p' $(TEST_TIMES) | tail -n 100; exit 1; } >&2
@@ -89,96 +93,62 @@ test:
 	@sed -nE 's/^test (.*) \.\.\. .* <([0-9.]+)s>$$/\2 \1/p' $(TEST_TIMES) | sort -rn | head -20
 ifeq ($(TEST),)
 	@$(MAKE) --no-print-directory check-kernels
-	cargo test --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CLIENT_PACKAGES)
-ifneq ($(GO),)
-	cd clients/go && $(GO) vet ./... && $(GO) test ./...
+	@tools/client-packages test
 endif
-endif
-
-# Tests that fail only sometimes: behaviour tests, again and again beside busy loops.
-flakes:
-	@CACHE=$(CACHE) tools/setup build test
-	@$(MAKE) --no-print-directory client-packages
-	PROGRAMS='$(PROGRAMS)' tools/flakes $(N) $(TEST)
-
-# Programs of the client packages, for the behaviour tests. Without a sufficiently new Go, its package is not tested.
-client-packages:
-	cargo build --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CLIENT_PACKAGES) --example fetch
-ifneq ($(GO),)
-	cd clients/go && $(GO) build -o $(CLIENT_PACKAGES)/go-fetch ./fetch && $(GO) build -o $(CLIENT_PACKAGES)/go-server ./server
-else
-	@echo "Go 1.23 or newer is missing: clients/go is not tested" >&2
-endif
-
-fuzz:
-	BRISK_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked --workspace --features brisk-cli/tools --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
 
 check:
-	@CACHE=$(CACHE) tools/setup build
+	@tools/setup build
 	cargo fmt --all --check
 	cargo fmt --manifest-path clients/rust/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	cargo clippy --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CLIENT_PACKAGES) --all-targets -- --deny warnings
+	cargo clippy --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/clients --all-targets -- --deny warnings
 	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda,brisk-behaviour/cuda -- --deny warnings
 	RUSTFLAGS='--cfg fuzzing' cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/fuzzing
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps
 
-peers: build
-	@CACHE=$(CACHE) tools/setup peers
-	@$(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$(PLAN).toml $(ARGS)
-
-results: build
-	@CACHE=$(CACHE) tools/setup peers
-	@mkdir -p docs/results
-	@set -e; for plan in $(RESULTS); do \
-	  $(CARGO_TARGET_DIR)/release/brisk bench compare bench/plans/$$plan.toml \
-	    --html docs/results/$$plan.html --markdown docs/results/$$plan.md; \
-	done
+$(COMMANDS):
+	@tools/setup $(PURPOSES)
+	$(COMMAND)
 
 # Every measurement of bench/measures by its name, which also names its programs.
-$(MEASUREMENTS): build
-	@CACHE=$(CACHE) bench/measure $@ --prepare
-	CACHE=$(CACHE) bench/measure $@ --results $(ARGS)
+$(MEASUREMENTS) peers results httpwg: build
+$(MEASUREMENTS): COMMAND = bench/measure $@ --prepare && bench/measure $@ --results $(ARGS)
 
-gitea:
-	@CACHE=$(CACHE) tools/setup build gitea
-	cargo test --locked --package brisk-cli --tests --no-run
-	cargo test --locked --package brisk-behaviour --test browsers -- --ignored gitea
+peers results: PURPOSES = peers
+peers: COMMAND = $(BRISK) bench compare bench/plans/$(PLAN).toml $(ARGS)
+results: COMMAND = set -e; for plan in $(RESULTS); do \
+  $(BRISK) bench compare bench/plans/$$plan.toml --html docs/results/$$plan.html --markdown docs/results/$$plan.md; done
 
-httpwg: build
-	@CACHE=$(CACHE) tools/setup strangers
-	CACHE=$(CACHE) BRISK_PROGRAM=$(CARGO_TARGET_DIR)/release/brisk tools/httpwg
+# Tests that fail only sometimes: behaviour tests, again and again beside busy loops.
+flakes: client-packages
+flakes: PURPOSES = build test
+flakes: COMMAND = tools/flakes $(N) $(TEST)
 
-sbom:
-	@CACHE=$(CACHE) tools/setup sbom
-	@mkdir -p $(dir $(SBOM))
-	@tools/sbom --features '$(FEATURES)' > $(SBOM)
-	@echo $(SBOM)
+fuzz gitea check-lanes check-timing visits: COMMAND = cargo test --locked $(TESTS)
+fuzz: export BRISK_FUZZ_SECONDS = $(FUZZ_SECONDS)
+fuzz: TESTS = --workspace --features brisk-cli/tools --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
+gitea: PURPOSES = build gitea
+gitea: TESTS = --workspace --features brisk-cli/tools --bins --test browsers -- --ignored gitea
+# Ignored tests, which take minutes: a million visits with a hidden effect and 30 days of 100 hosts are those of `visits`.
+check-lanes: TESTS = --release --package brisk-lanes --lib -- --ignored a_hundred_thousand
+check-timing: TESTS = --release --package brisk-keys --package brisk-lanes --lib -- --ignored timing_reveals --nocapture --test-threads 1
+visits: TESTS = --release --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
+
+# Programs of the packages in `clients`, for the behaviour tests.
+client-packages: COMMAND = tools/client-packages build
 
 kernels: check-kernels
-	@CACHE=$(CACHE) tools/setup kernels
-	@tools/kernels cycles $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
+kernels: PURPOSES = kernels
+kernels: COMMAND = tools/kernels cycles $(KERNELS)
+check-kernels: PURPOSES = build
+check-kernels: COMMAND = $(if $(HAS_KERNELS),cargo build --locked --profile kernels --package brisk-lanes --lib && tools/kernels check $(KERNELS))
 
-# The kernels exist for x86-64 only.
-check-kernels:
-ifeq ($(shell uname -m),x86_64)
-	cargo build --locked --profile kernels --package brisk-lanes --lib
-	@tools/kernels check $(CARGO_TARGET_DIR)/kernels/libbrisk_lanes.rlib
-endif
+httpwg: PURPOSES = strangers
+httpwg: COMMAND = BRISK_PROGRAM=$(BRISK) tools/httpwg
 
-# Ignored tests, which take minutes: a million visits with a hidden effect and 30 days of 100 hosts are those of `visits`.
-check-lanes: TESTS = --package brisk-lanes --lib -- --ignored a_hundred_thousand
-check-timing: TESTS = --package brisk-keys --package brisk-lanes --lib -- --ignored timing_reveals --nocapture --test-threads 1
-visits: TESTS = --package brisk-visits --lib -- --ignored a_million thirty_days --nocapture --test-threads 1
-check-lanes check-timing visits:
-	cargo test --locked --release $(TESTS)
+sbom: PURPOSES = sbom
+sbom: COMMAND = mkdir -p $(dir $(SBOM)) && tools/sbom --features '$(FEATURES)' > $(SBOM) && echo $(SBOM)
 
-setup: hook
-	@CACHE=$(CACHE) tools/setup build test
-
-# Checks the form of commit messages. Nothing outside of a checkout by git, or where another hook is there.
-hook:
-	@folder=$$(git rev-parse --git-common-dir 2> /dev/null) || exit 0; hook=$$folder/hooks/commit-msg; \
-	if [ -e "$$hook" ] && ! cmp -s tools/commit-msg "$$hook" && ! grep -q '^# commit-msg FILE:' "$$hook"; then \
-	  echo "setup: $$hook is another hook and stays: call tools/commit-msg there" >&2; \
-	else mkdir -p "$$folder/hooks" && cp tools/commit-msg "$$hook"; fi
+# The programs of the tests, and the hook that checks the form of commit messages.
+setup: PURPOSES = build test
+setup: COMMAND = tools/hook
