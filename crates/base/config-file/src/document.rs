@@ -3,21 +3,27 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{KeyPath, Located, MAX_LISTED, Problem, Segment};
+use crate::error::{ConfigError, KeyPath, Located, MAX_LISTED, Place, Problem, Segment};
+use crate::merge::{Twice, merge, moved};
 use crate::reader::{Node, ReadError};
+use crate::sources::{INCLUDE, Source, Sources};
 
 /// Advice about a key that is unknown here but has a meaning in the configuration of another program.
 pub type Advice = fn(&str) -> Option<String>;
 
-/// The text and the tree of a file.
+/// The first line, from 1, in the syntax of another program, and the message about it.
+pub type Syntax = fn(&str) -> Option<(usize, String)>;
+
+/// The text and the tree of a file and of those that it includes.
 pub struct Document<'t> {
-    text: &'t str,
+    /// Positions in the tree count through all texts, in this order.
+    texts: Vec<(&'t Path, &'t str)>,
     root: Spanned<DeValue<'t>>,
     advice: Advice,
     inserted: Vec<PathBuf>,
@@ -27,7 +33,7 @@ impl<'t> Document<'t> {
     /// A document without content.
     pub fn empty() -> Self {
         let root = Spanned::new(0..0, DeValue::Table(DeTable::new()));
-        Self { text: "", root, advice: |_| None, inserted: Vec::new() }
+        Self { texts: Vec::new(), root, advice: |_| None, inserted: Vec::new() }
     }
 
     /// Parses `text`. The errors are syntax errors of TOML.
@@ -35,17 +41,67 @@ impl<'t> Document<'t> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
             let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
-            return Ok(Self { text, root, advice: |_| None, inserted: Vec::new() });
+            let texts = vec![(Path::new(""), text)];
+            return Ok(Self { texts, root, advice: |_| None, inserted: Vec::new() });
         }
         // Reports the first syntax error only: later ones are mostly its consequences.
         let first = errors.into_iter().take(1);
         Err(first
             .map(|error| Located {
-                position: error.span().map(|span| position(text, span.start)),
+                place: error.span().map(|span| Place::of(position(text, span.start))),
                 path: KeyPath::default(),
                 problem: Problem::Syntax(explained(&error, text)),
             })
             .collect())
+    }
+
+    /// Parses all files of a configuration as one: lists of tables, such as `[[host]]`, are joined in the order of the files, and
+    /// so are the tables of tables at the top, such as `[upstream.NAME]`. `syntax` explains a file that is not TOML.
+    ///
+    /// # Errors
+    ///
+    /// The first file that is not TOML; an included file with `include`; all keys and tables that two files have.
+    pub fn of(sources: &'t Sources, syntax: Syntax) -> Result<Self, ConfigError> {
+        let (mut whole, mut problems) = (Self::empty(), Vec::new());
+        for (number, source) in sources.all().iter().enumerate() {
+            let mut read = Self::of_source(source, syntax)?;
+            let path = KeyPath::of(INCLUDE);
+            if number > 0 && read.contains(&path) {
+                let main = sources.all()[0].file.display();
+                let fault = format!("only {main} may include files: name them in its `include`");
+                return Err(ConfigError::new(&source.file, vec![read.locate(path, Problem::Wrong(fault))]));
+            }
+            let by = whole.texts.iter().map(|(_, text)| text.len()).sum();
+            whole.texts.append(&mut read.texts);
+            let (DeValue::Table(tables), DeValue::Table(further)) =
+                (whole.root.get_mut(), moved(read.root, by))
+            else {
+                continue;
+            };
+            let twice = merge(tables, further);
+            problems.extend(twice.into_iter().map(|twice| whole.twice(twice)));
+        }
+        match sources.all() {
+            [main, ..] if !problems.is_empty() => Err(ConfigError::new(&main.file, problems)),
+            _ => Ok(whole),
+        }
+    }
+
+    fn of_source(source: &'t Source, syntax: Syntax) -> Result<Self, ConfigError> {
+        let document = Self::parse(&source.text).map_err(|problems| match syntax(&source.text) {
+            Some((line, message)) => ConfigError::of_text(&source.file, Some((line, 1)), &message),
+            None => ConfigError::new(&source.file, problems),
+        })?;
+        Ok(Self { texts: vec![(&source.file, &source.text)], ..document })
+    }
+
+    fn twice(&self, Twice { path, first, second }: Twice) -> Located {
+        let (place, first) = (self.place(second), self.place(first));
+        let main = self.texts.first().map_or(Path::new(""), |(file, _)| file);
+        let Place { file, line, column } = &first;
+        let file = file.as_ref().map_or(main, |(_, file)| file).display();
+        let fault = format!("{file}:{line}:{column} has it already: write it in one file only");
+        Located { place: Some(place), path, problem: Problem::Wrong(fault) }
     }
 
     /// The document with `advice` for its unknown keys. Without advice, the nearest known key is offered.
@@ -95,8 +151,8 @@ impl<'t> Document<'t> {
     /// A problem of the value at `path`, with the position of the value or of the nearest enclosing one in the file.
     pub(crate) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
         let nearest = (1..=path.0.len()).rev().find_map(|length| self.find(&path.0[..length]));
-        let position = nearest.map(|(_, value)| position(self.text, value.span().start));
-        Located { position, path, problem }
+        let place = nearest.map(|(_, value)| self.place(value.span().start));
+        Located { place, path, problem }
     }
 
     /// All texts of the file, in the order of their keys, with their paths.
@@ -111,9 +167,28 @@ impl<'t> Document<'t> {
         self.find(&path.0).is_some()
     }
 
-    /// Line of the value at `path`, from 1.
-    pub fn line(&self, path: &KeyPath) -> Option<usize> {
-        self.find(&path.0).map(|(_, value)| position(self.text, value.span().start).0)
+    /// The value at `path`.
+    pub(crate) fn value(&self, path: &KeyPath) -> Option<&Spanned<DeValue<'t>>> {
+        self.find(&path.0).map(|(_, value)| value)
+    }
+
+    /// Line of the value at `path`, from 1, with the file if it is an included one.
+    pub fn line(&self, path: &KeyPath) -> Option<(usize, Option<PathBuf>)> {
+        let place = self.place(self.value(path)?.span().start);
+        Some((place.line, place.file.map(|(_, file)| file)))
+    }
+
+    /// The place of a byte of all texts.
+    fn place(&self, mut offset: usize) -> Place {
+        for (number, (file, text)) in self.texts.iter().enumerate() {
+            // The end of a text is the start of the next one, where a value is more likely.
+            if offset < text.len() || number + 1 == self.texts.len() {
+                let file = (number > 0).then(|| (number, file.to_path_buf()));
+                return Place { file, ..Place::of(position(text, offset)) };
+            }
+            offset -= text.len();
+        }
+        Place::of((1, 1))
     }
 
     fn blame(&self, error: ReadError) -> (Located, Option<*const Spanned<DeValue<'t>>>) {
@@ -124,7 +199,7 @@ impl<'t> Document<'t> {
             (Problem::UnknownKey { key: name, .. }, Some((Some(key), _))) => {
                 let advised = (self.advice)(name).map(Problem::Foreign);
                 let problem = advised.unwrap_or(error.problem);
-                Located { position: Some(position(self.text, key.start)), path, problem }
+                Located { place: Some(self.place(key.start)), path, problem }
             }
             _ => self.locate(path, error.problem),
         };

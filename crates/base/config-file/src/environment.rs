@@ -25,8 +25,7 @@ impl Document<'_> {
         verbatim: &[&str],
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), Vec<Located>> {
-        let mut expansion =
-            Expansion { base, verbatim, environment, files: Vec::new(), problems: Vec::new() };
+        let mut expansion = Expansion { verbatim, ..Expansion::new(base, environment) };
         expansion.expand(&KeyPath::default(), self.root_mut());
         let Expansion { files, problems, .. } = expansion;
         self.set_inserted(files);
@@ -37,12 +36,19 @@ impl Document<'_> {
     }
 }
 
-struct Expansion<'a> {
+/// The replacement of variables in texts.
+pub(crate) struct Expansion<'a> {
     base: &'a Path,
     verbatim: &'a [&'a str],
     environment: &'a dyn Fn(&str) -> Option<String>,
     files: Vec<PathBuf>,
     problems: Vec<(KeyPath, String)>,
+}
+
+impl<'a> Expansion<'a> {
+    pub(crate) fn new(base: &'a Path, environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { base, verbatim: &[], environment, files: Vec::new(), problems: Vec::new() }
+    }
 }
 
 impl Expansion<'_> {
@@ -72,7 +78,8 @@ impl Expansion<'_> {
         matches!(path.segments().last(), Some(Segment::Key(key)) if self.verbatim.contains(&key.as_str()))
     }
 
-    fn text(&mut self, text: &str) -> Result<String, String> {
+    /// `text` with its variables replaced; otherwise the reason.
+    pub(crate) fn text(&mut self, text: &str) -> Result<String, String> {
         let mut expanded = String::new();
         let mut rest = text;
         while let Some(at) = rest.find("${") {

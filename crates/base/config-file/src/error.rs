@@ -131,11 +131,29 @@ fn offer<S: AsRef<str>>(written: &str, known: &[S]) -> String {
     }
 }
 
+/// A place in the files of a configuration, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// Number and path of an included file; `None` for the main file.
+    pub(crate) file: Option<(usize, PathBuf)>,
+    /// From 1.
+    pub(crate) line: usize,
+    /// From 1, in characters.
+    pub(crate) column: usize,
+}
+
+impl Place {
+    /// A line and column of the main file.
+    pub(crate) fn of((line, column): (usize, usize)) -> Self {
+        Self { file: None, line, column }
+    }
+}
+
 /// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Line and column, from 1; `None` for problems of the file as a whole.
-    pub(crate) position: Option<(usize, usize)>,
+    /// `None` for problems of the configuration as a whole.
+    pub(crate) place: Option<Place>,
     pub(crate) path: KeyPath,
     pub(crate) problem: Problem,
 }
@@ -150,7 +168,7 @@ pub struct ConfigError {
 impl ConfigError {
     /// Collects `problems` of `file`.
     pub fn new(file: &Path, mut problems: Vec<Located>) -> Self {
-        problems.sort_by_key(|problem| problem.position);
+        problems.sort_by(|one, other| one.place.cmp(&other.place));
         Self { file: file.to_owned(), problems }
     }
 
@@ -164,24 +182,23 @@ impl ConfigError {
     /// A file that could not be read at all.
     pub fn unreadable(file: &Path, error: &std::io::Error) -> Self {
         let problem = Problem::Wrong(format!("cannot be read: {error}"));
-        Self::new(file, vec![Located { position: None, path: KeyPath::default(), problem }])
+        Self::new(file, vec![Located { place: None, path: KeyPath::default(), problem }])
     }
 
     /// A file whose text cannot be read as a configuration; `position` is that of the fault, unless the whole text is at fault.
     pub fn of_text(file: &Path, position: Option<(usize, usize)>, fault: &str) -> Self {
         let problem = Problem::Wrong(fault.to_owned());
-        Self::new(file, vec![Located { position, path: KeyPath::default(), problem }])
+        Self::new(file, vec![Located { place: position.map(Place::of), path: KeyPath::default(), problem }])
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = self.file.display();
-        for (number, Located { position, path, problem }) in self.problems.iter().take(MAX_LISTED).enumerate()
-        {
+        for (number, Located { place, path, problem }) in self.problems.iter().take(MAX_LISTED).enumerate() {
             let separator = if number == 0 { "" } else { "\n" };
-            write!(f, "{separator}{file}:")?;
-            if let Some((line, column)) = position {
+            let included = place.as_ref().and_then(|place| place.file.as_ref());
+            write!(f, "{separator}{}:", included.map_or(&self.file, |(_, file)| file).display())?;
+            if let Some(Place { line, column, .. }) = place {
                 write!(f, "{line}:{column}:")?;
             }
             if !path.0.is_empty() {
@@ -189,6 +206,7 @@ impl fmt::Display for ConfigError {
             }
             write!(f, " {problem}")?;
         }
+        let file = self.file.display();
         if self.problems.len() > MAX_LISTED { write!(f, "\n{file}: and more") } else { Ok(()) }
     }
 }

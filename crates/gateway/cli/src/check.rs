@@ -74,7 +74,10 @@ fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> any
         let host = &service.hosts[index];
         println!("host: host[{index}], {}", host.tls.names.join(", "));
         let place = |route: usize| {
-            let line = resolved.line_of_route(index, route).map(|line| format!(", line {line}"));
+            let line = resolved.line_of_route(index, route).map(|(line, file)| {
+                let file = file.map(|file| format!(" of {}", file.display())).unwrap_or_default();
+                format!(", line {line}{file}")
+            });
             let path = match &host.routes[route].path {
                 RoutePath::Exact(path) => format!("{path:?}, exact"),
                 RoutePath::Prefix(path) => format!("{path:?}"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use brisk_config::{Resolved, Running};
+use brisk_config::{Resolved, Running, Sources};
 use brisk_gateway::{Addresses, Environment, Gateway};
 use brisk_isolation::{Isolation, IsolationError};
 use brisk_logs::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
@@ -34,8 +34,8 @@ const STOPPING: Duration = Duration::from_secs(8);
 /// Runs the gateway until a stop signal, and then until it has drained.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let line = arguments.command_line();
-    let text = line.text()?;
-    let (isolation, sockets) = isolate(text.as_deref(), &arguments.log)?;
+    let sources = line.sources()?;
+    let (isolation, sockets) = isolate(sources.as_ref(), &arguments.log)?;
     // After `isolate`, because the log starts a thread.
     let _log = log::start(&arguments.log)?;
     if let Some(isolation) = &isolation {
@@ -44,8 +44,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let sockets = sockets.unwrap_or_else(Sockets::inherited);
     let running = Rc::new(Running::new(isolation));
     let configuration = Configuration::new(line, &running);
-    let first = configuration.first(text.as_deref())?;
-    drop(text);
+    let first = configuration.first(sources.as_ref())?;
+    drop(sources);
     // Watching begins before the engines start, which takes seconds with a GPU: changes in that time are noticed too.
     let files = WatchedFiles::start(&first.settings.server.files);
     log_warnings(&first.warnings);
@@ -91,15 +91,15 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-/// Starts the key process if the configuration in `text` requires one.
+/// Starts the key process if the configuration in `sources` requires one.
 ///
 /// To be called while the process has one thread, because the process then drops privileges, which apply to a single thread.
 /// Inherited sockets are taken first; otherwise the key process would inherit them too.
 fn isolate(
-    text: Option<&str>,
+    sources: Option<&Sources>,
     log: &str,
 ) -> Result<(Option<Arc<Isolation>>, Option<Sockets>), IsolationError> {
-    let Some(demanded) = text.and_then(brisk_config::isolation) else { return Ok((None, None)) };
+    let Some(demanded) = sources.and_then(brisk_config::isolation) else { return Ok((None, None)) };
     let sockets = Sockets::inherited();
     Ok((Some(Isolation::start(demanded.user, log)?), Some(sockets)))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use brisk_config::{CertificateFiles, CommandLine, ConfigError, Resolved, Running};
+use brisk_config::{CertificateFiles, CommandLine, ConfigError, Resolved, Running, Sources};
 use brisk_gateway::{HostCertificates, Source};
 use brisk_server::{Part, PartError};
 
@@ -26,10 +26,10 @@ impl Configuration {
         Self { line, running: Rc::clone(running), files: Rc::default() }
     }
 
-    /// Resolves the first configuration, from `text`, the contents of its file. The caller reads the file, because it starts the
+    /// Resolves the first configuration, from `sources`, the texts of its files. The caller reads them, because it starts the
     /// key process between reading and resolving.
-    pub(crate) fn first(&self, text: Option<&str>) -> Result<Resolved, ConfigError> {
-        let first = self.line.settings_of(text, &self.running)?;
+    pub(crate) fn first(&self, sources: Option<&Sources>) -> Result<Resolved, ConfigError> {
+        let first = self.line.settings_of(sources, &self.running)?;
         self.files.replace(first.certificate_files.clone());
         Ok(first)
     }

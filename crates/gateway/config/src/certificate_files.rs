@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
+use brisk_config_file::Sources;
 use brisk_keys_pkcs11::TokenSettings;
 
 /// The files of a configuration, and the settings with which its certificates are loaded: a certificate is loaded by the
@@ -10,7 +11,7 @@ use brisk_keys_pkcs11::TokenSettings;
 #[derive(Clone, Debug, Default)]
 pub struct CertificateFiles {
     /// `None` where there is no file.
-    pub(super) text: Option<String>,
+    pub(super) sources: Option<Sources>,
     pub(super) tokens: TokenDefaults,
     /// Certificate files of each host that can be loaded without the rest of the configuration.
     pub(super) hosts: Vec<HashSet<PathBuf>>,

@@ -17,8 +17,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use brisk_answer::features::RouteKeys;
+pub use brisk_config_file::Sources;
 pub use brisk_config_file::{ConfigError, Period};
-use brisk_config_file::{Document, Located};
+use brisk_config_file::{Document, Located, Syntax};
 use brisk_upstream_group::features::servers::UpstreamServer;
 use brisk_upstream_group::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
@@ -60,21 +61,21 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The text of the file, if the line names one. It may be a pipe, which can be read once.
-    pub fn text(&self) -> Result<Option<String>, ConfigError> {
-        self.file.as_deref().map(read_text).transpose()
+    /// The texts of the file and of those that it includes, if the line names one. It may be a pipe, which can be read once.
+    pub fn sources(&self) -> Result<Option<Sources>, ConfigError> {
+        self.file.as_deref().map(sources).transpose()
     }
 
     /// Settings for `brisk serve`, as they are now.
     pub fn settings(&self, running: &Running) -> Result<Resolved, ConfigError> {
-        self.settings_of(self.text()?.as_deref(), running)
+        self.settings_of(self.sources()?.as_ref(), running)
     }
 
-    /// Settings for `brisk serve` with this [`text`](Self::text) of the file; without one, those of a first run.
-    pub fn settings_of(&self, text: Option<&str>, running: &Running) -> Result<Resolved, ConfigError> {
+    /// Settings for `brisk serve` with these [`sources`](Self::sources); without any, those of a first run.
+    pub fn settings_of(&self, sources: Option<&Sources>, running: &Running) -> Result<Resolved, ConfigError> {
         running.refused_keys.clear();
-        let resolved = if let (Some(file), Some(text)) = (&self.file, text) {
-            read(file, text, self, Development::Create, running)
+        let resolved = if let (Some(file), Some(sources)) = (&self.file, sources) {
+            read(file, sources, self, Development::Create, running)
         } else {
             let mut raw = first_run(self.upstream.clone());
             self.apply(&mut raw);
@@ -115,28 +116,28 @@ pub struct Isolation {
     pub user: Option<String>,
 }
 
-/// Isolation of keys, if the file with this text demands it. Errors in the text are reported when all of it is read.
-pub fn isolation(text: &str) -> Option<Isolation> {
-    let keys = text.parse::<toml::Table>().ok()?.remove("keys")?;
+/// Isolation of keys, if a file demands it. Errors in the texts are reported when all of them are read.
+pub fn isolation(sources: &Sources) -> Option<Isolation> {
+    let mut tables = sources.all().iter().filter_map(|source| source.text.parse::<toml::Table>().ok());
+    let keys = tables.find_map(|mut table| table.remove("keys"))?;
     let user = keys.get("isolate_user").and_then(|user| user.as_str()).map(str::to_owned);
     keys.get("isolate")?.as_bool()?.then_some(Isolation { user })
 }
 
 /// Checks `file` and writes nothing.
 pub fn check(file: &Path, running: &Running) -> Result<Resolved, ConfigError> {
-    read(file, &read_text(file)?, &CommandLine::default(), Development::Leave, running)
+    read(file, &sources(file)?, &CommandLine::default(), Development::Leave, running)
 }
 
 /// Settings of a key server, from its file. Writes nothing.
 pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
-    let text = read_text(file)?;
-    let parsed = Document::parse(&text).map_err(|problems| ConfigError::new(file, problems))?;
-    let document = expanded(parsed, file)?;
+    let sources = sources(file)?;
+    let document = expanded(&sources, |_| None)?;
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
     let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, running)
         .map_err(|problems| ConfigError::new(file, problems))?;
-    resolved.settings.server.files.extend(files_of(&document, file));
+    resolved.settings.server.files.extend(files_of(&document, &sources));
     Ok(resolved)
 }
 
@@ -144,17 +145,27 @@ pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, Co
 /// clients.
 const VERBATIM: [&str; 4] = ["body", "path_regex", "pattern", "regex"];
 
-/// The document of `file` with its variables of the environment.
-fn expanded<'t>(mut document: Document<'t>, file: &Path) -> Result<Document<'t>, ConfigError> {
-    let base = file.parent().unwrap_or(Path::new(""));
-    let expansion = document.expand(base, &VERBATIM, &|name| env::var(name).ok());
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
+/// `file` and the files that it includes.
+fn sources(file: &Path) -> Result<Sources, ConfigError> {
+    Sources::read(file, &variable, &read_text)
+}
+
+/// The document of `sources` with its variables of the environment.
+fn expanded(sources: &Sources, syntax: Syntax) -> Result<Document<'_>, ConfigError> {
+    let mut document = Document::of(sources, syntax)?;
+    let file = sources.main();
+    let expansion = document.expand(file.parent().unwrap_or(Path::new("")), &VERBATIM, &variable);
     expansion.map_err(|problems| ConfigError::new(file, problems))?;
     Ok(document)
 }
 
-/// The files that a configuration consists of.
-fn files_of(document: &Document<'_>, file: &Path) -> impl Iterator<Item = PathBuf> {
-    document.inserted().to_vec().into_iter().chain([file.to_owned()])
+/// The files that a configuration consists of, and patterns of `include`.
+fn files_of(document: &Document<'_>, sources: &Sources) -> impl Iterator<Item = PathBuf> {
+    document.inserted().iter().chain(sources.watched()).cloned().collect::<Vec<_>>().into_iter()
 }
 
 fn read_text(file: &Path) -> Result<String, ConfigError> {
@@ -171,28 +182,20 @@ fn read_text(file: &Path) -> Result<String, ConfigError> {
 
 fn read(
     file: &Path,
-    text: &str,
+    sources: &Sources,
     line: &CommandLine,
     development: Development,
     running: &Running,
 ) -> Result<Resolved, ConfigError> {
-    let document = expanded(parse(file, text)?, file)?;
+    // Names the program to which a file, or an unknown key in it, belongs.
+    let document = expanded(sources, foreign::syntax)?.with_advice(foreign::advice);
     let (mut raw, unread) = document.read::<raw::Config>();
     line.apply(&mut raw);
     shortcuts(&mut raw);
     let mut resolved = finish(&raw, &document, unread, file, development, running)?;
-    resolved.certificate_files.text = Some(text.to_owned());
-    resolved.settings.server.files.extend(files_of(&document, file));
+    resolved.certificate_files.sources = Some(sources.clone());
+    resolved.settings.server.files.extend(files_of(&document, sources));
     Ok(resolved)
-}
-
-/// Parses the file of a gateway. Names the program to which the file, or an unknown key in it, belongs.
-fn parse<'t>(file: &Path, text: &'t str) -> Result<Document<'t>, ConfigError> {
-    let document = Document::parse(text).map_err(|problems| match foreign::syntax(text) {
-        Some((line, message)) => ConfigError::of_text(file, Some((line, 1)), &message),
-        None => ConfigError::new(file, problems),
-    })?;
-    Ok(document.with_advice(foreign::advice))
 }
 
 fn finish(

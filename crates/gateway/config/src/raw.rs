@@ -27,6 +27,7 @@ use brisk_config_file::{Period, Rate, Size, SizeLimit, table_of_parts};
 use brisk_trials::ExperimentKeys;
 use brisk_upstream_group::features::servers::UpstreamServer;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 pub use access_log::AccessLogFormat;
 pub(crate) use access_log::{AccessLog, Journal, LogFormat, LogOutput, Syslog};
@@ -49,6 +50,8 @@ pub(crate) use visit_store::Visits;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    #[expect(dead_code, reason = "read before the rest, by `Sources`; its name is offered for unknown keys")]
+    pub include: Option<IgnoredAny>,
     pub server: Server,
     pub tls: Tls,
     pub sessions: Sessions,

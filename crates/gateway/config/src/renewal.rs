@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use brisk_config_file::{ConfigError, Document};
+use brisk_config_file::ConfigError;
 use brisk_gateway::HostCertificates;
 
 use super::certificate_files::CertificateFiles;
@@ -28,10 +28,9 @@ impl CommandLine {
         changed: &BTreeSet<PathBuf>,
         running: &Running,
     ) -> Option<Result<Renewed, ConfigError>> {
-        let (file, text) = (self.file.as_deref()?, in_force.text.as_deref()?);
+        let (file, sources) = (self.file.as_deref()?, in_force.sources.as_ref()?);
         let hosts = in_force.hosts_of(changed)?;
-        let parsed = Document::parse(text).map_err(|problems| ConfigError::new(file, problems));
-        let document = match parsed.and_then(|document| expanded(document, file)) {
+        let document = match expanded(sources, |_| None) {
             Ok(document) => document,
             Err(error) => return Some(Err(error)),
         };

@@ -30,7 +30,7 @@ mod upstreams;
 mod variation;
 pub(crate) mod visit_store;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brisk_answer::features::{self, headers, limits};
@@ -75,9 +75,10 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Line of a route in the file, by the indexes of host and route; `None` for routes that are not written as such.
-    pub fn line_of_route(&self, host: usize, route: usize) -> Option<usize> {
-        let document = Document::parse(self.certificate_files.text.as_deref()?).ok()?;
+    /// Line of a route, with its file if that is an included one, by the indexes of host and route; `None` for routes that are
+    /// not written as such.
+    pub fn line_of_route(&self, host: usize, route: usize) -> Option<(usize, Option<PathBuf>)> {
+        let document = Document::of(self.certificate_files.sources.as_ref()?, |_| None).ok()?;
         document.line(&KeyPath::of("host").index(host).key("route").index(route))
     }
 }
@@ -99,7 +100,7 @@ pub(super) fn resolve(
     let findings = Findings::new(document, unread);
     let mut context =
         Context { isolated: Isolated::new(development, running), ..Context::new(findings, base, running) };
-    // They may contain secrets, which no route may serve.
+    // Contents of files may be secrets, which no route may serve.
     context.shared.secrets.extend(document.inserted().iter().cloned());
     let server = server::server(raw, &mut context);
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);

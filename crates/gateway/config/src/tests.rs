@@ -13,6 +13,7 @@ mod foreign;
 mod forms;
 mod fuzz;
 mod http3;
+mod include;
 mod keyless;
 mod keys;
 mod limits;

@@ -5,7 +5,6 @@
 //! which network file systems do not provide. Intended for few and small files, since each is read completely.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
@@ -16,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_config_file::matching;
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{Mode, OFlags};
@@ -44,8 +44,8 @@ type Changed = Arc<Mutex<BTreeSet<PathBuf>>>;
 type Names = Arc<Mutex<BTreeSet<OsString>>>;
 
 impl FileWatch {
-    /// Watches `paths`, which need not exist. For a folder, the names of its entries are watched but not their
-    /// contents. A change is reported once no further change has occurred for `quiet`.
+    /// Watches `paths`, which need not exist. For a folder, and for a path with `*` in its last part, the names of the
+    /// [matching](brisk_config_file::matching) entries are watched but not their contents. A change is reported once no further change has occurred for `quiet`.
     ///
     /// Start the watch before reading the files, so that no change is missed. Several changes within `quiet`, or before
     /// a call of [`changed`](Self::changed), yield one report.
@@ -185,13 +185,14 @@ impl Files {
     }
 }
 
-/// Digest of the contents of a file or the names in a folder; `None` if it cannot be read.
+/// Digest of the contents of a file or the names in a folder or of a pattern; `None` if it cannot be read.
 ///
 /// Modification time and size do not suffice: two writes within one clock tick of the file system have the same.
 fn digest(path: &Path) -> Option<u64> {
-    if path.is_dir() {
+    let names = matching(path).map(Result::ok).or_else(|| path.is_dir().then(|| names(path)));
+    if let Some(names) = names {
         let mut hasher = DefaultHasher::new();
-        names(path)?.hash(&mut hasher);
+        names?.hash(&mut hasher);
         return Some(hasher.finish());
     }
     // `NONBLOCK`, so that a FIFO at this path does not block. Reads in blocks, so that memory does not depend on the
@@ -211,9 +212,12 @@ fn digest(path: &Path) -> Option<u64> {
     }
 }
 
-fn names(folder: &Path) -> Option<BTreeSet<OsString>> {
+fn names(folder: &Path) -> Option<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).ok()?;
-    entries.map(|entry| entry.ok().map(|entry| entry.file_name())).collect()
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.ok().map(|entry| entry.path())).collect::<Option<_>>()?;
+    names.sort_unstable();
+    Some(names)
 }
 
 /// The watched folders: those of the paths, and those of the targets of their symbolic links.

@@ -29,6 +29,7 @@ mod http3_probe;
 mod http3_rebinding;
 mod http3_restart;
 mod http3_workers;
+mod include;
 mod limits;
 mod maintenance;
 mod malformed;
