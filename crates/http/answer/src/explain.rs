@@ -119,6 +119,10 @@ pub fn explain(
     let found = found.copied();
     let chosen = found.map(|route| &routes[route]);
     let explained = match chosen {
+        Some(route) if route.internal.is_internal => Explanation {
+            route: found,
+            ..unrouted("404 Not Found: the route is internal, so only a response of an upstream leads to it")
+        },
         Some(route) => Explanation {
             route: found,
             stages: stages(StageTarget::Route(route)),

@@ -19,6 +19,7 @@ pub mod early_hints;
 pub mod error_pages;
 pub mod forward_auth;
 pub mod headers;
+pub mod internal;
 pub mod keep_alive;
 pub mod limits;
 pub mod maintenance;
@@ -257,6 +258,8 @@ route_features! {
     bandwidth: bandwidth::BandwidthFeature,
     /// Whether requests are omitted from the access log.
     is_unlogged: access_log::AccessLogFeature,
+    /// Whether the route is internal, or leads to internal ones.
+    internal: internal::InternalFeature,
 }
 
 host_features! {

@@ -75,6 +75,9 @@ pub(crate) fn answer(
 /// redirected: those to upstreams, as in nginx.
 pub(crate) fn slashless(route: &RouteSettings) -> Option<(String, Box<str>)> {
     let (Action::Upstream(_), RoutePath::Prefix(path)) = (&route.action, &route.path) else { return None };
+    if route.internal.is_internal {
+        return None;
+    }
     let slashless = path.strip_suffix('/').filter(|slashless| !slashless.is_empty())?;
     Some((slashless.to_owned(), encoded(path).into()))
 }

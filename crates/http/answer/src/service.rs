@@ -3,6 +3,7 @@
 
 mod action;
 mod answers;
+mod internal;
 mod site;
 mod upstream_call;
 

@@ -23,6 +23,7 @@ pub use crate::features::early_hints::{
 pub use crate::features::error_pages::{ErrorPage, ErrorPages};
 pub use crate::features::forward_auth::ForwardAuth;
 pub use crate::features::headers::{HostHeaderSettings, HstsSettings};
+pub use crate::features::internal::InternalSettings;
 pub use crate::features::keep_alive::Preconnect;
 pub use crate::features::limits::{LimitKey, RequestLimit, RouteTimeouts};
 pub use crate::features::maintenance::{Maintenance, MaintenanceSwitch};

@@ -247,6 +247,8 @@ impl<'a> HostContext<'a> {
 pub(crate) enum StageTarget<'a> {
     /// A route of the configuration.
     Route(&'a RouteSettings),
+    /// An internal route: the request has passed the stages of another route, whose limits, log settings and measurement it keeps.
+    Internal(&'a RouteSettings),
     /// The path on which pages open connections in advance.
     Preconnect(&'a Preconnect),
     /// The script that measures page views.
@@ -261,9 +263,14 @@ impl<'a> StageContext<'a> {
     /// The configured route; `None` for [targets](StageTarget) without one.
     pub(crate) fn route(&self) -> Option<&'a RouteSettings> {
         match self.target {
-            StageTarget::Route(route) => Some(route),
+            StageTarget::Route(route) | StageTarget::Internal(route) => Some(route),
             _ => None,
         }
+    }
+
+    /// The configured route, unless it is an internal one.
+    pub(crate) fn first_route(&self) -> Option<&'a RouteSettings> {
+        self.route().filter(|_| !matches!(self.target, StageTarget::Internal(_)))
     }
 
     /// The route, if it has an upstream.

@@ -35,7 +35,7 @@ pub(crate) struct UnloggedStage;
 
 impl Stage for UnloggedStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
-        let is_unlogged = match context.route() {
+        let is_unlogged = match context.first_route() {
             Some(route) => route.is_unlogged,
             None => context.unrouted_host()?.is_unlogged,
         };

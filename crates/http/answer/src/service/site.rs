@@ -14,13 +14,14 @@ use http::StatusCode;
 use super::Service;
 use super::action::RouteAction;
 use super::answers::refuse;
+use super::internal::{self, Folder};
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::features::ordered;
 use crate::forwarding::Forwarding;
 use crate::own_names;
 use crate::redirect;
-use crate::settings::{Plain, RoutePath, RouteSettings, ServiceSettings};
+use crate::settings::{InternalSettings, Plain, RoutePath, RouteSettings, ServiceSettings};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};
@@ -37,6 +38,8 @@ pub(super) struct Site {
     /// Routes of the gateway's own paths (scripts, beacons, preconnects). They take precedence over `routes`.
     reserved: Routes<Route>,
     routes: Routes<Route>,
+    /// Folders of internal routes, which `X-Sendfile` names.
+    pub(super) folders: Vec<Folder>,
     /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route.
     slashless: Routes<Route>,
     /// The route of requests without a matching path: `404`.
@@ -57,6 +60,8 @@ pub(super) struct Route {
     pub(super) own_names: Rc<OwnNames>,
     pub(super) stages: RouteStages,
     pub(super) action: RouteAction,
+    /// Whether clients may use the route, and its responses may lead to internal routes.
+    pub(super) internal: InternalSettings,
 }
 
 impl Site {
@@ -82,6 +87,7 @@ impl Site {
         let refuse = |refusal| Route::reserved(&context, StageTarget::Unrouted, RouteAction::Refuse(refusal));
         Ok(Self {
             routes: Routes::new(routes?),
+            folders: internal::folders(&host.routes),
             slashless: Routes::new(slashless(&context)),
             reserved: Routes::new(reserved(&context)),
             missing: refuse(Refusal::new(StatusCode::NOT_FOUND, "no-route")),
@@ -107,6 +113,9 @@ impl Site {
         let route = self.route(request, exchange);
         let answered = match route.stages.request(exchange, request, &mut state).await {
             Some(answered) => answered.map(|response| *response),
+            None if route.internal.redirects && !request.is_tunnel => {
+                return Box::pin(self.answer_internally(service, route, request, exchange, state)).await;
+            }
             None => route.act(service, self, request, exchange, &state).await,
         };
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
@@ -115,12 +124,35 @@ impl Site {
     }
 
     fn route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
+        let found = self.find(request, exchange, |path, holds| {
+            // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
+            let reserved = if request.is_tunnel { None } else { self.reserved.find(path, |_| true) };
+            let routed = || self.routes.find(path, holds);
+            let slashless = || self.slashless.find(path, holds).filter(|_| !request.is_tunnel);
+            reserved.or_else(routed).or_else(slashless)
+        });
+        if found.internal.is_internal { &self.missing } else { found }
+    }
+
+    /// The internal route of a redirected request; the route of requests without one if there is none.
+    pub(super) fn internal_route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
+        self.find(request, exchange, |path, holds| {
+            self.routes.find(path, |route| route.internal.is_internal && holds(route))
+        })
+    }
+
+    /// The route that `find` returns for a path and a function that evaluates the conditions of a route, or the route of a
+    /// refusal.
+    fn find<'s>(
+        &'s self,
+        request: &ClientRequest,
+        exchange: &Exchange,
+        find: impl FnOnce(&[u8], &dyn Fn(&Route) -> bool) -> Option<&'s Route>,
+    ) -> &'s Route {
         if request.is_ambiguous {
             return &self.ambiguous;
         }
         let path = request.path().decoded;
-        // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
-        let reserved = if request.is_tunnel { None } else { self.reserved.find(&path, |_| true) };
         let examined = Examined {
             method: &request.head.method,
             is_tunnel: request.is_tunnel,
@@ -139,9 +171,7 @@ impl Site {
                 true
             })
         };
-        let routed = || self.routes.find(&path, holds);
-        let slashless = || self.slashless.find(&path, holds).filter(|_| !request.is_tunnel);
-        let found = reserved.or_else(routed).or_else(slashless).unwrap_or(&self.missing);
+        let found = find(&path, &holds).unwrap_or(&self.missing);
         match excess.get() {
             None => found,
             Some(Excess::Path | Excess::Query) => &self.target_too_long,
@@ -152,16 +182,20 @@ impl Site {
 
 impl Route {
     fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction) -> Self {
-        let stages =
-            RouteStages::compile(&StageContext { host: Some(context), target: StageTarget::Route(route) });
+        let target = match route.internal.is_internal {
+            true => StageTarget::Internal(route),
+            false => StageTarget::Route(route),
+        };
+        let stages = RouteStages::compile(&StageContext { host: Some(context), target });
         let own_names = Rc::new(own_names::of_upstream(context.settings, route));
-        Self { conditions: route.conditions.clone(), own_names, stages, action }
+        Self { conditions: route.conditions.clone(), own_names, stages, action, internal: route.internal }
     }
 
     /// A route for a reserved path or a refusal.
     fn reserved(context: &HostContext<'_>, target: StageTarget<'_>, action: RouteAction) -> Self {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
-        Self { conditions: None, own_names: Rc::default(), stages, action }
+        let internal = InternalSettings::default();
+        Self { conditions: None, own_names: Rc::default(), stages, action, internal }
     }
 }
 

@@ -30,8 +30,9 @@ const OWN: [&str; 7] =
     ["connection", "date", "etag", "keep-alive", "server", "transfer-encoding", "x-request-id"];
 
 /// Sections, and headers whose difference their text explains.
-const EXPLAINED: [(&str, &str); 5] = [
+const EXPLAINED: [(&str, &str); 6] = [
     ("Static files", "accept-ranges"),
+    ("Files that an application permits", "accept-ranges"),
     ("Passwords", "www-authenticate"),
     ("Maintenance", "retry-after"),
     ("Rates of requests", "retry-after"),
@@ -96,24 +97,32 @@ fn parts(snippet: &str) -> (String, String) {
     (http, server)
 }
 
+/// Headers of the application beside the name of a permitted file, and one that a file does not get.
+const PERMITTED: &str =
+    "Content-Type: text/x-permitted\r\nContent-Disposition: attachment\r\nSet-Cookie: a=1\r\nX-Other: 1\r\n";
+
 /// An application that names itself in its responses.
 fn application(name: &'static str) -> Origin {
     Origin::answering(move |request, stream| {
         let path = request.head.line.split(' ').nth(1).unwrap_or_default();
-        let (status, headers, body) = match path.split('?').next().unwrap_or_default() {
+        let path = path.split('?').next().unwrap_or_default();
+        let file = path.strip_prefix("/download/");
+        let (status, headers, body) = match path {
             "/verify" if request.header("x-allow") == Some("yes") => (204, "", String::new()),
             "/verify" => (403, "", "denied".to_owned()),
             "/powered" => (200, "X-Powered-By: PHP\r\nX-Other: 1\r\n", name.to_owned()),
             "/text" => (200, "Content-Type: text/plain\r\n", "a line of text\n".repeat(200)),
             "/short" => (200, "Content-Type: text/plain\r\n", "short".to_owned()),
+            _ if file.is_some() => (200, PERMITTED, "unused".to_owned()),
             path => match path.strip_prefix("/status/").and_then(|status| status.parse().ok()) {
                 Some(status) => (status, "", format!("{name}: {status}")),
                 None => (200, "", name.to_owned()),
             },
         };
+        let file = file.map(|file| format!("X-Accel-Redirect: /files/{file}\r\n")).unwrap_or_default();
         let length =
             if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        write!(stream, "HTTP/1.1 {status} Status\r\n{headers}{length}\r\n")?;
+        write!(stream, "HTTP/1.1 {status} Status\r\n{headers}{file}{length}\r\n")?;
         if request.head.line.starts_with("HEAD ") { Ok(()) } else { stream.write_all(body.as_bytes()) }
     })
 }

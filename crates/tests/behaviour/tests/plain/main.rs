@@ -30,6 +30,7 @@ mod http3_rebinding;
 mod http3_restart;
 mod http3_workers;
 mod include;
+mod internal_routes;
 mod limits;
 mod maintenance;
 mod malformed;

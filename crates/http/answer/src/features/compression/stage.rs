@@ -28,7 +28,7 @@ impl Stage for NegotiationStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let host = context.host?;
         let compression = match context.target {
-            StageTarget::Route(route) => of_route(route, host)?,
+            StageTarget::Route(route) | StageTarget::Internal(route) => of_route(route, host)?,
             StageTarget::Script => Rc::clone(host.visits.as_ref()?.compression()),
             StageTarget::Preconnect(_) | StageTarget::Beacon | StageTarget::Unrouted => return None,
         };
@@ -54,7 +54,7 @@ impl Stage for NegotiationStage {
 impl Stage for CompressionStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         match context.target {
-            StageTarget::Route(route) => {
+            StageTarget::Route(route) | StageTarget::Internal(route) => {
                 let is_measured = context.host.is_some_and(|host| host.visits.is_some());
                 let compresses =
                     route.compression.settings.is_some() || (is_measured && !route.compression.is_off);

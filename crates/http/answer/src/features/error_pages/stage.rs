@@ -17,7 +17,7 @@ pub(crate) struct ErrorPagesStage(Arc<ErrorPages>);
 impl Stage for ErrorPagesStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
         let pages = match context.target {
-            StageTarget::Route(route) => &route.error_pages,
+            StageTarget::Route(route) | StageTarget::Internal(route) => &route.error_pages,
             StageTarget::Unrouted => &context.host?.settings.error_pages,
             StageTarget::Preconnect(_) | StageTarget::Script | StageTarget::Beacon => return None,
         };

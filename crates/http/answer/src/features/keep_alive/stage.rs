@@ -16,7 +16,9 @@ impl Stage for KeepAliveStage {
         match context.target {
             StageTarget::Route(route) => Some(Self { keep_alive: route.keep_alive }),
             StageTarget::Preconnect(preconnect) => Some(Self { keep_alive: Some(preconnect.keep_alive) }),
-            StageTarget::Script | StageTarget::Beacon | StageTarget::Unrouted => None,
+            StageTarget::Internal(_) | StageTarget::Script | StageTarget::Beacon | StageTarget::Unrouted => {
+                None
+            }
         }
     }
 

@@ -33,7 +33,10 @@ impl Stage for LimitsStage {
         let limits = match context.target {
             StageTarget::Route(route) => &route.limits,
             StageTarget::Unrouted => &host.settings.limits,
-            StageTarget::Preconnect(_) | StageTarget::Script | StageTarget::Beacon => return None,
+            StageTarget::Internal(_)
+            | StageTarget::Preconnect(_)
+            | StageTarget::Script
+            | StageTarget::Beacon => return None,
         };
         let has_fleet = limits.iter().any(|limit| limit.limit.has_fleet());
         (!limits.is_empty()).then(|| Self { limits: Arc::clone(limits), has_fleet })

@@ -29,7 +29,7 @@ pub(crate) struct RequestTrace {
 
 impl Stage for TraceStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
-        let continues = context.route()?.trace? == Trace::Continue;
+        let continues = context.first_route()?.trace? == Trace::Continue;
         Some(Self { continues, random: RandomState::new() })
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct PageMeasurementStage {
 
 impl Stage for PageMeasurementStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
-        let (host, route) = (context.host?, context.route()?);
+        let (host, route) = (context.host?, context.first_route()?);
         Some(Self {
             visits: Rc::clone(host.visits.as_ref()?),
             route: route.path.as_str().into(),
