@@ -1,5 +1,6 @@
 """An upstream over HTTP/2 without TLS that closes a connection with many resets, as servers do since CVE-2023-44487."""
 import asyncio
+import logging
 
 from . import frames
 
@@ -62,6 +63,8 @@ class Multiplexed:
 async def serve(port):
     """Serves on this port of the calling process: the server, and the counts of all connections."""
     counts = dict.fromkeys(("connections", "requests", "resets", "ended"), 0)
+    # Connections that the server resets are no news.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
     async def connected(reader, writer):
         counts["connections"] += 1
@@ -73,7 +76,7 @@ async def serve(port):
                 received += data
                 for frame in frames.take(received):
                     connection.take(*frame)
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             for task in connection.tasks.values():

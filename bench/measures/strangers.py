@@ -245,10 +245,10 @@ async def measure(server, attack, upstream):
 def rows(attack, names):
     """A row for each server."""
     for name in names:
-        show(f"{attack}: {TITLES[name]}")
         is_buffered, port = attack == "dripping_buffered", free_port()
         if is_buffered and name != "brisk":
             continue
+        show(f"{attack}: {TITLES[name]}")
         with Counting() as upstream, servers.Hardened(name, UPSTREAM=upstream.port, MULTIPLEXED=port) as server:
             server.multiplexed = port
             cells = asyncio.run(measure(server, attack, upstream))
