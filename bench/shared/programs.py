@@ -46,12 +46,8 @@ def version(name):
     return done.stdout.strip() or f"{TITLES.get(name, name)}, version unknown"
 
 
-def kernel():
-    return f"Linux {platform.release().split('-')[0]}"
-
-
 def machine():
     """The machine and the day, for a page."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    return f"{os.cpu_count()} cores {cpu}, {kernel()}, {time.strftime('%Y-%m-%d', time.gmtime())}"
+    return f"{os.cpu_count()} cores {cpu}, Linux {platform.release().split('-')[0]}, {time.strftime('%Y-%m-%d', time.gmtime())}"

@@ -5,7 +5,6 @@ import socket
 import sys
 from urllib.parse import urlsplit
 
-import tlslite
 from tlslite.api import HandshakeSettings, TLSConnection
 
 url, _, version, kind = urlsplit(sys.argv[1]), *sys.argv[2:5]
