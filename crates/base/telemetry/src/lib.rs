@@ -21,13 +21,13 @@ pub use display::{changes_display, escape_markup};
 pub use metrics::Metrics;
 pub use outcome::{
     EarlyData, EarlyRequest, HandshakeOutcome, MalformedReason, Resumption, ResumptionFailure, Side,
-    UpgradedEnd,
+    StreamEnd, UpgradedEnd,
 };
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
 pub use record::{
     ClientFingerprints, ConnectionEnd, ConnectionRecord, MalformedRecord, QuicPath, RecordSink,
-    RequestRecord, RequestSpan, TlsFacts,
+    RequestRecord, RequestSpan, StreamRecord, TlsFacts,
 };
 pub use request_id::{RequestId, RequestIds};
 pub use request_log::RequestLog;

@@ -37,6 +37,8 @@ named! {
         Https = "https",
         /// Plain HTTP, which is redirected.
         Http = "http",
+        /// TCP, forwarded as bytes.
+        Tcp = "tcp",
     }
 }
 
@@ -116,6 +118,44 @@ named! {
         Error = "error",
         /// The drain of brisk ended before the connection.
         Drain = "drain",
+    }
+}
+
+named! {
+    /// Outcome of a TCP connection whose bytes are forwarded.
+    StreamEnd {
+        /// Both directions ended, the client's first.
+        ClientClosed = "client-closed",
+        /// Both directions ended, the upstream's first.
+        UpstreamClosed = "upstream-closed",
+        /// The connection to the client was reset or failed.
+        ClientReset = "client-reset",
+        /// The connection to the upstream was reset or failed.
+        UpstreamReset = "upstream-reset",
+        /// Neither side sent anything for `idle_timeout`.
+        IdleTimeout = "idle-timeout",
+        /// The drain of brisk ended before the connection.
+        Drain = "drain",
+        /// No server of the upstream accepted a connection.
+        Connect = "connect",
+        /// No server of the upstream accepted a connection in time.
+        ConnectTimeout = "connect-timeout",
+        /// All servers of the upstream have reached `pool.max_connections`.
+        ConnectionLimit = "connection-limit",
+        /// The upstream has no server.
+        NoServer = "no-server",
+    }
+}
+
+impl StreamEnd {
+    /// The side responsible for an unusual end; `None` for the others.
+    pub const fn side(self) -> Option<Side> {
+        match self {
+            Self::ClientClosed | Self::UpstreamClosed | Self::IdleTimeout => None,
+            Self::ClientReset => Some(Side::Client),
+            Self::UpstreamReset | Self::Connect | Self::ConnectTimeout => Some(Side::Upstream),
+            Self::Drain | Self::ConnectionLimit | Self::NoServer => Some(Side::Internal),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use brisk_wire::registry::{CipherSuite, NamedGroup, ProtocolVersion, SignatureSc
 
 use crate::outcome::{
     EarlyData, EarlyRequest, HandshakeOutcome, Listening, MalformedReason, Resumption, ResumptionFailure,
-    Side, UpgradedEnd,
+    Side, StreamEnd, UpgradedEnd,
 };
 use crate::request_id::RequestId;
 use crate::timeline::Timeline;
@@ -257,6 +257,29 @@ pub struct RequestSpan {
     pub upstream: u64,
     /// Whether the trace is recorded.
     pub is_sampled: bool,
+}
+
+/// Facts of a TCP connection whose bytes were forwarded.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamRecord<'a> {
+    /// The connection of the client.
+    pub connection: &'a ConnectionRecord,
+    /// Name of the `[[tcp]]`.
+    pub service: &'a str,
+    /// Server name in the `ClientHello` that was passed on; `None` without one, and if brisk terminated TLS.
+    pub server_name: Option<&'a str>,
+    /// The server that was connected to, or the last that was tried.
+    pub upstream: Option<&'a str>,
+    /// Time of connecting to the server.
+    pub upstream_time: Option<Duration>,
+    /// Time from the acceptance of the connection to its end.
+    pub duration: Duration,
+    /// Bytes from the client that the upstream got.
+    pub bytes_received: u64,
+    /// Bytes from the upstream that the client got.
+    pub bytes_sent: u64,
+    /// The outcome.
+    pub end: StreamEnd,
 }
 
 /// Facts of bytes that were refused before they became a request.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::outcome::HandshakeOutcome;
-use crate::record::{ConnectionEnd, ConnectionRecord, MalformedRecord, RequestRecord};
+use crate::record::{ConnectionEnd, ConnectionRecord, MalformedRecord, RequestRecord, StreamRecord};
 
 /// Receiver of each [`RequestRecord`], and of each [`ConnectionRecord`] that failed or ended. Shared by all workers, which call
 /// it, so no method waits for a target but [`close`](Self::close).
@@ -16,6 +16,9 @@ pub trait RequestLog: fmt::Debug + Send + Sync + 'static {
 
     /// Logs a connection whose handshake failed with `outcome`.
     fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome);
+
+    /// Logs a TCP connection that has ended.
+    fn log_stream(&self, stream: &StreamRecord<'_>);
 
     /// Logs a malformed request, or counts it for later lines if there are too many.
     fn log_malformed(&self, request: &MalformedRecord<'_>);

@@ -12,6 +12,7 @@ use brisk_config::{Resolved, Running};
 use brisk_gateway::GatewaySettings;
 use brisk_keys::{KeyAlgorithm, KeyElsewhere, ProbeAnswer};
 use http::Request;
+use http::uri::Scheme;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -64,6 +65,11 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
 /// Prints the decision about a request.
 fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> anyhow::Result<()> {
     let GatewaySettings { service, upstreams, .. } = &resolved.settings;
+    let name = request.uri().host().map(str::to_ascii_lowercase).unwrap_or_default();
+    let tcp = resolved.settings.tcp_of_name(&name).filter(|_| request.uri().scheme() != Some(&Scheme::HTTP));
+    if let Some(index) = tcp {
+        return explain_tcp(resolved, index, &name);
+    }
     let mut head = request.clone().into_parts().0;
     head.headers.extend(arguments.headers.iter().cloned());
     let head = head.into();
@@ -96,6 +102,16 @@ fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> any
     Ok(())
 }
 
+/// Prints the decision about a connection that belongs to a `[[tcp]]`.
+fn explain_tcp(resolved: &Resolved, index: usize, name: &str) -> anyhow::Result<()> {
+    let tcp = &resolved.settings.tcp[index];
+    let tls = if tcp.terminated().is_some() { "TLS is terminated" } else { "TLS is passed on" };
+    println!("connection: server name {name:?}");
+    println!("tcp: tcp[{index}], {}: {tls}", tcp.name);
+    println!("action: bytes are forwarded to upstream {:?}", tcp.upstream);
+    Ok(())
+}
+
 /// Prints the names of certificate folders whose files cannot be loaded. Fails if there are any.
 fn check_folders(settings: &GatewaySettings) -> anyhow::Result<()> {
     let folders = settings.service.hosts.iter().filter_map(|host| host.tls.catalogue.as_ref());
@@ -116,10 +132,10 @@ fn ask_for_keys(resolved: &Resolved) -> anyhow::Result<()> {
         connect(engine).map_err(|error| anyhow!("{error}"))?;
     }
     let keystore = &resolved.settings.keystore;
-    let hosts = resolved.settings.service.hosts.iter();
     let mut seen = HashSet::new();
-    let certificates: Vec<_> = hosts
-        .flat_map(|host| &host.tls.certificates)
+    let certificates: Vec<_> = resolved
+        .settings
+        .file_certificates()
         .filter(|certificate| seen.insert(certificate.fingerprint))
         .filter_map(|certificate| Some((&**certificate, keystore.elsewhere(certificate.key)?)))
         .collect();

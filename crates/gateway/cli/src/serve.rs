@@ -130,6 +130,9 @@ fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
     for address in &addresses.http {
         writeln!(out, "  http   http://{address}")?;
     }
+    for address in &addresses.tcp {
+        writeln!(out, "  tcp    tcp://{address}")?;
+    }
     if let Some(address) = addresses.admin {
         writeln!(out, "  admin  http://{address}")?;
     }

@@ -33,10 +33,9 @@ pub(crate) fn sessions(settings: &GatewaySettings) -> String {
 
 /// One line per certificate, with the size of the server's first flight. Counts a staple only if it is in a file.
 pub(crate) fn certificates(settings: &GatewaySettings) -> Vec<String> {
-    let hosts = settings.service.hosts.iter();
     let mut seen = HashSet::new();
-    let certificates = hosts.flat_map(|host| &host.tls.certificates);
-    certificates
+    settings
+        .file_certificates()
         .filter(|certificate| seen.insert(certificate.fingerprint))
         .map(|one| certificate(one))
         .collect()

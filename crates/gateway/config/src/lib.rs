@@ -263,6 +263,19 @@ fn shortcuts(raw: &mut raw::Config) {
         }
         raw.server.unknown_host.get_or_insert(raw::UnknownHost::Refuse);
     }
+    if raw.host.is_empty() && !raw.tcp.is_empty() && raw.server.https.is_empty() && raw.server.http.is_empty()
+    {
+        // No listener serves it: the file forwards TCP connections only.
+        let mut host = raw::Host::default();
+        host.features.site.names = vec!["localhost".to_owned()];
+        raw.host.push(host);
+    }
+    for tcp in &raw.tcp {
+        let Some(name) = tcp.upstream.as_ref().filter(|name| resolve::tcp::is_server(name)) else { continue };
+        if let Ok(url) = name.parse() {
+            raw.upstream.entry(name.clone()).or_insert_with(|| raw::Upstream::of(UpstreamServer::new(url)));
+        }
+    }
     for host in &mut raw.host {
         let Some(server) = host.own.upstream.take() else { continue };
         let name = server.url.to_string();

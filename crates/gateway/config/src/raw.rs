@@ -11,6 +11,7 @@ mod keys;
 mod keyserver;
 mod otlp;
 mod redis;
+mod tcp;
 mod upstreams;
 pub(crate) mod values;
 mod visit_store;
@@ -43,6 +44,7 @@ use values::{
 
 pub(crate) use keys::{KeyFamily, Keys};
 pub(crate) use otlp::Otlp;
+pub(crate) use tcp::{TcpKeys, TcpTls};
 pub(crate) use upstreams::Upstream;
 pub(crate) use visit_store::Visits;
 
@@ -65,6 +67,7 @@ pub(crate) struct Config {
     pub acme: Acme,
     pub certificates: Certificates,
     pub host: Vec<Host>,
+    pub tcp: Vec<TcpKeys>,
     pub upstream: BTreeMap<String, Upstream>,
     pub map: BTreeMap<String, Map>,
     pub limit: BTreeMap<String, Limit>,

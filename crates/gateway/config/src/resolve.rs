@@ -2,6 +2,7 @@
 
 mod access_log;
 pub(crate) mod acme;
+mod addresses;
 mod certificates;
 mod clients;
 pub(crate) mod context;
@@ -25,6 +26,7 @@ mod redis;
 mod remote;
 mod server;
 mod sessions;
+pub(crate) mod tcp;
 mod tokens;
 mod upstreams;
 mod variation;
@@ -105,6 +107,8 @@ pub(super) fn resolve(
     let server = server::server(raw, &mut context);
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
+    let streams = upstreams.iter().filter(|group| group.is_stream());
+    context.shared.streams = streams.map(|group| group.name.clone()).collect();
     context.shared.upstreams = raw.upstream.keys().cloned().collect();
     context.shared.body_size = raw.server.limits.body_size;
     upstreams.extend(consolidation::groups(raw.features(), &context.shared.upstreams));
@@ -119,6 +123,7 @@ pub(super) fn resolve(
     context.shared.headers = headers::of_server(rules, &mut context.shared);
     context.shared.limits = limits::limits(&raw.limit, raw.features(), &running.limits, &mut context.shared);
     let hosts = hosts::hosts(raw, server.state_dir.as_deref(), development, &remote, &mut context);
+    let tcp = tcp::all(raw, hosts.of_tcp, &mut context);
     let acme = acme::acme(raw, &hosts.all, server.state_dir.as_deref(), &server.sessions, &mut context);
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
     let variation = variation::variation(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
@@ -134,7 +139,8 @@ pub(super) fn resolve(
     certificate_files.others.extend(files);
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
-    let mut settings = server.complete(hosts.all, upstreams, Arc::new(keystore), certificate_files.all());
+    let mut settings =
+        server.complete(hosts.all, (upstreams, tcp), Arc::new(keystore), certificate_files.all());
     variation::vary(&mut settings, variation);
     (settings.tls.ja4, settings.tls.client_fingerprints) = fingerprints;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);

@@ -21,6 +21,7 @@ mod maps;
 mod oversights;
 mod pages;
 mod sessions;
+mod tcp;
 mod tokens;
 mod upstream_path;
 mod upstreams;

@@ -31,6 +31,7 @@ use self::upstreams::{WorkerGroups, group_states};
 use crate::GatewayError;
 use crate::pages::built_in::{self, DashboardUrl};
 use crate::settings::{GatewaySettings, ProxyProtocol};
+use crate::tcp::routes::TcpServices;
 use crate::variation::Variation;
 
 /// Everything built from one configuration.
@@ -40,6 +41,12 @@ use crate::variation::Variation;
 )]
 pub(crate) struct Live {
     pub(crate) tls: Termination,
+    /// Routes of connections whose bytes are forwarded.
+    pub(crate) tcp: TcpServices,
+    /// Number of hosts that serve HTTP, which the acceptor has before those of [`Self::tcp`].
+    hosts: usize,
+    /// Maximum size of a `ClientHello` in bytes.
+    pub(crate) hello_size: usize,
     /// Whether the sockets for HTTP/3 exist, which are bound at the start.
     pub(crate) has_http3: bool,
     pub(crate) handshake_timeout: Duration,
@@ -76,6 +83,8 @@ impl Live {
         let tls = Termination::new(settings, &resources, before.map(|before| &before.tls))?;
         let groups_before = before.map_or(&[][..], |before| &before.groups);
         let groups = group_states(&settings.upstreams, groups_before, metrics)?;
+        let tcp_before = before.map(|before| &before.tcp);
+        let tcp = TcpServices::new(settings, &groups, &resources, metrics, tcp_before)?;
         let mut service = settings.service.clone();
         let dashboard = before.map_or_else(DashboardUrl::default, |before| Arc::clone(&before.dashboard));
         // Only a first run without a file leaves the choice of the port to the system.
@@ -93,6 +102,9 @@ impl Live {
             // The same counters limit key operations, connections and requests of a client.
             rates: resources.key_gate.rates,
             tls,
+            tcp,
+            hosts: settings.service.hosts.len(),
+            hello_size: settings.tls.hello_size,
             has_http3,
             handshake_timeout: settings.handshake_timeout,
             proxy_protocol: settings.proxy_protocol.clone(),
@@ -122,6 +134,11 @@ impl Live {
     pub(crate) fn is_many_clients(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted_proxies.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether the host with this index in the acceptor is one of [`Self::tcp`].
+    pub(crate) fn is_tcp(&self, host: usize) -> bool {
+        host >= self.hosts
     }
 
     /// Begins to vary settings as this configuration says, which ends all earlier variation.

@@ -1,7 +1,7 @@
 //! Life of one connection, from its acceptance to its record. Read it from top to bottom.
 
 mod accept;
-mod client;
+pub(crate) mod client;
 mod plain;
 pub(crate) mod quic;
 
@@ -16,11 +16,13 @@ use brisk_net::rates::Event;
 use brisk_net::{Deadline, TcpInfo};
 use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Timeline};
-use brisk_tls::{Accepted, Demands, Refusal, Trace};
+use brisk_tls::{Accepted, Demands, Refusal, Trace, Variant, read_hello};
 use brisk_variants::AssignedValues;
 use tokio::net::TcpStream;
 
+pub(crate) use self::accept::Socket;
 use self::client::{Permits, introduce, timed_out};
+use crate::tcp::forward::{Entry, forward};
 use crate::worker::Worker;
 
 /// Serves one HTTPS connection to its end. Never fails: errors are recorded.
@@ -43,7 +45,11 @@ pub(crate) fn serve_https(
         // Boxed: the state of the handshake is freed at the end of this statement instead of enlarging the task.
         let (io, demands, assigned) =
             match Box::pin(secure(&worker, tcp, &mut record, &mut permits, &deadline)).await {
-                Ok(secured) => secured,
+                Ok(Secured::Http(io, demands, assigned)) => (io, demands, assigned),
+                Ok(Secured::Tcp(entry)) => {
+                    Box::pin(forward(worker, record, deadline, *entry)).await;
+                    return drop(permits);
+                }
                 Err(refusal) => return refused(&worker, &mut record, &refusal),
             };
         let connection = connected(&worker, *record, demands, &io);
@@ -110,14 +116,31 @@ pub(crate) fn charge(worker: &Worker, record: &ConnectionRecord, event: Event) {
     }
 }
 
-/// Reads the PROXY header and performs the handshake: everything up to a stream of plaintext.
+/// A connection whose bytes belong to HTTP, or to a `[[tcp]]` that shares the listener.
+enum Secured {
+    Http(HttpIo, Demands, AssignedValues),
+    Tcp(Box<Entry>),
+}
+
+/// The facts of a handshake that go to `record`.
+pub(crate) fn trace_of(record: &mut ConnectionRecord) -> Trace<'_> {
+    Trace {
+        timeline: &mut record.timeline,
+        missed: &mut record.resumption_failure,
+        received: &mut record.bytes_received,
+        sent: &mut record.bytes_sent,
+    }
+}
+
+/// Reads the PROXY header and performs the handshake: everything up to a stream of plaintext. A `[[tcp]]` that passes TLS on takes
+/// the connection after the `ClientHello`.
 async fn secure(
     worker: &Worker,
     mut tcp: TcpStream,
     record: &mut ConnectionRecord,
     permits: &mut Permits,
     deadline: &Deadline,
-) -> Result<(HttpIo, Demands, AssignedValues), Refusal> {
+) -> Result<Secured, Refusal> {
     let live = worker.shared.live.load_full();
     // Until the handshake is complete a connection counts as idle: under shortage the oldest is closed first.
     deadline.set_idle(live.handshake_timeout);
@@ -125,15 +148,25 @@ async fn secure(
     let client = live.one_client(record.client.ip());
     // A connection from a proxy of many clients is no visitor's.
     let assignment = live.variation.assignment(record.id, client.is_some());
-    let trace = Trace {
-        timeline: &mut record.timeline,
-        missed: &mut record.resumption_failure,
-        received: &mut record.bytes_received,
-        sent: &mut record.bytes_sent,
+    let (acceptor, routes) = (&live.tls.acceptor, &live.tcp.https);
+    let accepted = async {
+        let mut trace = trace_of(record);
+        let read = read_hello(&mut tcp, received, live.hello_size, &mut trace).await?;
+        if let Some(service) = routes.passes(&read.hello, Some(acceptor)) {
+            return Ok(Err(Entry::passed(service, tcp, read)));
+        }
+        let vary = |host| if live.is_tcp(host) { Variant::default() } else { assignment.draw(host) };
+        acceptor.accept_read(client, tcp, read, &vary, trace).await.map(Ok)
     };
-    let vary = |host| assignment.draw(host);
-    let accepted = live.tls.acceptor.accept_from(client, tcp, received, &vary, trace);
-    let accepted = deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))?;
+    let accepted = match deadline.within(accepted).await.unwrap_or_else(|| Err(timed_out(deadline)))? {
+        Ok(accepted) => accepted,
+        Err(entry) => return Ok(Secured::Tcp(Box::new(entry))),
+    };
+    if let Some(service) = routes.terminated(accepted.place) {
+        worker.shared.metrics.handshake(&accepted.facts);
+        record.tls = Some(Box::new(accepted.facts));
+        return Ok(Secured::Tcp(Box::new(Entry::terminated(service, accepted.stream))));
+    }
     let assigned = assignment.apply(accepted.stream.tcp(), &worker.shared.variation_warnings);
     // One system call per connection, saved if no output uses the value.
     if live.measures_rtt
@@ -142,9 +175,9 @@ async fn secure(
         record.rtt = Some(info.rtt);
         record.window = u16::try_from(info.window).unwrap_or(u16::MAX);
     }
-    let Accepted { stream, facts, demands } = accepted;
+    let Accepted { stream, facts, demands, .. } = accepted;
     record.tls = Some(Box::new(facts));
-    Ok((HttpIo::new(stream), demands, assigned))
+    Ok(Secured::Http(HttpIo::new(stream), demands, assigned))
 }
 
 /// Records a client that sent early data and never finished its handshake.

@@ -7,15 +7,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_server::{Control, Listen, Parts, Process, Server};
-use brisk_telemetry::metrics::{Listening, Reload};
+use brisk_telemetry::metrics::Reload;
 
 use crate::GatewayError;
+use crate::connection::Socket;
 use crate::pages::dashboard::Served;
 use crate::pages::pages_of;
 use crate::part::GatewayPart;
 use crate::settings::GatewaySettings;
 use crate::shared::{Environment, Shared};
 use crate::source::Source;
+use crate::tcp::listeners;
 
 /// Addresses on which a gateway listens, with the ports that the system chose for port `0`.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub struct Addresses {
     pub https: Vec<SocketAddr>,
     /// Plain HTTP, redirected.
     pub http: Vec<SocketAddr>,
+    /// TCP, forwarded as bytes.
+    pub tcp: Vec<SocketAddr>,
     /// Metrics and health.
     pub admin: Option<SocketAddr>,
     /// The URL of the dashboard.
@@ -34,7 +38,7 @@ pub struct Addresses {
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
-    server: Server<Listening>,
+    server: Server<Socket>,
     addresses: Addresses,
     part: Rc<GatewayPart>,
 }
@@ -96,26 +100,30 @@ impl Gateway {
     }
 }
 
-fn listeners(settings: &GatewaySettings) -> Vec<Listen<Listening>> {
-    let https = settings.https.iter().map(|listener| (Listening::Https, "https", listener));
-    let http = settings.http.iter().map(|listener| (Listening::Http, "http", listener));
+fn listeners(settings: &GatewaySettings) -> Vec<Listen<Socket>> {
+    let https = settings.https.iter().map(|listener| (Socket::Https, "https", listener));
+    let http = settings.http.iter().map(|listener| (Socket::Http, "http", listener));
+    let tcp = listeners::of(&settings.tcp);
+    let tcp = tcp.iter().enumerate().map(|(number, own)| (Socket::Tcp(number), "tcp", &own.settings));
     https
         .chain(http)
+        .chain(tcp)
         .map(|(kind, name, listener)| Listen {
             kind,
             name,
             settings: listener.clone(),
-            datagrams: settings.http3 && kind == Listening::Https,
+            datagrams: settings.http3 && kind == Socket::Https,
         })
         .collect()
 }
 
-fn addresses(server: &Server<Listening>) -> Addresses {
+fn addresses(server: &Server<Socket>) -> Addresses {
     let mut addresses = Addresses { admin: server.admin_address(), ..Addresses::default() };
     for (kind, address) in server.addresses() {
         match kind {
-            Listening::Https => addresses.https.push(address),
-            Listening::Http => addresses.http.push(address),
+            Socket::Https => addresses.https.push(address),
+            Socket::Http => addresses.http.push(address),
+            Socket::Tcp(_) => addresses.tcp.push(address),
         }
     }
     addresses

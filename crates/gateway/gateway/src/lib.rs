@@ -13,6 +13,7 @@ mod resumption;
 pub mod settings;
 mod shared;
 mod source;
+mod tcp;
 mod unix_time;
 mod variation;
 mod worker;

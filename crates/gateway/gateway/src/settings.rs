@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brisk_answer::settings::ServiceSettings;
 use brisk_certs::store::Folder;
-use brisk_certs::{MaintenanceSettings, Store};
+use brisk_certs::{Certificate, HostMap, MaintenanceSettings, Store, UnknownName};
 use brisk_dashboard::DashboardSettings;
 use brisk_fetch::PrivateHost;
 use brisk_http_server::HttpSettings;
@@ -19,6 +19,7 @@ use brisk_tls::settings::TlsSettings;
 use brisk_upstream_group::settings::GroupSettings;
 use ipnet::IpNet;
 
+pub use crate::tcp::settings::{TcpSettings, TcpTls};
 pub use crate::variation::VariationSettings;
 
 /// Settings of a gateway. A reload replaces them as a whole, except those that are fixed at the start.
@@ -33,6 +34,8 @@ pub struct GatewaySettings {
     pub http3: bool,
     /// Listeners for plain HTTP. Fixed at the start.
     pub http: Vec<ListenerSettings>,
+    /// TCP connections whose bytes are forwarded; each names one of `upstreams`. Listeners are fixed at the start.
+    pub tcp: Vec<TcpSettings>,
     /// The peers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
     /// Limit of the number of connections of one client; `None` is no limit. Trusted proxies are not counted. Of peers
@@ -63,6 +66,34 @@ pub struct GatewaySettings {
     pub access_log: Vec<AccessLogSettings>,
     /// The dashboard; `None` shows none.
     pub dashboard: Option<DashboardSettings>,
+}
+
+impl GatewaySettings {
+    /// The certificates from files: those of hosts, then those of [`TcpTls::Terminate`].
+    pub fn file_certificates(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+        let hosts = self.service.hosts.iter().map(|host| &host.tls);
+        hosts.chain(self.tcp.iter().filter_map(TcpSettings::terminated)).flat_map(|host| &host.certificates)
+    }
+
+    /// Index in `tcp` of the service that gets connections of the HTTPS listeners with this server name, in lower case, whatever
+    /// their ALPN.
+    pub fn tcp_of_name(&self, name: &str) -> Option<usize> {
+        let mut map = HostMap::new(UnknownName::Default);
+        for host in &self.service.hosts {
+            map.add(host.tls.names.iter().map(String::as_str), None).ok()?;
+        }
+        let shared = |tcp: &TcpSettings| {
+            let reads_alpn = matches!(tcp.tls, TcpTls::Passthrough) && !tcp.alpn.is_empty();
+            tcp.listen.is_empty() && !reads_alpn
+        };
+        for (index, tcp) in self.tcp.iter().enumerate().filter(|(_, tcp)| shared(tcp)) {
+            let number = map.add(tcp.names.iter().map(String::as_str), Some(index)).ok()?;
+            if tcp.is_default {
+                map.set_default(number);
+            }
+        }
+        map.get(Some(name)).host().copied().flatten()
+    }
 }
 
 /// Maintenance of certificates beyond their publication.

@@ -29,6 +29,7 @@ use crate::connection::quic::metrics::QuicMetrics;
 use crate::limits::ClientLimits;
 use crate::resumption::{PreparedKeys, Resumption};
 use crate::settings::{CertificateSettings, GatewaySettings};
+use crate::tcp::TcpMetrics;
 
 /// The least time between two warnings about failed handshakes: clients can make handshakes fail.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
@@ -122,6 +123,7 @@ impl Shared {
         metrics.collector::<MirrorMetrics>();
         metrics.collector::<Upstreams>();
         metrics.collector::<LostLines>();
+        metrics.collector::<TcpMetrics>();
         let certificates = Certificates::new(&settings.certificates, environment)?;
         certificates.start_catalogues(settings)?;
         let shared = Arc::new_cyclic(|own| Self {

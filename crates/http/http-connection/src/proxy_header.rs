@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use brisk_certs::common_name;
-use brisk_telemetry::{Resumption, TlsFacts};
+use brisk_telemetry::{ConnectionRecord, Resumption, TlsFacts};
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
 use ppp::v2::{Builder, Command, Protocol, Type, Version};
 use ppp::{v1, v2};
@@ -32,7 +32,11 @@ const CERTIFICATE_IN_SESSION: u8 = 4;
 /// The header of a connection for requests of the client with this `address` on the connection `client`: another address than that
 /// of the connection is one that a trusted proxy states.
 pub fn header(client: &Connection, address: SocketAddr, version: ProxyVersion) -> Vec<u8> {
-    let record = client.client.record.borrow();
+    header_of(&client.client.record.borrow(), address, version)
+}
+
+/// Like [`header`], for the connection with this record.
+pub fn header_of(record: &ConnectionRecord, address: SocketAddr, version: ProxyVersion) -> Vec<u8> {
     let addresses = same_family(address, record.local);
     match version {
         ProxyVersion::V1 => v1::Addresses::from(addresses).to_string().into_bytes(),

@@ -21,10 +21,36 @@ pub enum ServerScheme {
     Https,
     /// HTTP/2 over TCP or a Unix socket, with prior knowledge (RFC 9113 section 3.3).
     H2c,
+    /// Bytes over TCP or a Unix socket, for `[[tcp]]`.
+    Tcp,
+    /// Bytes over TLS, for `[[tcp]]`.
+    Tls,
+}
+
+impl ServerScheme {
+    /// Whether connections are encrypted by TLS.
+    pub const fn is_encrypted(self) -> bool {
+        matches!(self, Self::Https | Self::Tls)
+    }
+
+    /// Whether the server gets the bytes of TCP connections instead of requests.
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::H2c => "h2c",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+        }
+    }
 }
 
 /// The address of a server: `http://`, `https://` or `h2c://` with host and port, or `unix:` (HTTP/1.1) or `h2c+unix:`
-/// with a socket.
+/// with a socket; for bytes, `tcp://` or `tls://` with host and port, or `tcp+unix:` with a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: ServerScheme,
@@ -115,14 +141,18 @@ impl FromStr for ServerUrl {
             Some("http") => ServerScheme::Http,
             Some("https") => ServerScheme::Https,
             Some(other) if other.eq_ignore_ascii_case("h2c") => ServerScheme::H2c,
+            Some(other) if other.eq_ignore_ascii_case("tcp") => ServerScheme::Tcp,
+            Some(other) if other.eq_ignore_ascii_case("tls") => ServerScheme::Tls,
             _ => {
                 return Err(wrong(
-                    "it has to start with http://, https://, h2c://, srv+, unix: or h2c+unix:",
+                    "it has to start with http://, https://, h2c://, srv+, unix: or h2c+unix:, or for [[tcp]] with tcp://, \
+                     tls:// or tcp+unix:",
                 ));
             }
         };
         let path = match uri.path_and_query().map(PathAndQuery::as_str) {
             None | Some("" | "/") => None,
+            Some(_) if scheme.is_stream() => return Err(wrong("a TCP server has no path")),
             Some(path) => Some(path.parse::<UrlPath>().map_err(|reason| wrong(&reason))?),
         };
         let authority = uri.authority().ok_or_else(|| wrong("it has to name a host"))?.clone();
@@ -133,7 +163,12 @@ impl FromStr for ServerUrl {
             let (address, authority) = service(&authority).map_err(wrong)?;
             return Ok(Self { scheme, authority, address, path });
         }
-        let port = authority.port_u16().unwrap_or(if scheme == ServerScheme::Https { 443 } else { 80 });
+        let port = match (authority.port_u16(), scheme) {
+            (Some(port), _) => port,
+            (None, ServerScheme::Https) => 443,
+            (None, ServerScheme::Http | ServerScheme::H2c) => 80,
+            (None, ServerScheme::Tcp | ServerScheme::Tls) => return Err(wrong("it has to name a port")),
+        };
         let address = ServerAddress::Tcp(Target::new(authority.host(), port));
         Ok(Self { scheme, authority, address, path })
     }
@@ -156,16 +191,18 @@ fn service(authority: &Authority) -> Result<(ServerAddress, Authority), &'static
 
 /// Protocol and address of a server on a Unix socket.
 fn unix_socket(text: &str) -> Option<(ServerScheme, &str)> {
-    let schemes = [("unix:", ServerScheme::Http), ("h2c+unix:", ServerScheme::H2c)];
+    let schemes =
+        [("unix:", ServerScheme::Http), ("h2c+unix:", ServerScheme::H2c), ("tcp+unix:", ServerScheme::Tcp)];
     schemes.into_iter().find_map(|(prefix, scheme)| Some((scheme, without_scheme(text, prefix)?)))
 }
 
 impl fmt::Display for ServerUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, before_unix) = match self.scheme {
-            ServerScheme::Http => ("http", ""),
-            ServerScheme::Https => ("https", ""),
-            ServerScheme::H2c => ("h2c", "h2c+"),
+        let scheme = self.scheme.name();
+        let before_unix = match self.scheme {
+            ServerScheme::Http | ServerScheme::Https => "",
+            ServerScheme::H2c => "h2c+",
+            ServerScheme::Tcp | ServerScheme::Tls => "tcp+",
         };
         match &self.address {
             ServerAddress::Tcp(_) => write!(formatter, "{scheme}://{}{}", self.authority, self.path()),
@@ -181,12 +218,16 @@ mod tests {
 
     #[test]
     fn urls_are_read_and_written_alike() {
-        let sockets = ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app"];
+        let sockets =
+            ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app", "tcp+unix:/run/redis.sock"];
         for text in [
             "http://127.0.0.1:8080",
             "https://app.internal",
             "h2c://[::1]:50051",
             "http://app:1/base/x",
+            "tcp://127.0.0.1:5432",
+            "tls://db.internal:6380",
+            "srv+tcp://_redis._tcp.app.internal",
             "srv+https://_app._tcp.app.internal/base",
         ]
         .iter()
@@ -252,6 +293,8 @@ mod tests {
             "http://app?x",
             "http://u@app",
             "http://",
+            "tcp://app",
+            "tls://app:1/x",
         ]
         .iter()
         .chain(&sockets)

@@ -140,6 +140,11 @@ group_features! {
 }
 
 impl GroupSettings {
+    /// Whether the servers get the bytes of TCP connections instead of requests. All servers are alike in this.
+    pub fn is_stream(&self) -> bool {
+        self.servers.iter().any(|server| server.url.scheme().is_stream())
+    }
+
     /// Path that precedes the path of every request to the group, the same for all servers; see [`ServerUrl::path`].
     pub fn base_path(&self) -> &str {
         self.servers.first().map_or("", |server| server.url.path())

@@ -182,8 +182,13 @@ impl GroupState {
         if checks.counts_server_errors && status.is_server_error() {
             self.record_failure(server, &format_args!("status {}", status.as_u16()));
         } else {
-            server.health().request_succeeded(checks);
+            self.record_success(server);
         }
+    }
+
+    /// Records a request that `server` did not fail, or an accepted connection of a group for bytes.
+    pub fn record_success(&self, server: &ServerState) {
+        server.health().request_succeeded(&self.settings.health.passive);
     }
 
     /// Records a request without a response of `server`, for the reason `last`.

@@ -66,12 +66,11 @@ impl ServerState {
         let url = endpoint.map_or_else(|| server.url.clone(), |endpoint| server.url.at(endpoint.address));
         let name = endpoint.map_or_else(|| url.name(), |endpoint| endpoint.address.to_string());
         let host = || url.authority().host().to_owned();
-        let connector =
-            connector.filter(|_| url.scheme() == ServerScheme::Https).map(Connector::with_own_sessions);
+        let connector = connector.filter(|_| url.scheme().is_encrypted()).map(Connector::with_own_sessions);
         let tls =
             connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
         let multiplexes = match url.scheme() {
-            ServerScheme::Http => false,
+            ServerScheme::Http | ServerScheme::Tcp | ServerScheme::Tls => false,
             ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
             ServerScheme::H2c => true,
         };
@@ -245,7 +244,9 @@ impl ServerState {
 }
 
 /// Limits for sockets. Data unacknowledged for `timeouts.head` counts as lost, and the connection with it (`TCP_USER_TIMEOUT`).
+/// A server of bytes may pause for the idle timeout of its `[[tcp]]`.
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
-    DialLimits { connect: timeouts.connect, unacknowledged: timeouts.head }
+    let unacknowledged = if settings.is_stream() { Duration::ZERO } else { timeouts.head };
+    DialLimits { connect: timeouts.connect, unacknowledged }
 }

@@ -7,7 +7,7 @@ use brisk_tls::TlsError;
 use brisk_tls::connector::{Connector, ConnectorSettings};
 use brisk_wire::HttpVersion;
 
-use crate::settings::{GroupSettings, Identity, ServerScheme};
+use crate::settings::{GroupSettings, Identity};
 
 /// TLS to `https` servers: verification, and client authentication.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,9 +55,9 @@ impl TlsFiles {
     }
 }
 
-/// Builds the [`Connector`] for the `https` servers of a group; `None` if there are none. Reads files.
+/// Builds the [`Connector`] for the `https` and `tls` servers of a group; `None` if there are none. Reads files.
 pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, TlsError> {
-    if !settings.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https) {
+    if !settings.servers.iter().any(|server| server.url.scheme().is_encrypted()) {
         return Ok(None);
     }
     let protocol = match settings.tls.protocol {
@@ -67,7 +67,7 @@ pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, T
     let settings = ConnectorSettings {
         authorities: settings.tls.ca.clone(),
         identity: settings.tls.identity.clone(),
-        protocols: vec![protocol.alpn()],
+        protocols: if settings.is_stream() { Vec::new() } else { vec![protocol.alpn()] },
         allows_missing_close_notify: settings.tls.allows_missing_close_notify,
         ..ConnectorSettings::default()
     };

@@ -1,5 +1,7 @@
 //! Admission of requests to servers with `pool.max_connections`: immediately, after waiting in `pool.queue`, or never.
 
+use std::net::IpAddr;
+
 use brisk_upstream_group::UpstreamIo;
 use brisk_upstream_group::places::{Grant, Next, Place, Waiting, Worker};
 use tokio::time::timeout;
@@ -21,7 +23,7 @@ pub(crate) enum Admission {
 
 impl Server {
     /// Waits for an open connection, or for permission to open one, at most for `queue.timeout` or else `timeouts.connect`.
-    /// Without `max_connections`, permission is immediate.
+    /// Without `max_connections`, permission is immediate. `client` has a share of the queue; `None` is an address of many clients.
     ///
     /// # Errors
     ///
@@ -30,7 +32,7 @@ impl Server {
     pub(crate) async fn admit(
         &self,
         at_limit: AtLimit,
-        client: Requester<'_>,
+        client: Option<IpAddr>,
     ) -> Result<Admission, UpstreamError> {
         let Some(places) = self.state().places() else {
             return Ok(Admission::Open(None));
@@ -46,7 +48,7 @@ impl Server {
         if queue.size == 0 {
             return Err(UpstreamError::ConnectionLimit);
         }
-        let waiting = places.wait(self.worker(), client.share()).ok_or(UpstreamError::QueueFull)?;
+        let waiting = places.wait(self.worker(), client).ok_or(UpstreamError::QueueFull)?;
         let mut turn = Turn::new(self, waiting);
         // Idle connections of other workers hold permits; only their own worker can close them.
         self.group_state().ask_for_idle();
@@ -67,7 +69,7 @@ impl Server {
         client: Requester<'_>,
         at_limit: AtLimit,
     ) -> Result<Box<Http1>, UpstreamError> {
-        let place = match self.admit(at_limit, client).await? {
+        let place = match self.admit(at_limit, client.share()).await? {
             Admission::Connection(http1) => return Ok(http1),
             Admission::Open(place) => place,
         };
@@ -86,7 +88,7 @@ impl Server {
         client: Requester<'_>,
         at_limit: AtLimit,
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
-        match self.admit(at_limit, client).await? {
+        match self.admit(at_limit, client.share()).await? {
             Admission::Open(place) => self.open(client, place).await,
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         }

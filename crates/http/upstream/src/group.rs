@@ -112,6 +112,11 @@ impl Group {
         self.members.borrow().key(head, client)
     }
 
+    /// The balancing key of a TCP connection of `client`.
+    pub(crate) fn client_key(&self, client: IpAddr) -> u64 {
+        self.members.borrow().client_key(client)
+    }
+
     /// Waits until DNS has named the first servers of a group without any, or has failed, at most for `timeouts.connect`.
     pub(crate) async fn await_servers(&self) {
         let arrival = async {
@@ -285,7 +290,17 @@ impl Server {
         let header = state
             .proxy_protocol()
             .map(|version| proxy_header::header(client.connection, client.address, version));
-        let io = state.connect(&self.group_settings().name, &header.unwrap_or_default()).await?;
+        self.open_with(&header.unwrap_or_default(), place).await
+    }
+
+    /// Opens a transport with the permit `place`, which begins with the PROXY `header`.
+    pub(crate) async fn open_with(
+        &self,
+        header: &[u8],
+        place: Option<Place>,
+    ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
+        let state = self.state();
+        let io = state.connect(&self.group_settings().name, header).await?;
         Ok((io, OpenConnection::new(state.metrics(), place)))
     }
 

@@ -1,11 +1,13 @@
-//! Forwarding of requests to upstreams: connections over HTTP/1.1 and HTTP/2, their pools and pipelines, and retries.
+//! Forwarding to upstreams: of requests over HTTP/1.1 and HTTP/2, with pools, pipelines and retries, and of the bytes of TCP
+//! connections.
 //!
 //! [`forward`](forward::forward) sends a request to a server of a [`Group`] and returns the response with an
-//! [`UpstreamBody`]. Connections belong to one worker and never leave its thread. The settings and servers of a group, which
+//! [`UpstreamBody`]; [`stream`] connects a client's TCP connection with a server. Connections belong to one worker and never leave its thread. The settings and servers of a group, which
 //! all workers share, are in [`brisk_upstream_group`].
 
 mod admission;
 mod body;
+mod direction;
 mod error;
 pub mod forward;
 #[cfg(any(test, fuzzing))]
@@ -20,6 +22,7 @@ mod open;
 mod pipeline;
 mod pool;
 mod proxied;
+pub mod stream;
 pub mod upgrade;
 
 pub use body::UpstreamBody;

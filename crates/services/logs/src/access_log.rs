@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{
-    ConnectionEnd, ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestLog, RequestRecord, Throttle,
+    ConnectionEnd, ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestLog, RequestRecord,
+    StreamRecord, Throttle,
 };
 
 use crate::envelope::Envelope;
@@ -86,6 +87,10 @@ impl RequestLog for AccessLog {
 
     fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome) {
         self.log_all(Event::Handshake(connection, outcome));
+    }
+
+    fn log_stream(&self, stream: &StreamRecord<'_>) {
+        self.log_all(Event::Stream(stream));
     }
 
     fn log_malformed(&self, request: &MalformedRecord<'_>) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord, StreamRecord};
 
 /// The facts of one line.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,7 @@ pub(crate) enum Event<'a> {
     Handshake(&'a ConnectionRecord, HandshakeOutcome),
     /// A malformed request, with the number of lines that were left out before this one.
     Malformed(&'a MalformedRecord<'a>, u64),
+    Stream(&'a StreamRecord<'a>),
 }
 
 impl Event<'_> {
@@ -20,6 +21,7 @@ impl Event<'_> {
             Self::Request(_) => "request",
             Self::Handshake(..) => "handshake",
             Self::Malformed(..) => "malformed",
+            Self::Stream(_) => "tcp",
         }
     }
 
@@ -28,6 +30,7 @@ impl Event<'_> {
             Self::Request(request) => request.connection,
             Self::Handshake(connection, _) => connection,
             Self::Malformed(request, _) => request.connection,
+            Self::Stream(stream) => stream.connection,
         }
     }
 
@@ -35,7 +38,7 @@ impl Event<'_> {
     pub(crate) fn client(&self) -> SocketAddr {
         match self {
             Self::Request(request) => request.client,
-            Self::Handshake(..) | Self::Malformed(..) => self.connection().client,
+            Self::Handshake(..) | Self::Malformed(..) | Self::Stream(_) => self.connection().client,
         }
     }
 
@@ -43,7 +46,7 @@ impl Event<'_> {
     pub(crate) fn begins_connection(&self) -> bool {
         match self {
             Self::Request(request) => request.connection.requests == 1,
-            Self::Handshake(..) => true,
+            Self::Handshake(..) | Self::Stream(_) => true,
             Self::Malformed(..) => false,
         }
     }

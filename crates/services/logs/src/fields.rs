@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord, Side, TlsFacts};
+use brisk_telemetry::{
+    ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord, Side, StreamRecord, TlsFacts,
+};
 
 use crate::event::Event;
 
@@ -58,6 +60,10 @@ pub(crate) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool
             line.text("excerpt", record.excerpt);
             line.number("status", record.status.into());
             malformed(line, record, suppressed);
+        }
+        Event::Stream(record) => {
+            line.number("bytes_sent", record.bytes_sent);
+            stream(line, record);
         }
     }
     if has_milestones {
@@ -122,6 +128,28 @@ pub(crate) fn malformed(line: &mut impl Fields, request: &MalformedRecord<'_>, s
     connection(line, request.connection);
 }
 
+/// The facts of a TCP connection that the combined format lacks.
+pub(crate) fn stream(line: &mut impl Fields, record: &StreamRecord<'_>) {
+    line.text("tcp", record.service.as_bytes());
+    line.word("outcome", record.end.name());
+    line.number("bytes_received", record.bytes_received);
+    line.number("duration_us", micros(record.duration));
+    if let Some(upstream) = record.upstream {
+        line.text("upstream", upstream.as_bytes());
+    }
+    if let Some(time) = record.upstream_time {
+        line.number("upstream_us", micros(time));
+    }
+    if let Some(side) = record.end.side() {
+        line.word("error_side", side.name());
+    }
+    if let Some(name) = record.server_name {
+        line.text("server_name", name.as_bytes());
+    }
+    line.number("connection", record.connection.id);
+    connection_facts(line, record.connection);
+}
+
 /// The start of a connection, and the time from there to each milestone that it reached.
 pub(crate) fn milestones(line: &mut impl Fields, record: &ConnectionRecord) {
     line.time("connected", record.timeline.time_of_day());
@@ -132,6 +160,10 @@ pub(crate) fn milestones(line: &mut impl Fields, record: &ConnectionRecord) {
 fn connection(line: &mut impl Fields, record: &ConnectionRecord) {
     line.number("connection", record.id);
     line.number("connection_requests", record.requests.into());
+    connection_facts(line, record);
+}
+
+fn connection_facts(line: &mut impl Fields, record: &ConnectionRecord) {
     if let Some(rtt) = record.rtt {
         line.number("rtt_us", micros(rtt));
     }

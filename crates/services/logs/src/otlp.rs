@@ -242,6 +242,7 @@ pub(crate) fn log_record(buffer: &mut Vec<u8>, event: Event<'_>, line: impl FnOn
                 attributes.number("http.response.status_code", malformed.status.into());
                 attributes.connection(malformed.connection);
             }
+            Event::Stream(stream) => attributes.stream(stream),
         }
         if let Event::Request(RequestRecord { trace: Some(trace), .. }) = event {
             fixed32(record, 8, if trace.is_sampled { SAMPLED } else { 0 });
@@ -260,7 +261,8 @@ fn severity(event: Event<'_>) -> (u64, &'static str) {
         {
             (17, "ERROR")
         }
-        Event::Request(_) => (9, "INFO"),
+        Event::Stream(stream) if stream.end.side().is_some_and(|side| side != Side::Client) => (17, "ERROR"),
+        Event::Request(_) | Event::Stream(_) => (9, "INFO"),
         Event::Handshake(..) | Event::Malformed(..) => (13, "WARN"),
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use brisk_telemetry::{ConnectionRecord, RequestRecord};
+use brisk_telemetry::{ConnectionRecord, RequestRecord, StreamRecord};
 
 use crate::clock;
 use crate::event::Event;
@@ -89,6 +89,7 @@ fields! {
 struct Facts<'a> {
     connection: &'a ConnectionRecord,
     request: Option<&'a RequestRecord<'a>>,
+    stream: Option<&'a StreamRecord<'a>>,
     /// Request line as far as it is known.
     excerpt: Option<&'a [u8]>,
     status: u16,
@@ -166,27 +167,38 @@ impl LogTemplate {
     /// Appends a line.
     pub(crate) fn line(&self, line: &mut Vec<u8>, event: Event<'_>) {
         let connection = event.connection();
+        let none = Facts {
+            connection,
+            request: None,
+            stream: None,
+            excerpt: None,
+            status: 0,
+            error: None,
+            duration: None,
+        };
         let facts = match event {
             Event::Request(request) => Facts {
-                connection,
                 request: Some(request),
-                excerpt: None,
                 status: request.status,
                 error: request.error,
                 duration: Some(request.duration),
+                ..none
             },
             Event::Handshake(_, outcome) => {
                 let duration = Some(connection.timeline.started().elapsed());
-                let error = Some(outcome.name());
-                Facts { connection, request: None, excerpt: None, status: 0, error, duration }
+                Facts { error: Some(outcome.name()), duration, ..none }
             }
             Event::Malformed(malformed, _) => Facts {
-                connection,
-                request: None,
                 excerpt: Some(malformed.excerpt),
                 status: malformed.status,
                 error: Some(malformed.reason.name()),
-                duration: None,
+                ..none
+            },
+            Event::Stream(stream) => Facts {
+                stream: Some(stream),
+                error: stream.end.side().map(|_| stream.end.name()),
+                duration: Some(stream.duration),
+                ..none
             },
         };
         self.append(line, &facts);
@@ -278,10 +290,16 @@ impl Facts<'_> {
             Field::Ja4 => text(line, fingerprints.and_then(|all| all.ja4.as_deref())),
             Field::TlsVersion => text(line, tls.and_then(|tls| tls.version.name())),
             Field::TlsCipher => text(line, tls.and_then(|tls| tls.suite.name())),
-            Field::TlsServerName => text(line, tls.and_then(|tls| tls.server_name.as_deref())),
+            Field::TlsServerName => {
+                let passed = self.stream.and_then(|stream| stream.server_name);
+                text(line, tls.and_then(|tls| tls.server_name.as_deref()).or(passed));
+            }
             Field::TlsResumption => text(line, tls.map(|tls| tls.resumption.name())),
             // As in the combined format: no response has no body.
-            Field::BytesSent => push_number(line, self.request.map_or(0, |request| request.bytes_sent)),
+            Field::BytesSent => {
+                let of_stream = self.stream.map_or(0, |stream| stream.bytes_sent);
+                push_number(line, self.request.map_or(of_stream, |request| request.bytes_sent));
+            }
             Field::Line => match (self.request, self.excerpt) {
                 (Some(request), _) => {
                     escape(line, request.method.as_bytes());
@@ -295,6 +313,9 @@ impl Facts<'_> {
             _ => {
                 if let Some(request) = self.request {
                     of_request(request, field, line);
+                }
+                if let Some(stream) = self.stream {
+                    of_stream(stream, field, line);
                 }
             }
         }
@@ -323,6 +344,16 @@ fn of_request(request: &RequestRecord<'_>, field: Field, line: &mut Vec<u8>) {
         Field::Upstream => text(line, request.upstream),
         Field::UpstreamTime => seconds(line, request.upstream_time),
         Field::UpstreamMicros => number(line, request.upstream_time.map(micros)),
+        _ => {}
+    }
+}
+
+fn of_stream(stream: &StreamRecord<'_>, field: Field, line: &mut Vec<u8>) {
+    match field {
+        Field::BytesReceived => push_number(line, stream.bytes_received),
+        Field::Upstream => text(line, stream.upstream),
+        Field::UpstreamTime => seconds(line, stream.upstream_time),
+        Field::UpstreamMicros => number(line, stream.upstream_time.map(micros)),
         _ => {}
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord};
+use brisk_telemetry::{ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestRecord, StreamRecord};
 
 use crate::clock;
 use crate::event::Event;
@@ -17,6 +17,7 @@ pub(crate) fn line(line: &mut Vec<u8>, event: Event<'_>, has_milestones: bool) {
         Event::Request(record) => request(line, record, has_milestones),
         Event::Handshake(record, outcome) => handshake(line, record, outcome, has_milestones),
         Event::Malformed(record, suppressed) => malformed(line, record, suppressed),
+        Event::Stream(record) => stream(line, record, has_milestones),
     }
 }
 
@@ -66,6 +67,19 @@ fn malformed(line: &mut Vec<u8>, request: &MalformedRecord<'_>, suppressed: u64)
     push_status(line, request.status);
     line.extend_from_slice(b" 0 \"-\" \"-\"");
     fields::malformed(&mut Pairs::new(line, Tail), request, suppressed);
+    line.push(b'\n');
+}
+
+/// Appends the line of a TCP connection: a request line of `-` with status `000`, and the bytes sent to the client.
+fn stream(line: &mut Vec<u8>, stream: &StreamRecord<'_>, has_milestones: bool) {
+    start(line, stream.connection.client, None);
+    line.extend_from_slice(b" \"-\" 000 ");
+    push_number(line, stream.bytes_sent);
+    line.extend_from_slice(b" \"-\" \"-\"");
+    fields::stream(&mut Pairs::new(line, Tail), stream);
+    if has_milestones {
+        fields::milestones(&mut Pairs::new(line, Tail), stream.connection);
+    }
     line.push(b'\n');
 }
 

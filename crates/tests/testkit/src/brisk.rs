@@ -248,6 +248,12 @@ impl Brisk {
         self.listeners.address("http")
     }
 
+    /// Address of the listener of `[[tcp]]` with this index.
+    pub fn tcp(&self, index: usize) -> SocketAddr {
+        let all = self.listeners.0.iter().filter(|(kind, _)| kind == "tcp");
+        all.map(|(_, address)| *address).nth(index).expect("a listener of [[tcp]]")
+    }
+
     /// Address of the first listener of a key server.
     pub fn keys(&self) -> SocketAddr {
         self.listeners.address("keys")

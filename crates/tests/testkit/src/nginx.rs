@@ -75,6 +75,13 @@ impl Nginx {
         Self::serve("http", "", &bare(http, server))
     }
 
+    /// TCP connections, with these directives for `stream`, in which `PORT` stands for its port.
+    pub fn stream(directives: &str) -> Self {
+        let head = "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\ndaemon off;\nmaster_process off;\n\
+                    pid FOLDER/nginx.pid;\nerror_log stderr warn;\nevents { worker_connections 1024; }\n";
+        Self::serve("tcp", "", &format!("{head}stream {{\n{directives}\n}}\n"))
+    }
+
     /// Expects a PROXY header on every connection. Scheme `http`, `h2c` or `https`, with further directives. `/client`
     /// responds with address and port of the client in the header, the port that the client connected to, and the number of
     /// the connection.

@@ -41,7 +41,7 @@ pub use ocsp::{OcspError, Staple};
 pub use on_demand::{FailedName, OnDemand, OnDemandHosts, OnDemandSettings};
 pub use private_ca::{Issued, PrivateCa, Purpose};
 pub use refused::{RefusedKey, RefusedKeys};
-pub use resolver::{ClientAbilities, HostMap, Match, Names, UnknownName, choose};
+pub use resolver::{ClientAbilities, HostMap, Match, Names, Precedence, UnknownName, choose};
 pub use slot::{Publish, Served, Slot};
 pub use store::{Store, StoreError};
 pub use watch::FileWatch;

@@ -42,6 +42,29 @@ impl<T> Match<T> {
             Self::NoMatch => None,
         }
     }
+
+    /// The precedence of this result over that of another map.
+    pub fn precedence(&self) -> Precedence {
+        match self {
+            Self::Exact(_) => Precedence::Exact,
+            Self::Wildcard(_) => Precedence::Wildcard,
+            Self::Default(_) => Precedence::Default,
+            Self::NoMatch => Precedence::NoMatch,
+        }
+    }
+}
+
+/// Kinds of [`Match`], in ascending precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Precedence {
+    /// No host matches.
+    NoMatch,
+    /// The default host.
+    Default,
+    /// A wildcard.
+    Wildcard,
+    /// An exact name.
+    Exact,
 }
 
 /// A set of names that changes after a [`HostMap`] was built, or is too large to be copied into one.

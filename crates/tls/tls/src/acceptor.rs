@@ -3,20 +3,19 @@
 
 mod challenge;
 pub(crate) mod facts;
+pub(crate) mod hello;
 mod negotiation;
 pub(crate) mod selection;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
-use brisk_certs::{Challenges, HostMap, Slot};
+use brisk_certs::{Challenges, HostMap, Precedence, Slot};
 use brisk_telemetry::{HandshakeOutcome, Milestone, ResumptionFailure, Timeline, TlsFacts};
-use brisk_wire::client_hello::{ClientHello, HelloError, Progress as HelloProgress};
+use brisk_wire::client_hello::ClientHello;
 use brisk_wire::registry::ProtocolVersion;
 use rustls::AlertDescription;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::TlsError;
@@ -27,17 +26,9 @@ use crate::refusal::Refusal;
 use crate::resources::Resources;
 use crate::settings::{HostSettings, TlsSettings, Variant};
 use crate::stream::Stream;
+use hello::{ReadHello, alert, lost, read_hello, refuse_name, send_last};
 use negotiation::Negotiation;
 use selection::{Host, Hosts, OnDemandNames, Selection};
-
-/// The alert record sent before rustls has a connection: level fatal (2), then the description of RFC 8446 section 6.
-fn alert(description: AlertDescription) -> [u8; 7] {
-    [21, 3, 3, 0, 2, 2, description.into()]
-}
-
-/// Response to [`HandshakeOutcome::PlainHttp`] on the TLS port.
-const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
-Content-Length: 70\r\nConnection: close\r\n\r\nThis port speaks HTTPS, not plain HTTP. Use https:// in the address.\r\n";
 
 /// Accepts TLS connections for a set of hosts. Shared by all workers and replaced as a whole when its settings change.
 /// Certificates are not part of [`TlsSettings`]: each host presents those in its [`Slot`].
@@ -72,6 +63,8 @@ pub struct Accepted {
     pub facts: TlsFacts,
     /// The demands of the host on client certificates.
     pub demands: Demands,
+    /// Index of the host in the list that [`Acceptor::new`] got.
+    pub place: usize,
 }
 
 impl Acceptor {
@@ -160,13 +153,23 @@ impl Acceptor {
         vary: &dyn Fn(usize) -> Variant,
         mut trace: Trace<'_>,
     ) -> Result<Accepted, Refusal> {
-        let (mut hello, incoming) = self.read_hello(&mut io, received, &mut trace).await?;
-        trace.timeline.mark(Milestone::ClientHello);
-        let started = Instant::now();
+        let read = read_hello(&mut io, received, self.settings.hello_size, &mut trace).await?;
+        self.accept_read(client, io, read, vary, trace).await
+    }
+
+    /// Like [`accept_from`](Self::accept_from), after [`read_hello`].
+    pub async fn accept_read(
+        &self,
+        client: Option<IpAddr>,
+        mut io: TcpStream,
+        ReadHello { mut hello, incoming, started }: ReadHello,
+        vary: &dyn Fn(usize) -> Variant,
+        mut trace: Trace<'_>,
+    ) -> Result<Accepted, Refusal> {
         if self.settings.ja4 {
             hello.fingerprint(&incoming);
         }
-        let mut variant = Variant::default();
+        let (mut variant, mut place) = (Variant::default(), 0);
         let result = match self.hosts.select(&hello, self.settings.min_version) {
             Selection::Unanswerable(description, reason) => {
                 send_last(&mut io, &alert(description), &mut trace).await;
@@ -176,11 +179,9 @@ impl Acceptor {
                 let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
                 return Err(Refusal { server_name: hello.server_name, ..refusal });
             }
-            Selection::UnknownName => {
-                send_last(&mut io, &alert(AlertDescription::UnrecognisedName), &mut trace).await;
-                Err(Refusal::new(HandshakeOutcome::UnknownName))
-            }
+            Selection::UnknownName => Err(refuse_name(&mut io, &mut trace).await),
             Selection::Host(host) => {
+                place = host.place;
                 variant = vary(host.place);
                 let prepared = host.prepare(host.config.with_tickets(variant.tickets), &hello, client).await;
                 Negotiation::run(prepared, &mut io, incoming, &mut trace).await
@@ -194,10 +195,15 @@ impl Acceptor {
                 if stream.confirmation().is_none() {
                     trace.timeline.mark(Milestone::HandshakeFinished);
                 }
-                Ok(Accepted { stream, facts, demands })
+                Ok(Accepted { stream, facts, demands, place })
             }
             Err(refusal) => Err(refusal.refined(hello)),
         }
+    }
+
+    /// The [`Precedence`] of the host for a server name; `None` is a client without one.
+    pub fn precedence_of(&self, name: Option<&str>) -> Precedence {
+        self.hosts.map.get(name).precedence()
     }
 
     /// [`TlsSettings::hello_size`], the maximum size of a `ClientHello` in bytes.
@@ -236,64 +242,12 @@ impl Acceptor {
             }),
         }
     }
-
-    async fn read_hello(
-        &self,
-        io: &mut TcpStream,
-        mut incoming: Vec<u8>,
-        trace: &mut Trace<'_>,
-    ) -> Result<(ClientHello, Vec<u8>), Refusal> {
-        loop {
-            match ClientHello::read(&incoming, self.settings.hello_size) {
-                Ok(HelloProgress::Complete(hello)) => return Ok((*hello, incoming)),
-                Ok(HelloProgress::Incomplete) => {}
-                Err(error) => return Err(refuse_hello(io, error, trace).await),
-            }
-            incoming.reserve(2048);
-            match io.read_buf(&mut incoming).await {
-                Ok(0) => return Err(Refusal::new(HandshakeOutcome::ClientClosed)),
-                Ok(len) => *trace.received += len as u64,
-                Err(error) => return Err(lost(&error)),
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acceptor").field("settings", &self.settings).finish_non_exhaustive()
     }
-}
-
-async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'_>) -> Refusal {
-    let decode_error = alert(AlertDescription::DecodeError);
-    let (outcome, answer): (_, &[u8]) = match error {
-        HelloError::PlainHttp => (HandshakeOutcome::PlainHttp, PLAIN_HTTP_ANSWER),
-        HelloError::NotTls => (HandshakeOutcome::NotTls, &[]),
-        HelloError::TooLarge { .. } => (HandshakeOutcome::TooLarge, &decode_error),
-        _ => (HandshakeOutcome::Malformed, &decode_error),
-    };
-    send_last(io, answer, trace).await;
-    Refusal::because(outcome, &error)
-}
-
-/// Sends the last bytes of a connection and [lingers](brisk_net::linger) until the client has read them: closing with unread
-/// data would reset the connection.
-async fn send_last(io: &mut TcpStream, bytes: &[u8], trace: &mut Trace<'_>) {
-    // The connection is refused in any case; a failure to send the reason changes nothing.
-    if bytes.is_empty() || io.write_all(bytes).await.is_err() {
-        return;
-    }
-    *trace.sent += bytes.len() as u64;
-    // Closed at once, the socket would send RST for unread input, and the client could lose the alert.
-    if io.shutdown().await.is_ok() {
-        // Boxed: its buffer would otherwise be half of the size of the handshake's future.
-        Box::pin(brisk_net::linger(io, brisk_net::Lingering::BRIEF)).await;
-    }
-}
-
-fn lost(error: &std::io::Error) -> Refusal {
-    Refusal::because(HandshakeOutcome::ClientClosed, error)
 }
 
 #[cfg(test)]

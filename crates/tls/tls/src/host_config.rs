@@ -148,6 +148,9 @@ impl<'a> ConfigBuilder<'a> {
         };
         let mut config = builder.with_cert_resolver(Arc::new(ChosenCertificate));
         self.apply(&mut config, transport);
+        if let Some(protocols) = &host.protocols {
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        }
         let with_tickets = host.other_tickets.iter().map(|tickets| {
             let mut config = config.clone();
             config.send_tls13_tickets = *tickets;

@@ -37,6 +37,7 @@ mod suspend;
 #[cfg(test)]
 mod testing;
 
+pub use acceptor::hello::{ReadHello, read_hello, refuse_name};
 pub use acceptor::{Accepted, Acceptor, Trace};
 pub use demands::Demands;
 pub use error::TlsError;

@@ -129,6 +129,9 @@ pub struct HostSettings {
     pub other_tickets: Vec<usize>,
     /// Whether the host can be reached over QUIC, if [`TlsSettings::quic`] is set. Default: yes.
     pub quic: bool,
+    /// Protocols for ALPN in place of [`TlsSettings::protocols`], the preferred one first. Without any, a client's ALPN is
+    /// ignored. Default: `None`, those of all hosts.
+    pub protocols: Option<Vec<Box<[u8]>>>,
 }
 
 /// Settings of a single connection that replace those of its listener or host.
@@ -157,6 +160,7 @@ impl HostSettings {
             early_data: 0,
             other_tickets: Vec::new(),
             quic: true,
+            protocols: None,
         }
     }
 
@@ -191,6 +195,7 @@ impl HostSettings {
             early_data,
             other_tickets,
             quic,
+            protocols,
         } = self;
         let same_catalogue = catalogue.as_ref().map(Arc::as_ptr) == other.catalogue.as_ref().map(Arc::as_ptr);
         *names == other.names
@@ -202,6 +207,7 @@ impl HostSettings {
             && *early_data == other.early_data
             && *other_tickets == other.other_tickets
             && *quic == other.quic
+            && *protocols == other.protocols
     }
 }
 

@@ -65,7 +65,9 @@ impl Context<'_> {
     /// refused, and `/readyz` and metrics of a running gateway have the reason.
     pub(super) fn refuse_key(&self, path: &KeyPath, raw: &raw::Config, holder: String, reason: &str) {
         let host = match path.segments() {
-            [_, Segment::Index(index), ..] => raw.host.get(*index).and_then(|host| host.names().first()),
+            [Segment::Key(section), Segment::Index(index), ..] if section == "host" => {
+                raw.host.get(*index).and_then(|host| host.names().first())
+            }
             _ => None,
         };
         self.running.refused_keys.add(RefusedKey {

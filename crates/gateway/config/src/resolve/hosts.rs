@@ -21,6 +21,8 @@ use crate::raw::values::KeyPlace;
 /// All hosts, resolved.
 pub(super) struct Hosts {
     pub(super) all: Vec<HostSettings>,
+    /// The certificates of each `[[tcp]]`.
+    pub(super) of_tcp: Vec<Vec<Arc<Certificate>>>,
     /// The development CA, once a host needed it.
     pub(super) development: Option<DevelopmentCa>,
 }
@@ -42,7 +44,10 @@ pub(super) fn hosts(
     unknown(raw, context);
     let hosts = raw.host.iter().enumerate();
     let all = hosts.map(|(index, host)| builder.host(index, host, &all.index(index), context)).collect();
-    Hosts { all, development: builder.ca }
+    let tcp = raw.tcp.iter().enumerate();
+    let of_tcp = tcp.map(|(index, tcp)| builder.of_tcp(tcp, &KeyPath::of("tcp").index(index), context));
+    let of_tcp = of_tcp.collect();
+    Hosts { all, of_tcp, development: builder.ca }
 }
 
 /// The names and certificates of the hosts with these numbers, which [renew](renews).
@@ -150,13 +155,15 @@ impl<'c> Builder<'c> {
             early_data: early_data::limit(self.raw, host, path, context),
             other_tickets: Vec::new(),
             quic: alt_svc != Some(AltSvc::Clear),
+            protocols: None,
         };
         HostSettings { alt_svc, ..features::host(&host.features, tls, path, &mut context.shared) }
     }
 
-    /// Whether the host has no listener with TLS and serves plain HTTP, so that it needs no certificate.
+    /// Whether the host has no listener with TLS, and serves plain HTTP or has no listener at all, so that it needs no certificate.
     fn is_without_tls(&self, host: &raw::Host) -> bool {
-        self.raw.server.https.is_empty() && host.serves_plain()
+        let server = &self.raw.server;
+        server.https.is_empty() && (host.serves_plain() || server.http.is_empty())
     }
 
     /// The certificates of the host, after a warning for each name that a certificate does not cover.
@@ -229,6 +236,23 @@ impl<'c> Builder<'c> {
         }
         let written = host.own.certificates.iter().enumerate();
         written.filter_map(|(index, files)| self.certificate(files, &path.index(index), context)).collect()
+    }
+
+    /// The certificates of a `[[tcp]]`. A change of their files is a reload of the whole configuration.
+    fn of_tcp(
+        &mut self,
+        tcp: &raw::TcpKeys,
+        path: &KeyPath,
+        context: &mut Context<'_>,
+    ) -> Vec<Arc<Certificate>> {
+        let path = path.key("certificates");
+        let written = tcp.certificates.iter().enumerate();
+        let certificates: Vec<_> = written
+            .filter_map(|(index, files)| self.certificate(files, &path.index(index), context))
+            .collect();
+        let names: Vec<_> = tcp.names.iter().filter_map(|name| host_name(name).ok()).collect();
+        uncovered(&names, &certificates, context);
+        certificates
     }
 
     fn certificate(

@@ -41,9 +41,11 @@ fn unused_upstreams(raw: &Config, context: &mut Context<'_>) {
     let own = routes.filter_map(|route| route.action.any_upstream()).map(|(name, _)| name);
     let asked = consolidation::upstreams(raw.features()).chain(forward_auth::upstreams(raw.features()));
     let asked = asked.chain(split::upstreams(raw.features())).chain(mirror::upstreams(raw.features()));
+    let asked = asked.chain(raw.tcp.iter().filter_map(|tcp| tcp.upstream.as_ref()));
     let asked: HashSet<_> = asked.map(String::as_str).chain(own).collect();
     for name in raw.upstream.keys().filter(|name| !asked.contains(name.as_str())) {
-        context.shared.findings.warn(format!("[upstream.{name}]: no route has upstream = \"{name}\""));
+        let user = if context.shared.streams.contains(name) { "[[tcp]]" } else { "route" };
+        context.shared.findings.warn(format!("[upstream.{name}]: no {user} has upstream = \"{name}\""));
     }
 }
 

@@ -1,6 +1,5 @@
 //! `[server]`, `[tls]`, `[access_log]` and `[admin]`: settings common to all hosts.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -15,7 +14,8 @@ use brisk_certs::store::Folder;
 use brisk_config_file::{Findings, KeyPath, Period, Rate, Size};
 use brisk_dashboard::DashboardSettings;
 use brisk_gateway::settings::{
-    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings, VariationSettings,
+    CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings, TcpSettings,
+    VariationSettings,
 };
 use brisk_http_server::{HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
@@ -29,7 +29,8 @@ use brisk_wire::registry::ProtocolVersion;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::{access_log, certificates, dashboard, http3, isolation, keys, memory_limits, otlp, sessions};
+use super::{access_log, addresses, certificates, dashboard, http3, isolation, keys};
+use super::{memory_limits, otlp, sessions};
 use crate::key_settings::KeySettings;
 use crate::raw;
 use crate::values::{self, Address, ClientConnections};
@@ -67,7 +68,7 @@ impl Server {
     pub(super) fn complete(
         self,
         hosts: Vec<HostSettings>,
-        upstreams: Vec<GroupSettings>,
+        (upstreams, tcp): (Vec<GroupSettings>, Vec<TcpSettings>),
         keystore: Arc<Keystore>,
         files: Vec<PathBuf>,
     ) -> GatewaySettings {
@@ -85,6 +86,7 @@ impl Server {
             https: self.https,
             http: self.http,
             http3: self.http3,
+            tcp,
             proxy_protocol: self.proxy_protocol,
             per_client: self.per_client,
             rates: self.rates,
@@ -116,7 +118,7 @@ impl Server {
 pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let path = KeyPath::of("server");
     let server = &raw.server;
-    addresses(raw, context);
+    addresses::check(raw, context);
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let usual = cores.get().min(1024) as u16;
     let workers =
@@ -193,45 +195,8 @@ fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>
     context.shared.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
 }
 
-/// Checks that there is a listener and that no two share an address.
-fn addresses(raw: &raw::Config, context: &mut Context<'_>) {
-    let server = KeyPath::of("server");
-    if raw.server.https.is_empty() && raw.server.http.is_empty() {
-        let message = "nothing listens: write https = [\"0.0.0.0:443\", \"[::]:443\"] in [server]";
-        context.shared.findings.incomplete(&server, message);
-    } else if raw.server.https.is_empty() {
-        let host = raw.host.iter().find(|host| !host.serves_plain());
-        if let Some(name) = host.and_then(|host| host.names().first()) {
-            context.shared.findings.warn(format!(
-                "{}: requests for \"{name}\" are redirected to HTTPS, and no address is in `https`: write one, or plain = \"serve\" \
-                 in the host",
-                server.key("http")
-            ));
-        }
-    }
-    let listed = |key: &str, addresses: &[Address]| -> Vec<_> {
-        let path = server.key(key);
-        addresses.iter().enumerate().map(|(index, address)| (address.0, path.index(index))).collect()
-    };
-    let admin = raw.admin.listen.map(|address| (address.0, KeyPath::of("admin").key("listen")));
-    let dashboard = raw.dashboard.as_ref().filter(|dashboard| !dashboard.or_any_port).map(|dashboard| {
-        let address = dashboard.listen.map_or(dashboard::LISTEN, |address| address.0);
-        (address, KeyPath::of("dashboard").key("listen"))
-    });
-    let servers = listed("https", &raw.server.https).into_iter().chain(listed("http", &raw.server.http));
-    let all = servers.chain(admin).chain(dashboard);
-    let mut taken: HashMap<SocketAddr, KeyPath> = HashMap::new();
-    for (address, path) in all.filter(|(address, _)| address.port() != 0) {
-        match taken.get(&address) {
-            Some(first) => {
-                context.shared.findings.wrong(&path, format!("{address} is taken by {first} already"));
-            }
-            None => drop(taken.insert(address, path)),
-        }
-    }
-}
-
-fn listeners(
+/// Settings of the listeners at `addresses`.
+pub(super) fn listeners(
     addresses: &[Address],
     server: &raw::Server,
     context: &mut Context<'_>,

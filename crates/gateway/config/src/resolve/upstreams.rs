@@ -7,9 +7,7 @@ use brisk_certs::{Warning, load};
 use brisk_config_file::KeyPath;
 use brisk_keys::Keystore;
 use brisk_upstream_group::features::GroupScope;
-use brisk_upstream_group::settings::{
-    GroupSettings, Identity, ServerScheme, TlsProtocol, UpstreamTlsSettings,
-};
+use brisk_upstream_group::settings::{GroupSettings, Identity, TlsProtocol, UpstreamTlsSettings};
 
 use super::context::Context;
 use super::files::blamed;
@@ -29,10 +27,12 @@ fn group(name: &str, raw: &raw::Upstream, path: &KeyPath, context: &mut Context<
 }
 
 fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> UpstreamTlsSettings {
-    let encrypted =
-        raw.features.servers.servers.iter().any(|server| server.url.scheme() == ServerScheme::Https);
+    let encrypted = raw.features.servers.servers.iter().any(|server| server.url.scheme().is_encrypted());
     if !encrypted && context.shared.findings.written(path) {
-        context.shared.findings.wrong(path, "has no effect: none of the servers begins with https://");
+        context
+            .shared
+            .findings
+            .wrong(path, "has no effect: none of the servers begins with https:// or tls://");
     }
     let ca = raw.own.tls.ca.as_ref().map(|ca| context.file(ca));
     if let Some(error) = ca.as_ref().and_then(|ca| super::clients::authorities(ca).err()) {

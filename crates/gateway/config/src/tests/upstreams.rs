@@ -35,7 +35,7 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
     );
     refused(
         &upstream(&format!("{servers}tls = {{ server_name = \"app\" }}")),
-        "brisk.toml:7:7: upstream.app.tls: has no effect: none of the servers begins with https://",
+        "brisk.toml:7:7: upstream.app.tls: has no effect: none of the servers begins with https:// or tls://",
     );
     for (key, message) in [
         ("head_size = \"2MiB\"", "13: upstream.app.head_size: 2MiB is out of range: write 8KiB to 1MiB"),

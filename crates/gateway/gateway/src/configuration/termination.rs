@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use brisk_answer::settings as proxy;
-use brisk_answer::settings::ServiceSettings;
 use brisk_certs::Slot;
 use brisk_net::rates::Rates;
 use brisk_telemetry::metrics::CertificateExpiry;
 use brisk_tls::{Acceptor, HostSettings, Resources, TlsSettings};
 
 use crate::GatewayError;
-use crate::settings::GatewaySettings;
+use crate::settings::{GatewaySettings, TcpSettings};
+use crate::tcp::routes::shared_hosts;
 use crate::unix_time::unix_seconds;
 
 /// The part of a configuration that is about TLS.
 pub(crate) struct Termination {
     pub(crate) acceptor: Arc<Acceptor>,
     settings: TlsSettings,
+    /// Hosts of the acceptor: those with routes, then those of `[[tcp]]` on the same listeners.
     hosts: Vec<HostSettings>,
+    /// Hosts of `[[tcp]]` with listeners of their own, which have acceptors of their own.
+    tcp: Vec<HostSettings>,
     rates: Option<Arc<Rates>>,
 }
 
@@ -29,23 +31,27 @@ impl Termination {
         resources: &Resources,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
-        let hosts = with_slots(&settings.service, before.map_or(&[], |before| &before.hosts));
+        let shared = shared_hosts(&settings.tcp);
+        let hosts = settings.service.hosts.iter().map(|host| &host.tls).chain(shared);
+        let hosts = with_slots(hosts, before.map_or(&[], |before| &before.hosts));
+        let tcp = settings.tcp.iter().filter(|tcp| !tcp.listen.is_empty());
+        let tcp = tcp.filter_map(TcpSettings::terminated).cloned().collect();
         let rates = resources.key_gate.rates.clone();
         let acceptor = match before.filter(|before| before.accepts(&settings.tls, &hosts, rates.as_ref())) {
             Some(before) => Arc::clone(&before.acceptor),
             None => Arc::new(Acceptor::new(settings.tls.clone(), &hosts, resources)?),
         };
-        Ok(Self { acceptor, settings: settings.tls.clone(), hosts, rates })
+        Ok(Self { acceptor, settings: settings.tls.clone(), hosts, tcp, rates })
     }
 
     /// The hosts whose certificates are in files.
     pub(crate) fn configured(&self) -> impl Iterator<Item = &HostSettings> {
-        self.hosts.iter().filter(|host| !host.obtained)
+        self.hosts.iter().filter(|host| !host.obtained).chain(&self.tcp)
     }
 
     /// The [`Slot`]s of all hosts.
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
-        self.hosts.iter().map(|host| Arc::clone(&host.slot)).collect()
+        self.hosts.iter().chain(&self.tcp).map(|host| Arc::clone(&host.slot)).collect()
     }
 
     /// The [`Slot`] of a host that has one of `names`.
@@ -82,13 +88,15 @@ impl Termination {
     }
 }
 
-/// The hosts of `service`, each with the [`Slot`] of the host in `before` that has the same names.
-fn with_slots(service: &ServiceSettings, before: &[HostSettings]) -> Vec<HostSettings> {
-    let with_slot = |host: &proxy::HostSettings| {
-        let host = &host.tls;
+/// The `hosts`, each with the [`Slot`] of the host in `before` that has the same names.
+fn with_slots<'h>(
+    hosts: impl Iterator<Item = &'h HostSettings>,
+    before: &[HostSettings],
+) -> Vec<HostSettings> {
+    let with_slot = |host: &HostSettings| {
         // Keeps the slot of a host with the same names, so that obtained certificates survive a reload.
         let same = before.iter().find(|before| before.names == host.names).unwrap_or(host);
         HostSettings { slot: Arc::clone(&same.slot), ..host.clone() }
     };
-    service.hosts.iter().map(with_slot).collect()
+    hosts.map(with_slot).collect()
 }

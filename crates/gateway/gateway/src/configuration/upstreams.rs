@@ -45,6 +45,13 @@ impl WorkerGroups {
         Self { wheel: wheel.clone(), present: RefCell::default() }
     }
 
+    /// The [`Group`] of `state`. A connection that began before a reload of the worker gets a group of its own.
+    pub(crate) fn of(&self, state: &Arc<GroupState>) -> Rc<Group> {
+        let present = self.present.borrow();
+        let known = present.iter().find(|group| Arc::ptr_eq(group.state(), state));
+        known.cloned().unwrap_or_else(|| Group::new(Arc::clone(state), &self.wheel))
+    }
+
     /// The [`Group`]s of `states` by name, made where there are none yet. Others are [retired](Group::retire).
     pub(crate) fn follow(&self, states: &[Arc<GroupState>]) -> HashMap<String, Rc<Group>> {
         let before = self.present.take();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_server::{Accepted, DatagramSocket, Service, WorkerContext};
-use brisk_telemetry::metrics::{Listening, Refusal};
+use brisk_telemetry::metrics::Refusal;
 use tokio::task::{JoinSet, spawn_local};
 
 use crate::connection::client::Permits;
@@ -13,10 +13,22 @@ use crate::connection::plain::serve_http;
 use crate::connection::quic;
 use crate::connection::serve_https;
 use crate::shared::Shared;
+use crate::tcp::serve::serve_tcp;
 use crate::worker::Worker;
 
+/// A listener of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Socket {
+    /// HTTPS.
+    Https,
+    /// Plain HTTP.
+    Http,
+    /// A listener of `[[tcp]]`, by its number.
+    Tcp(usize),
+}
+
 impl Service for Shared {
-    type Listener = Listening;
+    type Listener = Socket;
     type Worker = Worker;
 
     fn start_worker(
@@ -27,7 +39,7 @@ impl Service for Shared {
         Worker::start(self, context, tasks)
     }
 
-    fn serve(worker: &Rc<Worker>, connection: Accepted<Listening>) {
+    fn serve(worker: &Rc<Worker>, connection: Accepted<Socket>) {
         let Accepted { tcp, peer, local, listener, place } = connection;
         let mut permits = Permits::new(place);
         // Behind a PROXY header the client is known only after the header has been read.
@@ -39,14 +51,15 @@ impl Service for Shared {
         }
         let worker = Rc::clone(worker);
         match listener {
-            Listening::Https => spawn_local(serve_https(worker, tcp, peer, local, permits)),
-            Listening::Http => spawn_local(serve_http(worker, tcp, peer, local, permits)),
+            Socket::Https => spawn_local(serve_https(worker, tcp, peer, local, permits)),
+            Socket::Http => spawn_local(serve_http(worker, tcp, peer, local, permits)),
+            Socket::Tcp(number) => spawn_local(serve_tcp(worker, tcp, (peer, local), permits, number)),
         };
     }
 
     fn serve_datagrams(
         worker: &Rc<Worker>,
-        socket: DatagramSocket<Listening>,
+        socket: DatagramSocket<Socket>,
     ) -> impl Future<Output = ()> + 'static {
         quic::serve(Rc::clone(worker), socket)
     }

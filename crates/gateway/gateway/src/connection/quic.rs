@@ -21,12 +21,13 @@ use brisk_tls::{Confirmation, Refusal};
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, StreamEvent};
 
+use crate::connection::Socket;
 use crate::connection::client::Permits;
 use crate::connection::{charge, limit_client, note_refusal, refused, unconfirmed};
 use crate::worker::Worker;
 
 /// Serves the connections of a datagram socket until the future is dropped.
-pub(crate) async fn serve(worker: Rc<Worker>, socket: DatagramSocket<Listening>) {
+pub(crate) async fn serve(worker: Rc<Worker>, socket: DatagramSocket<Socket>) {
     let Some(quic) = worker.shared.quic.get() else { return };
     let (index, local) = (socket.index, socket.local);
     let group = quic.group(local, socket.group, socket.half);

@@ -26,6 +26,8 @@ pub struct Context<'d> {
     pub secrets: Vec<PathBuf>,
     /// Names of `[upstream.NAME]`.
     pub upstreams: BTreeSet<String>,
+    /// Those of them whose servers get bytes of `[[tcp]]` instead of requests.
+    pub streams: HashSet<String>,
     /// Tables that header rules refer to.
     pub maps: Maps,
     /// Limits that hosts and routes refer to.
@@ -60,6 +62,7 @@ impl<'d> Context<'d> {
             files: HashSet::new(),
             secrets: Vec::new(),
             upstreams: BTreeSet::new(),
+            streams: HashSet::new(),
             maps: Maps::default(),
             limits: BTreeMap::new(),
             body_size: None,
@@ -96,6 +99,14 @@ impl<'d> Context<'d> {
 
     /// Whether there is an upstream with this name; otherwise reports the mistake at `path`.
     pub fn has_upstream(&mut self, name: &str, path: &KeyPath) -> bool {
+        if self.streams.contains(name) {
+            let message = format!(
+                "the servers of {name:?} get bytes of [[tcp]] instead of requests: write those of a route as \
+                 \"http://127.0.0.1:8080\""
+            );
+            self.findings.wrong(path, message);
+            return false;
+        }
         if self.upstreams.contains(name) {
             return true;
         }

@@ -60,6 +60,7 @@ pub(super) fn resolve(
     let servers: Vec<_> =
         servers.map(|(index, server)| member(server, &path.index(index), context)).collect();
     check_paths(&servers, &path, context);
+    check_schemes(&servers, &path, context);
     servers
 }
 
@@ -85,6 +86,21 @@ fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_, '_>) -
         weight: weight.into(),
         is_backup: raw.backup,
         resolves: raw.resolve,
+    }
+}
+
+/// Checks that either all servers of a group get requests or all get bytes.
+fn check_schemes(servers: &[ServerSettings], path: &KeyPath, context: &mut Context<'_, '_>) {
+    let Some(first) = servers.first() else { return };
+    for (index, server) in servers.iter().enumerate() {
+        if server.url.scheme().is_stream() != first.url.scheme().is_stream() {
+            let message = format!(
+                "is not for the same connections as {}: tcp:// and tls:// are for [[tcp]], all others for routes; write a second \
+                 upstream",
+                first.url
+            );
+            context.findings.wrong(&path.index(index), message);
+        }
     }
 }
 

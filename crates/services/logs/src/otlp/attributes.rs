@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use brisk_telemetry::{ConnectionRecord, RequestRecord, Resumption, Side, TlsFacts};
+use brisk_telemetry::{ConnectionRecord, RequestRecord, Resumption, Side, StreamRecord, TlsFacts};
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
 
@@ -124,6 +124,20 @@ impl<'a> Attributes<'a> {
         if let Some(port) = port {
             self.number("server.port", port.into());
         }
+    }
+
+    /// A TCP connection whose bytes were forwarded.
+    pub(super) fn stream(&mut self, stream: &StreamRecord<'_>) {
+        if stream.end.side().is_some() {
+            self.text("error.type", stream.end.name());
+        }
+        self.text("brisk.tcp", stream.service);
+        self.text("brisk.connection.end", stream.end.name());
+        self.optional("brisk.upstream", stream.upstream);
+        self.number("network.io.received", stream.bytes_received);
+        self.number("network.io.sent", stream.bytes_sent);
+        self.optional("tls.client.server_name", stream.server_name);
+        self.connection(stream.connection);
     }
 
     /// A connection.

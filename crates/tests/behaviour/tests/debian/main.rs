@@ -71,6 +71,7 @@ mod refused_uploads;
 mod replay;
 mod resumption;
 mod store_trouble;
+mod tcp_servers;
 mod testssl;
 mod tokens;
 mod unsent;

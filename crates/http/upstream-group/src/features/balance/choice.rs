@@ -108,11 +108,13 @@ impl Balancer {
         };
         match (found, client) {
             (Some(bytes), _) => hash(bytes),
-            (None, client) => match client() {
-                IpAddr::V4(address) => hash(&address.octets()),
-                IpAddr::V6(address) => hash(&address.octets()),
-            },
+            (None, client) => hash_of(client()),
         }
+    }
+
+    /// The key of a client; 0 for algorithms without a key.
+    pub(crate) fn client_key(&self, client: IpAddr) -> u64 {
+        if let Self::ConsistentHash { .. } = self { hash_of(client) } else { 0 }
     }
 
     fn choose_among<M: Member>(
@@ -187,6 +189,13 @@ fn score(hash: u64, weight: u32) -> f64 {
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+fn hash_of(client: IpAddr) -> u64 {
+    match client {
+        IpAddr::V4(address) => hash(&address.octets()),
+        IpAddr::V6(address) => hash(&address.octets()),
+    }
 }
 
 /// The finaliser of `SplitMix64`: every input bit affects every output bit.

@@ -50,4 +50,9 @@ impl<M: Member> Members<M> {
     pub fn key(&self, head: &RequestParts, client: impl FnOnce() -> IpAddr) -> u64 {
         self.balancer.key(head, client)
     }
+
+    /// The balancing key of a TCP connection: its client, whatever a consistent hash is made of.
+    pub fn client_key(&self, client: IpAddr) -> u64 {
+        self.balancer.client_key(client)
+    }
 }

@@ -113,6 +113,9 @@ impl Streak {
 
 async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
     let io = server.dialer().connect(&server.own_header()).await.map_err(|error| error.to_string())?;
+    if server.url().scheme().is_stream() {
+        return Ok(());
+    }
     if let Some(service) = &checks.grpc {
         return grpc::check(HyperIo::new(io), scheme(server), authority(server, checks), service)
             .await

@@ -25,7 +25,8 @@ pub struct DetectionKeys {
     pub host: Option<String>,
     /// Status of a healthy server.
     pub status: Option<u16>,
-    /// Time between two checks of a server.
+    /// Time between two checks of a server. For servers of [`[[tcp]]`](#tcp), which are checked by connecting, it enables the
+    /// checks.
     pub interval: Option<Period>,
     /// Time for the whole response; not longer than `interval`.
     pub timeout: Option<Period>,

@@ -18,7 +18,7 @@ pub(super) fn settings(
 ) -> HealthSettings {
     let path = group.key("health");
     let is_http2 = |server: &UpstreamServer| match server.url.scheme() {
-        ServerScheme::Http => false,
+        ServerScheme::Http | ServerScheme::Tcp | ServerScheme::Tls => false,
         ServerScheme::Https => group.tls.protocol == TlsProtocol::Http2,
         ServerScheme::H2c => true,
     };
@@ -34,7 +34,11 @@ pub(super) fn settings(
         context.findings.within(&path.key(key), Some(share), share, &(1..=100)).into()
     };
     HealthSettings {
-        active: active(keys, &path, context),
+        active: if group.keys.servers.servers.iter().any(|server| server.url.scheme().is_stream()) {
+            connecting(keys, &path, context)
+        } else {
+            active(keys, &path, context)
+        },
         passive: PassiveChecks {
             max_failures: keys.max_failures.map_or(usual.max_failures, u32::from),
             counts_server_errors: keys.server_errors.unwrap_or(usual.counts_server_errors),
@@ -48,6 +52,21 @@ pub(super) fn settings(
             .slow_start
             .map(|time| context.findings.within(&path.key("slow_start"), Some(time), time, &TIMEOUTS).0),
     }
+}
+
+/// Checks by connecting, for servers that get bytes. Any key about the checks enables them.
+fn connecting(keys: &DetectionKeys, path: &KeyPath, context: &mut Context<'_, '_>) -> Option<ActiveChecks> {
+    for key in ["path", "grpc", "host", "status", "server_errors"] {
+        if context.findings.written(&path.key(key)) {
+            let message =
+                "has no effect: servers of [[tcp]] are checked by connecting; write `interval` alone";
+            context.findings.wrong(&path.key(key), message);
+        }
+    }
+    let is_written = ["interval", "timeout", "healthy_after", "unhealthy_after"]
+        .iter()
+        .any(|key| context.findings.written(&path.key(key)));
+    is_written.then(|| rhythm(keys, path, ActiveChecks::new(PathAndQuery::from_static("/")), context))
 }
 
 fn active(keys: &DetectionKeys, path: &KeyPath, context: &mut Context<'_, '_>) -> Option<ActiveChecks> {
@@ -76,25 +95,39 @@ fn active(keys: &DetectionKeys, path: &KeyPath, context: &mut Context<'_, '_>) -
         findings.wrong(&path.key("path"), format!("{asked:?} is not a path: write one as \"/healthz\""));
         return None;
     };
-    let usual = ActiveChecks::new(asked);
+    let checks = rhythm(keys, path, ActiveChecks::new(asked), context);
+    let status = keys
+        .status
+        .map(|status| context.findings.within(&path.key("status"), Some(status), 200, &(200..=599)));
+    Some(ActiveChecks {
+        grpc: keys.grpc.clone(),
+        host: keys.host.clone(),
+        status: status.and_then(|status| StatusCode::from_u16(status).ok()),
+        ..checks
+    })
+}
+
+/// `usual` with the times and numbers of checks that are written.
+fn rhythm(
+    keys: &DetectionKeys,
+    path: &KeyPath,
+    usual: ActiveChecks,
+    context: &mut Context<'_, '_>,
+) -> ActiveChecks {
+    let findings = &mut *context.findings;
     let interval = findings.within(&path.key("interval"), keys.interval, Period(usual.interval), &TIMEOUTS);
     let limit = Period(usual.timeout).min(interval);
     let timeout = findings.within(&path.key("timeout"), keys.timeout, limit, &TIMEOUTS);
     if timeout > interval {
         findings.wrong(&path.key("timeout"), format!("{timeout} is longer than the interval of {interval}"));
     }
-    let status =
-        keys.status.map(|status| findings.within(&path.key("status"), Some(status), 200, &(200..=599)));
     let healthy_after = findings.within(&path.key("healthy_after"), keys.healthy_after, 2, &(1..=100));
     let unhealthy_after = findings.within(&path.key("unhealthy_after"), keys.unhealthy_after, 3, &(1..=100));
-    Some(ActiveChecks {
-        grpc: keys.grpc.clone(),
-        host: keys.host.clone(),
-        status: status.and_then(|status| StatusCode::from_u16(status).ok()),
+    ActiveChecks {
         interval: interval.0,
         timeout: timeout.0,
         healthy_after: healthy_after.into(),
         unhealthy_after: unhealthy_after.into(),
         ..usual
-    })
+    }
 }

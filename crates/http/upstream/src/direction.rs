@@ -1,0 +1,226 @@
+//! Copy of bytes between a client and a server, in one [`Direction`] each.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use brisk_net::TurnLimit;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Maximum size of a read in bytes, and of the data that waits for a sink. Both directions of a connection together hold at most
+/// the 64 KiB that each connection may hold without a reservation.
+const CHUNK: usize = 32 << 10;
+
+thread_local! {
+    /// The read buffer, shared by all connections of a worker, so that idle connections hold none. Data that the other
+    /// side does not accept immediately is copied out.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into_boxed_slice());
+}
+
+/// One of the two directions between a client and a server. While nothing waits for the sink, it holds no memory.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    /// Read, but not yet written.
+    pending: Bytes,
+    moved: u64,
+    unflushed: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The source has ended; the sink must be shut down.
+    Ending,
+    Ended,
+}
+
+/// The side of a direction that failed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    Source,
+    Sink,
+}
+
+impl Direction {
+    /// A direction that begins with `pending`, which was read from the source already.
+    pub(crate) fn new(pending: Bytes) -> Self {
+        Self { pending, moved: 0, unflushed: false, state: State::Open }
+    }
+
+    /// The same direction, whose sink has data to be flushed.
+    pub(crate) fn with_unflushed(self) -> Self {
+        Self { unflushed: true, ..self }
+    }
+
+    /// Bytes that the sink has accepted.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Whether the source has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state != State::Open
+    }
+
+    /// Ready when the source has ended and the sink was shut down, or with the side that has [`Failed`]. Returns to the event
+    /// loop at [`TurnLimit`].
+    pub(crate) fn poll<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<Result<(), Failed>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let mut turn = TurnLimit::default();
+        loop {
+            ready!(self.poll_drain(context, sink)).map_err(|_| Failed::Sink)?;
+            match self.state {
+                State::Open if turn.is_reached() => {
+                    ready!(self.poll_flush(context, sink)).map_err(|_| Failed::Sink)?;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                State::Open => match self.poll_fill(context, source, sink)? {
+                    Poll::Ready(length) => turn.take(length),
+                    Poll::Pending => {
+                        ready!(self.poll_flush(context, sink)).map_err(|_| Failed::Sink)?;
+                        return Poll::Pending;
+                    }
+                },
+                State::Ending => {
+                    ready!(Pin::new(&mut *sink).poll_shutdown(context)).map_err(|_| Failed::Sink)?;
+                    self.state = State::Ended;
+                }
+                State::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn poll_drain<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        while !self.pending.is_empty() {
+            let written = ready!(Pin::new(&mut *sink).poll_write(context, &self.pending))?;
+            self.wrote(written)?;
+            self.pending.advance(written);
+        }
+        self.pending = Bytes::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once, and writes as much as the sink accepts immediately. Returns the number of bytes that were read.
+    fn poll_fill<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<Result<usize, Failed>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(source).poll_read(context, &mut buffer)).map_err(|_| Failed::Source)?;
+            let read = buffer.filled();
+            if read.is_empty() {
+                self.state = State::Ending;
+                return Poll::Ready(Ok(0));
+            }
+            let written = match Pin::new(sink).poll_write(context, read) {
+                Poll::Ready(written) => {
+                    let wrote = written.and_then(|written| self.wrote(written).map(|()| written));
+                    wrote.map_err(|_| Failed::Sink)?
+                }
+                Poll::Pending => 0,
+            };
+            if written < read.len() {
+                self.pending = Bytes::copy_from_slice(&read[written..]);
+            }
+            Poll::Ready(Ok(read.len()))
+        })
+    }
+
+    fn poll_flush<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        if self.unflushed {
+            ready!(Pin::new(sink).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn wrote(&mut self, written: usize) -> io::Result<()> {
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.moved += written as u64;
+        self.unflushed = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_direction_copies_more_than_the_sink_takes_at_once_and_passes_the_end_on() {
+        let (mut far_source, mut source) = duplex(64 << 10);
+        let (mut sink, mut far_sink) = duplex(100);
+        let sent: Vec<u8> = (0..50_000_u32).map(|number| number as u8).collect();
+        far_source.write_all(&sent).await.expect("write");
+        drop(far_source);
+        let mut direction = Direction::new(Bytes::from_static(b"ahead"));
+        let mut received = Vec::new();
+        let copy = std::future::poll_fn(|context| direction.poll(context, &mut source, &mut sink));
+        let (copied, read) = tokio::join!(copy, far_sink.read_to_end(&mut received));
+        copied.expect("copied");
+        read.expect("read to the end");
+        assert_eq!(&received[..5], b"ahead");
+        assert_eq!(&received[5..], &sent[..]);
+        assert_eq!(direction.moved, 50_005);
+    }
+
+    /// A source with another piece at any time, and a sink that takes everything.
+    struct Endless(usize);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            buf.put_slice(&vec![0; self.0]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_turn_copies_a_limited_part_in_pieces_of_any_length() {
+        for (piece, pieces) in [(1, TurnLimit::FRAMES), (CHUNK, TurnLimit::BYTES / CHUNK)] {
+            let (mut source, mut sink) = (Endless(piece), tokio::io::sink());
+            let mut direction = Direction::new(Bytes::new());
+            let mut context = Context::from_waker(Waker::noop());
+            for turn in 1..=3 {
+                assert!(direction.poll(&mut context, &mut source, &mut sink).is_pending());
+                assert_eq!(direction.moved, (turn * pieces * piece) as u64);
+            }
+        }
+    }
+}
