@@ -5,12 +5,12 @@
 //! according to [`Retry`]: if nothing of it was sent, or if it is idempotent (RFC 9110 section 9.2.2) and has no body.
 
 mod framing;
+mod hedged;
 mod outcome;
 mod pipelined;
 mod tunnel;
 
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -19,12 +19,9 @@ use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
-use brisk_upstream_group::Member as _;
-use brisk_upstream_group::hedge::race;
-use brisk_upstream_group::settings::{HedgeSettings, RequestTimeouts, Retry, ServerScheme};
-use http::{HeaderValue, Method, StatusCode, Version, header};
+use brisk_upstream_group::settings::{RequestTimeouts, Retry, ServerScheme};
+use http::{HeaderValue, StatusCode, Version, header};
 use http_body::Body as _;
-use tokio::time::timeout;
 
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
@@ -36,7 +33,6 @@ use crate::login::PrivateConnections;
 use crate::open::AtLimit;
 use crate::proxied::{self, Requester};
 use crate::upgrade::{PendingUpgrade, is_requested};
-use brisk_upstream_group::metrics::Hedge;
 
 use self::framing::{Framing, frame_body, settle_length, to_origin_form};
 pub use self::outcome::{ForwardFacts, ForwardOutcome};
@@ -212,58 +208,6 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// The settings for a request that may be hedged: `GET` or `HEAD` without a body, whose connection has no login and no
-    /// `Upgrade`. Early data is not repeated (RFC 8470), and hints (`103`) would arrive twice.
-    fn hedge(&self, request: &Request<RequestBody>) -> Option<&'a HedgeSettings> {
-        let settings = self.group.state().settings().hedge.as_ref()?;
-        let may_hedge = self.may_repeat
-            && matches!(*request.method(), Method::GET | Method::HEAD)
-            && !self.logs_in
-            && self.upgrade.is_empty()
-            && self.interims.hints.is_none()
-            && self.connection.client.handshake().is_none()
-            && PrivateConnections::of(self.connection).is_none();
-        may_hedge.then_some(settings)
-    }
-
-    /// Sends a request to the server of `first`, and after [`HedgeSettings::after`] to another one too, if the credit of
-    /// [`Group::hedge_credit`] permits it. Returns the first response, with the second [`Attempt`] if that one has responded.
-    async fn send_hedged(
-        &self,
-        first: &Attempt,
-        request: &mut Request<RequestBody>,
-        settings: &HedgeSettings,
-    ) -> (Option<Attempt>, Result<Response<UpstreamBody>, Failure>) {
-        let credit = self.group.hedge_credit();
-        credit.earn(settings.percent);
-        let mut copy = copy_of(request);
-        let mut sending = pin!(self.send(first, request));
-        if let Ok(sent) = timeout(settings.after, sending.as_mut()).await {
-            return (None, sent);
-        }
-        let suits =
-            |server: &Rc<Server>| server.is_available() && server.is_backup() == first.server.is_backup();
-        let Some(server) = self.group.choose(self.key, Some(&first.server)).filter(suits) else {
-            return (None, sending.await);
-        };
-        if !credit.spend() {
-            first.server.state().metrics().hedge(Hedge::Budget);
-            return (None, sending.await);
-        }
-        let (placement, at_limit) = (Placement::Kept, AtLimit::Fail);
-        let second = Attempt { server, placement, at_limit, may_pipeline: false };
-        let raced = race(sending, self.send(&second, &mut copy)).await;
-        // No retry follows for this attempt. A kept connection may have reached its end, which is no evidence.
-        let other = if raced.is_second { first } else { &second };
-        if let Some(Failure { error, reused: false, .. }) = &raced.other
-            && error.blames_server()
-        {
-            other.server.failed(error);
-        }
-        second.server.state().metrics().hedge(if raced.is_second { Hedge::Won } else { Hedge::Lost });
-        (raced.is_second.then_some(second), raced.result)
-    }
-
     async fn send(
         &self,
         attempt: &Attempt,
@@ -385,16 +329,6 @@ impl<'a> Journey<'a> {
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))
     }
-}
-
-/// A request with the head of `request`, with [`RequestBody::Empty`] and without extensions.
-fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::Empty);
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    *copy.version_mut() = request.version();
-    copy.headers_mut().clone_from(request.headers());
-    copy
 }
 
 #[cfg(test)]
