@@ -235,7 +235,7 @@ impl Folders {
         let paths: Vec<_> = paths.into_iter().collect();
         let wanted: BTreeSet<PathBuf> = paths.iter().flat_map(|path| folders_of(path)).collect();
         let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
-        let files = paths.iter().map(|path| path.to_path_buf()).chain(real);
+        let files = paths.iter().map(|path| (*path).clone()).chain(real);
         let names = files.filter_map(|path| path.file_name().map(OsString::from));
         *self.named.lock().unwrap_or_else(PoisonError::into_inner) = names.collect();
         for gone in self.watched.difference(&wanted) {
