@@ -1,5 +1,6 @@
 //! Properties of arbitrary HTTP/1.1 messages, paths, conditions and ranges, checked by tests and by libFuzzer.
 
+mod applications;
 mod conditions;
 mod requests;
 mod response;
@@ -11,6 +12,7 @@ use crate::message::HeaderList;
 use crate::path::RequestPath;
 use crate::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
+pub use applications::{cgi_head, fastcgi};
 pub use conditions::conditions;
 pub use requests::requests as request;
 pub use response::response;
@@ -140,6 +142,37 @@ mod tests {
             b"CONNECT a:1",
         ];
         drive("request", lines, super::request);
+    }
+
+    #[test]
+    fn fuzz_fastcgi() {
+        let words: &[&[u8]] = &[
+            b"\x01\x06\0\x01\0\x05\x03\0hello...",
+            b"\x01\x06\0\x01\0\0\0\0",
+            b"\x01\x07\0\x01\0\x04\0\0oops",
+            b"\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0",
+            b"\x01\x03\0\x01\0\x08\x01\0\0\0\0\x01\x02\0\0\0.",
+            b"\x01\x06\0\x02",
+            b"\xff\xff",
+        ];
+        drive("fastcgi", words, super::fastcgi);
+    }
+
+    #[test]
+    fn fuzz_cgi_head() {
+        let words: &[&[u8]] = &[
+            b"Status: 404 Not Found\r\n",
+            b"Status: 200\n",
+            b"Location: /a\r\n",
+            b"Content-Length: 5\r\n",
+            b"Content-Type: text/html\r\n",
+            b"HTTP/1.1 200 OK\r\n",
+            b"\r\n\r\n",
+            b"\n\n",
+            b"Set-Cookie: a=b\r\n",
+            b": ",
+        ];
+        drive("cgi_head", words, super::cgi_head);
     }
 
     #[test]

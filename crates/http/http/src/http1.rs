@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::cgi::fastcgi::RecordFault;
 pub use body::MalformedBody;
 
 /// Default maximum number of headers in a response, and maximum number of fields in a trailer section.
@@ -58,6 +59,12 @@ pub enum MalformedResponse {
     /// The body has a syntax error.
     #[error(transparent)]
     Body(#[from] MalformedBody),
+    /// Bytes that are no FastCGI.
+    #[error("it has {0}")]
+    Record(#[from] RecordFault),
+    /// The application of a FastCGI server ended without a head.
+    #[error("the application ended without the head of a response")]
+    NoHead,
 }
 
 /// Position of `part`, a subslice of `whole`.

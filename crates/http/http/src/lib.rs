@@ -4,8 +4,9 @@
 //! HTTP/1.1 on both sides of the gateway, [`fields`] has the rules for fields of HTTP/2 and HTTP/3, whose frames are in
 //! `brisk_wire`. [`message`] holds requests and responses for all crates above. [`validate`] and [`path`] refuse requests that two servers
 //! could parse differently, and [`claims`] removes headers by which a client could impersonate another address, scheme or login.
-//! [`conditional`] and [`ranges`] evaluate conditions and ranges of requests for files.
+//! [`cgi`] has the messages of FastCGI, uwsgi and SCGI. [`conditional`] and [`ranges`] evaluate conditions and ranges of requests for files.
 
+pub mod cgi;
 pub mod claims;
 pub mod conditional;
 pub mod error;

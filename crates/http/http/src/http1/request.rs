@@ -6,6 +6,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use crate::cgi::{CgiProtocol, TooManyVariables, Variables, fastcgi, packets};
 use crate::claims;
 use crate::error::BodyError;
 use crate::message::{HeaderList, Request};
@@ -66,7 +67,7 @@ impl Output {
     }
 
     /// Buffer for the next bytes.
-    fn end(&mut self) -> &mut BytesMut {
+    pub(crate) fn end(&mut self) -> &mut BytesMut {
         if self.piece.is_empty() { &mut self.before } else { &mut self.after }
     }
 
@@ -103,6 +104,46 @@ impl Output {
             self.piece = data;
         }
     }
+
+    /// Writes data in records of FastCGI. Requires [`Self::has_room`].
+    fn records(&mut self, mut data: Bytes) {
+        let first = data.split_to(data.len().min(fastcgi::CONTENT));
+        fastcgi::body_header(first.len(), self.end());
+        self.data(first);
+        // Pieces of a body have at most 64 KiB, so the rest is short.
+        for rest in data.chunks(fastcgi::CONTENT) {
+            fastcgi::body_header(rest.len(), self.end());
+            self.end().extend_from_slice(rest);
+        }
+    }
+
+    /// Writes the head of a request for an application server, whose body has `length` bytes, and the end of a body without
+    /// bytes. `keeps`: whether the connection is to stay open after the response.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyVariables`] for uwsgi; nothing is written.
+    pub fn variables(
+        &mut self,
+        protocol: CgiProtocol,
+        variables: &Variables,
+        length: u64,
+        keeps: bool,
+    ) -> Result<BodyWriter, TooManyVariables> {
+        let end = self.end();
+        match protocol {
+            CgiProtocol::FastCgi => {
+                fastcgi::begin(variables, keeps, end);
+                if length == 0 {
+                    fastcgi::body_header(0, end);
+                }
+                return Ok(BodyWriter::Records(length));
+            }
+            CgiProtocol::Uwsgi => packets::uwsgi(variables, end)?,
+            CgiProtocol::Scgi => packets::scgi(length, variables, end),
+        }
+        Ok(BodyWriter::Length(length))
+    }
 }
 
 /// Framing of a request body, and its state.
@@ -112,6 +153,8 @@ pub enum BodyWriter {
     Length(u64),
     /// Chunked, with trailers.
     Chunked,
+    /// Remaining bytes of the announced length, in records of FastCGI.
+    Records(u64),
 }
 
 impl BodyWriter {
@@ -138,6 +181,10 @@ impl BodyWriter {
                 output.data(data);
                 output.end().extend_from_slice(b"\r\n");
             }
+            Self::Records(left) => {
+                *left = left.checked_sub(data.len() as u64).ok_or(BodyError::WrongLength)?;
+                output.records(data);
+            }
         }
         Ok(())
     }
@@ -147,7 +194,11 @@ impl BodyWriter {
     pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
         match self {
             Self::Length(0) => Ok(()),
-            Self::Length(_) => Err(BodyError::WrongLength),
+            Self::Records(0) => {
+                fastcgi::body_header(0, output.end());
+                Ok(())
+            }
+            Self::Length(_) | Self::Records(_) => Err(BodyError::WrongLength),
             Self::Chunked => {
                 output.end().extend_from_slice(b"0\r\n");
                 let trailers = trailers.into_iter().flatten();

@@ -1,5 +1,7 @@
 //! Parser of response heads, including the framing of the body.
 
+mod cgi;
+
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
