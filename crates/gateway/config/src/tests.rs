@@ -2,6 +2,7 @@
 
 mod access;
 mod acme;
+mod application_servers;
 mod certificates;
 mod clients;
 mod dangers;

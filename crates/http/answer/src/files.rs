@@ -19,6 +19,7 @@ use brisk_http::path::RequestPath;
 use brisk_http::ranges::Ranges;
 use brisk_transform::body::{Body, FallbackFile};
 use brisk_transform::header_values::add_vary;
+use brisk_upstream_group::settings::CgiSettings;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, header};
@@ -55,6 +56,8 @@ pub(crate) struct StaticFiles {
     /// Location of the folder for its path without the final slash, with which links of its pages would be wrong; `None` for a
     /// route with this path only.
     location: Option<String>,
+    /// Scripts that an upstream executes: their source text is not sent.
+    scripts: Option<CgiSettings>,
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
@@ -86,7 +89,13 @@ impl StaticFiles {
         let files = Files::of(&Beneath::new(&settings.root), folder);
         let fallback = settings.fallback.as_ref().and_then(|path| path.as_str().parse().ok());
         let listings = settings.listing.then(|| Listings::new(Beneath::new(&settings.root)));
-        Self { files, with_copies, route: route.to_owned(), fallback, listings, location }
+        let route = route.to_owned();
+        Self { files, with_copies, route, fallback, listings, location, scripts: None }
+    }
+
+    /// The files without the source text of `scripts`, which an upstream executes: they do not exist here.
+    pub(crate) fn without_scripts(self, scripts: Option<&CgiSettings>) -> Self {
+        Self { scripts: scripts.cloned(), ..self }
     }
 
     /// Responds to a request for `path`, within the memory of `room`.
@@ -149,6 +158,10 @@ impl StaticFiles {
         Some(redirect::final_slash(location, request))
     }
 
+    fn is_script(&self, decoded: &[u8]) -> bool {
+        self.scripts.as_ref().is_some_and(|scripts| scripts.is_source(decoded))
+    }
+
     async fn look_up(&self, request: &RequestParts, target: Uri) -> Response<Body> {
         let mut asked = http::Request::new(());
         *asked.method_mut() = request.method.clone();
@@ -177,7 +190,7 @@ impl StaticFiles {
     fn target(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Uri> {
         let below = path.below(&self.route).ok()?;
         let start = self.route.trim_end_matches('/').len();
-        if is_hidden(path.decoded.get(start..).unwrap_or_default()) {
+        if is_hidden(path.decoded.get(start..).unwrap_or_default()) || self.is_script(&path.decoded) {
             return None;
         }
         // Several leading slashes would turn the redirect to a folder into a redirect to another host (RFC 3986 section

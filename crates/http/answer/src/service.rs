@@ -3,6 +3,7 @@
 
 mod action;
 mod answers;
+mod cgi;
 mod internal;
 mod site;
 mod upstream_call;

@@ -10,6 +10,7 @@ use brisk_wire::uri::without_scheme;
 use http::uri::{Authority, PathAndQuery, Uri};
 use thiserror::Error;
 
+use crate::cgi::CgiProtocol;
 use crate::url_path::UrlPath;
 
 /// Protocol of requests to a server.
@@ -25,6 +26,8 @@ pub enum ServerScheme {
     Tcp,
     /// Bytes over TLS, for `[[tcp]]`.
     Tls,
+    /// FastCGI, uwsgi or SCGI over TCP or a Unix socket.
+    Cgi(CgiProtocol),
 }
 
 impl ServerScheme {
@@ -38,19 +41,54 @@ impl ServerScheme {
         matches!(self, Self::Tcp | Self::Tls)
     }
 
-    const fn name(self) -> &'static str {
+    /// The protocol of an application server that gets requests as variables; `None` for others.
+    pub fn cgi(self) -> Option<CgiProtocol> {
+        match self {
+            Self::Cgi(protocol) => Some(protocol),
+            Self::Http | Self::Https | Self::H2c | Self::Tcp | Self::Tls => None,
+        }
+    }
+
+    fn of(scheme: &str) -> Option<Self> {
+        let known = [
+            ("http", Self::Http),
+            ("https", Self::Https),
+            ("h2c", Self::H2c),
+            ("tcp", Self::Tcp),
+            ("tls", Self::Tls),
+        ];
+        let cgi = CGI.map(|protocol| (protocol.scheme(), Self::Cgi(protocol)));
+        let mut all = known.into_iter().chain(cgi);
+        all.find_map(|(name, own)| scheme.eq_ignore_ascii_case(name).then_some(own))
+    }
+
+    fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Https => "https",
             Self::H2c => "h2c",
             Self::Tcp => "tcp",
             Self::Tls => "tls",
+            Self::Cgi(protocol) => protocol.scheme(),
+        }
+    }
+
+    /// The port of a URL without one; `None` if it has to name a port.
+    fn port(self) -> Option<u16> {
+        match self {
+            Self::Http | Self::H2c => Some(80),
+            Self::Https => Some(443),
+            Self::Tcp | Self::Tls => None,
+            Self::Cgi(protocol) => Some(protocol.port()),
         }
     }
 }
 
-/// The address of a server: `http://`, `https://` or `h2c://` with host and port, or `unix:` (HTTP/1.1) or `h2c+unix:`
-/// with a socket; for bytes, `tcp://` or `tls://` with host and port, or `tcp+unix:` with a socket.
+const CGI: [CgiProtocol; 3] = [CgiProtocol::FastCgi, CgiProtocol::Uwsgi, CgiProtocol::Scgi];
+
+/// The address of a server: `http://`, `https://`, `h2c://`, `fastcgi://`, `uwsgi://` or `scgi://` with host and port, or
+/// `unix:` (HTTP/1.1), `h2c+unix:`, `fastcgi+unix:`, `uwsgi+unix:` or `scgi+unix:` with a socket; for bytes, `tcp://` or `tls://`
+/// with host and port, or `tcp+unix:` with a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: ServerScheme,
@@ -137,22 +175,20 @@ impl FromStr for ServerUrl {
         }
         let (is_service, url) = without_scheme(text, "srv+").map_or((false, text), |url| (true, url));
         let uri: Uri = url.parse().map_err(|_| wrong("it has to be a URL"))?;
-        let scheme = match uri.scheme_str() {
-            Some("http") => ServerScheme::Http,
-            Some("https") => ServerScheme::Https,
-            Some(other) if other.eq_ignore_ascii_case("h2c") => ServerScheme::H2c,
-            Some(other) if other.eq_ignore_ascii_case("tcp") => ServerScheme::Tcp,
-            Some(other) if other.eq_ignore_ascii_case("tls") => ServerScheme::Tls,
-            _ => {
-                return Err(wrong(
-                    "it has to start with http://, https://, h2c://, srv+, unix: or h2c+unix:, or for [[tcp]] with tcp://, \
-                     tls:// or tcp+unix:",
-                ));
-            }
+        let Some(scheme) = uri.scheme_str().and_then(ServerScheme::of) else {
+            return Err(wrong(
+                "it has to start with http://, https://, h2c://, fastcgi://, uwsgi://, scgi://, srv+, unix:, h2c+unix:, fastcgi+unix:, \
+                 uwsgi+unix: or scgi+unix:, or for [[tcp]] with tcp://, tls:// or tcp+unix:",
+            ));
         };
         let path = match uri.path_and_query().map(PathAndQuery::as_str) {
             None | Some("" | "/") => None,
             Some(_) if scheme.is_stream() => return Err(wrong("a TCP server has no path")),
+            Some(_) if scheme.cgi().is_some() => {
+                return Err(wrong(
+                    "a server of FastCGI, uwsgi or SCGI has no path: `cgi.root` names the folder of its scripts",
+                ));
+            }
             Some(path) => Some(path.parse::<UrlPath>().map_err(|reason| wrong(&reason))?),
         };
         let authority = uri.authority().ok_or_else(|| wrong("it has to name a host"))?.clone();
@@ -163,12 +199,7 @@ impl FromStr for ServerUrl {
             let (address, authority) = service(&authority).map_err(wrong)?;
             return Ok(Self { scheme, authority, address, path });
         }
-        let port = match (authority.port_u16(), scheme) {
-            (Some(port), _) => port,
-            (None, ServerScheme::Https) => 443,
-            (None, ServerScheme::Http | ServerScheme::H2c) => 80,
-            (None, ServerScheme::Tcp | ServerScheme::Tls) => return Err(wrong("it has to name a port")),
-        };
+        let port = authority.port_u16().or_else(|| scheme.port()).ok_or_else(|| wrong("it has to name a port"))?;
         let address = ServerAddress::Tcp(Target::new(authority.host(), port));
         Ok(Self { scheme, authority, address, path })
     }
@@ -191,22 +222,25 @@ fn service(authority: &Authority) -> Result<(ServerAddress, Authority), &'static
 
 /// Protocol and address of a server on a Unix socket.
 fn unix_socket(text: &str) -> Option<(ServerScheme, &str)> {
-    let schemes =
-        [("unix:", ServerScheme::Http), ("h2c+unix:", ServerScheme::H2c), ("tcp+unix:", ServerScheme::Tcp)];
+    let schemes = [
+        ("unix:", ServerScheme::Http),
+        ("h2c+unix:", ServerScheme::H2c),
+        ("tcp+unix:", ServerScheme::Tcp),
+        ("fastcgi+unix:", ServerScheme::Cgi(CgiProtocol::FastCgi)),
+        ("uwsgi+unix:", ServerScheme::Cgi(CgiProtocol::Uwsgi)),
+        ("scgi+unix:", ServerScheme::Cgi(CgiProtocol::Scgi)),
+    ];
     schemes.into_iter().find_map(|(prefix, scheme)| Some((scheme, without_scheme(text, prefix)?)))
 }
 
 impl fmt::Display for ServerUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.scheme.name();
-        let before_unix = match self.scheme {
-            ServerScheme::Http | ServerScheme::Https => "",
-            ServerScheme::H2c => "h2c+",
-            ServerScheme::Tcp | ServerScheme::Tls => "tcp+",
-        };
+        let is_usual = matches!(self.scheme, ServerScheme::Http | ServerScheme::Https);
         match &self.address {
             ServerAddress::Tcp(_) => write!(formatter, "{scheme}://{}{}", self.authority, self.path()),
-            ServerAddress::Unix(target) => write!(formatter, "{before_unix}{target}"),
+            ServerAddress::Unix(target) if is_usual => write!(formatter, "{target}"),
+            ServerAddress::Unix(target) => write!(formatter, "{scheme}+{target}"),
             ServerAddress::Service(name) => write!(formatter, "srv+{scheme}://{name}{}", self.path()),
         }
     }
@@ -219,7 +253,7 @@ mod tests {
     #[test]
     fn urls_are_read_and_written_alike() {
         let sockets =
-            ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app", "tcp+unix:/run/redis.sock"];
+            ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app", "tcp+unix:/run/redis.sock", "fastcgi+unix:/run/php.sock"];
         for text in [
             "http://127.0.0.1:8080",
             "https://app.internal",
@@ -229,6 +263,9 @@ mod tests {
             "tls://db.internal:6380",
             "srv+tcp://_redis._tcp.app.internal",
             "srv+https://_app._tcp.app.internal/base",
+            "fastcgi://127.0.0.1:9000",
+            "uwsgi://app:3031",
+            "scgi://app",
         ]
         .iter()
         .chain(&sockets)
@@ -292,6 +329,7 @@ mod tests {
             "http://app/a?x",
             "http://app?x",
             "http://u@app",
+            "fastcgi://app:9000/index.php",
             "http://",
             "tcp://app",
             "tls://app:1/x",

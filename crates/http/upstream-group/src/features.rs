@@ -4,6 +4,7 @@
 //! The list `group_features!` forms the table `[upstream.NAME]` and its settings. The order of the list has no effect.
 
 pub mod balance;
+pub mod cgi;
 mod context;
 pub mod dns;
 pub mod head;
@@ -20,6 +21,7 @@ pub mod timeouts;
 use std::fmt;
 
 use brisk_config_file::{KeyPath, table_of_parts};
+use brisk_http::cgi::CgiProtocol;
 use brisk_http::server_url::ServerUrl;
 use serde::de::DeserializeOwned;
 
@@ -57,6 +59,11 @@ pub struct GroupScope<'a> {
 }
 
 impl GroupScope<'_> {
+    /// The protocol of application servers; `None` for HTTP.
+    pub(crate) fn cgi_protocol(&self) -> Option<CgiProtocol> {
+        self.keys.servers.servers.first().and_then(|server| server.url.scheme().cgi())
+    }
+
     /// Position of a key of the group.
     pub fn key(&self, key: &str) -> KeyPath {
         self.path.key(key)
@@ -123,6 +130,8 @@ group_features! {
     timeouts: timeouts::TimeoutsFeature,
     /// Limits for the head of a response.
     head: head::HeadFeature,
+    /// Scripts and variables of requests to application servers. Ignored for HTTP.
+    cgi: cgi::CgiFeature,
     /// Number and lifetime of connections.
     pool: pool::PoolFeature,
     /// Detection of unavailable servers.
@@ -143,6 +152,11 @@ impl GroupSettings {
     /// Whether the servers get the bytes of TCP connections instead of requests. All servers are alike in this.
     pub fn is_stream(&self) -> bool {
         self.servers.iter().any(|server| server.url.scheme().is_stream())
+    }
+
+    /// The protocol of application servers, the same for all servers; `None` for HTTP.
+    pub fn cgi_protocol(&self) -> Option<CgiProtocol> {
+        self.servers.first().and_then(|server| server.url.scheme().cgi())
     }
 
     /// Path that precedes the path of every request to the group, the same for all servers; see [`ServerUrl::path`].

@@ -22,6 +22,9 @@ use crate::settings::{GroupSettings, ProxyVersion, ServerAddress, ServerScheme, 
 /// Minimum interval between two warnings of failed connections to a server.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Minimum interval between two log lines with messages of the application of a server.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Weight of a server with weight 1 in a group with slow start.
 const SLOW_START_UNIT: u32 = 100;
 
@@ -49,6 +52,8 @@ pub struct ServerState {
     metrics: Arc<UpstreamMetrics>,
     /// Warnings of failed connections and of large heads.
     warnings: Throttle,
+    /// Messages of applications.
+    reports: Throttle,
     /// The cookie of the server, if the group has `sticky`.
     assignment: Option<HeaderValue>,
 }
@@ -70,7 +75,7 @@ impl ServerState {
         let tls =
             connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
         let multiplexes = match url.scheme() {
-            ServerScheme::Http | ServerScheme::Tcp | ServerScheme::Tls => false,
+            ServerScheme::Http | ServerScheme::Tcp | ServerScheme::Tls | ServerScheme::Cgi(_) => false,
             ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
             ServerScheme::H2c => true,
         };
@@ -91,6 +96,7 @@ impl ServerState {
             health: ServerHealth::default(),
             slow_start: settings.health.slow_start,
             warnings: Throttle::new(WARNING_INTERVAL),
+            reports: Throttle::new(REPORT_INTERVAL),
             assignment,
         };
         if let Some(endpoint) = endpoint {
@@ -200,6 +206,13 @@ impl ServerState {
     pub fn warn_of(&self, error: &dyn Display, group: &str, fault: &str) {
         if let Some(more) = self.warnings.pass() {
             tracing::warn!(group, server = self.name(), %error, more, "{fault}");
+        }
+    }
+
+    /// Logs messages of the application (`FCGI_STDERR`), at most once a second. `lost`: number of bytes that were not kept.
+    pub fn report(&self, group: &str, text: &str, lost: usize) {
+        if let Some(more) = self.reports.pass() {
+            tracing::warn!(group, server = self.name(), ?text, lost, more, "an application reports");
         }
     }
 

@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// Opens a connection over HTTP/1.1 for a request of `client`, or takes one that another request has just released.
+    /// Opens a connection over HTTP/1.1, or to an application server, for a request of `client`, or takes one that another request has just released.
     pub(crate) async fn connect(
         &self,
         client: Requester<'_>,
@@ -74,7 +74,8 @@ impl Server {
             Admission::Open(place) => place,
         };
         let (io, open) = self.open(client, place).await?;
-        let mut http1 = Http1::new(io, self.register_deadline(), open, self.group_settings().head.limits());
+        let limits = self.group_settings().head.limits();
+        let mut http1 = Http1::new(io, self.register_deadline(), open, limits, self.application());
         if self.state().proxy_protocol().is_some() {
             http1.belong_to(self.owner_of_proxied(client));
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use brisk_http::cgi::TooManyVariables;
 use brisk_http::error::ConnectionError;
 use brisk_telemetry::Side;
 use brisk_upstream_group::DialError;
@@ -54,6 +55,12 @@ pub enum UpstreamError {
     /// The client requested another protocol, and the server refused or does not support it.
     #[error("the server did not switch protocols")]
     NotSwitched,
+    /// The head of the request exceeds the limit of uwsgi: `431`.
+    #[error(transparent)]
+    RequestHeadTooLarge(#[from] TooManyVariables),
+    /// An application server cannot get a request body of unknown length: `411`.
+    #[error("an application server needs the length of the request body")]
+    LengthRequired,
     /// The client's request body ended early or was malformed.
     #[error("the request body failed: {0}")]
     RequestBody(#[source] ConnectionError),
@@ -96,6 +103,8 @@ impl UpstreamError {
             Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
             Self::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestHeadTooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::LengthRequired => StatusCode::LENGTH_REQUIRED,
             Self::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
         }
     }
@@ -103,7 +112,11 @@ impl UpstreamError {
     /// The responsible side.
     pub fn side(&self) -> Side {
         match self {
-            Self::RequestBody(_) | Self::RequestBodyTooLarge | Self::RequestBodyTimeout => Side::Client,
+            Self::RequestHeadTooLarge(_)
+            | Self::LengthRequired
+            | Self::RequestBody(_)
+            | Self::RequestBodyTooLarge
+            | Self::RequestBodyTimeout => Side::Client,
             Self::ConnectionLimit
             | Self::QueueFull
             | Self::StreamLimit
@@ -130,6 +143,8 @@ impl UpstreamError {
             Self::HeadTimeout => "response-timeout",
             Self::UnexpectedUpgrade => "unexpected-upgrade",
             Self::NotSwitched => "not-switched",
+            Self::RequestHeadTooLarge(_) => "request-head-too-large",
+            Self::LengthRequired => "length-required",
             Self::RequestBody(_) => "request-body",
             Self::RequestBuffer(_) => "request-buffer",
             Self::RequestBodyTooLarge => "request-body-too-large",

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
+use brisk_http::cgi::Variables;
 use brisk_http::error::ConnectionError;
 use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
@@ -26,7 +27,7 @@ use http_body::Body as _;
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
-use crate::http1::{Failure, Http1, Owner};
+use crate::http1::{ExchangeFacts, Failure, Http1, Owner};
 use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
@@ -120,6 +121,8 @@ struct Journey<'a> {
     logs_in: bool,
     /// The protocols that the client requests to switch to: the `Upgrade` fields.
     upgrade: Vec<HeaderValue>,
+    /// See [`ForwardFacts::variables`].
+    variables: Option<&'a Variables>,
 }
 
 /// A server, and the connections to it that the attempt may use.
@@ -152,6 +155,7 @@ impl<'a> Journey<'a> {
             progress,
             logs_in: login::is_attempt(&head.headers),
             upgrade: head.headers.get_all(header::UPGRADE).cloned().collect(),
+            variables: facts.variables,
         }
     }
 
@@ -215,6 +219,8 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
+        } else if attempt.server.is_application() {
+            Box::pin(self.send_http1(attempt, request)).await?
         } else {
             let is_named = to_origin_form(request, &attempt.server);
             let sent = if self.may_pipeline(attempt, request) {
@@ -268,10 +274,16 @@ impl<'a> Journey<'a> {
         };
         let limit = server.head_timeout(self.timeouts);
         // The body may have ended while the connection was opened: no earlier decision about its framing would hold.
-        frame_body(request);
-        let answered =
-            http1.exchange(request, self.connection, self.progress.as_deref(), limit, self.interims).await;
-        let mut response = answered?;
+        if !server.is_application() {
+            frame_body(request);
+        }
+        let facts = ExchangeFacts {
+            client: self.connection,
+            progress: self.progress.as_deref(),
+            interims: self.interims,
+            variables: self.variables,
+        };
+        let mut response = http1.exchange(request, facts, limit).await?;
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
         }

@@ -24,7 +24,7 @@ use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::error::UpstreamError;
-use crate::http1::Http1;
+use crate::http1::{ApplicationServer, Http1};
 use crate::http2::{Http2Limits, Http2Pool};
 use crate::open::OpenConnection;
 use crate::pipeline::Pipelines;
@@ -314,6 +314,23 @@ impl Server {
         }
     }
 
+    /// Whether the server gets requests as variables: FastCGI, uwsgi or SCGI.
+    pub(crate) fn is_application(&self) -> bool {
+        self.state.url().scheme().cgi().is_some()
+    }
+
+    /// The application server of a connection; `None` for HTTP.
+    pub(crate) fn application(&self) -> Option<ApplicationServer> {
+        let protocol = self.state.url().scheme().cgi()?;
+        let keeps = self.group_settings().pool.idle_connections > 0;
+        Some(ApplicationServer {
+            protocol,
+            keeps,
+            server: Arc::clone(&self.state),
+            group: Arc::clone(&self.group),
+        })
+    }
+
     /// Records a response, which may be a failure of the server: 5xx with `health.server_errors`.
     pub(crate) fn answered(&self, status: StatusCode) {
         self.group.record_response(&self.state, status);
@@ -321,7 +338,8 @@ impl Server {
 
     /// Records a request without a response.
     pub(crate) fn failed(&self, error: &UpstreamError) {
-        if let UpstreamError::HeadTooLarge = error {
+        let is_malformed = || matches!(error, UpstreamError::Malformed(_)) && self.is_application();
+        if matches!(error, UpstreamError::HeadTooLarge) || is_malformed() {
             self.state.warn_of(error, &self.group_settings().name, "a response was refused");
         }
         self.group.record_failure(&self.state, error);

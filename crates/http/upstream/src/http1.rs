@@ -1,5 +1,5 @@
-//! An HTTP/1.1 connection to an upstream, [`Http1`], driven by the task of the request that uses it. Without a task of its own,
-//! it causes no task switch per request.
+//! A connection to an upstream with one request after the other, [`Http1`], driven by the task of the request that uses it. Without
+//! a task of its own, it causes no task switch per request. It carries HTTP/1.1, or FastCGI, uwsgi or SCGI.
 //!
 //! Requests are written from their parts; header values of a response share the read buffer. A response can never be
 //! taken for that of another request: a connection with unsent or unread bytes is not reused.
@@ -13,6 +13,7 @@ use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use brisk_http::cgi::Variables;
 use brisk_http::error::{ConnectionError, Http2Error};
 use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http::message::{Request, Response};
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 pub(crate) use self::frames::Frames;
+pub(crate) use self::messages::ApplicationServer;
 use self::messages::Messages;
 pub(crate) use self::pipelined::GATHERED;
 use crate::error::UpstreamError;
@@ -60,6 +62,16 @@ pub(crate) enum Owner {
     None,
 }
 
+/// Parameters of one request on a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExchangeFacts<'a> {
+    pub(crate) client: &'a Connection,
+    pub(crate) progress: Option<&'a BodyProgress>,
+    pub(crate) interims: InterimReceivers<'a>,
+    /// Variables for an application server.
+    pub(crate) variables: Option<&'a Variables>,
+}
+
 /// The failure of a request without a response.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -80,14 +92,15 @@ pub(crate) struct Upgraded {
 }
 
 impl Http1 {
-    /// A connection before its first request. `limits` are those for heads of responses.
+    /// A connection before its first request, over HTTP/1.1 or to an application server. `limits` are those for heads of responses.
     pub(crate) fn new(
         io: UpstreamIo,
         deadline: Deadline,
         open: OpenConnection,
         limits: HeadLimits,
+        application: Option<ApplicationServer>,
     ) -> Box<Self> {
-        let messages = Messages::new(io, limits);
+        let messages = Messages::new(io, limits, application);
         Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any, followers: None })
     }
 
@@ -100,17 +113,18 @@ impl Http1 {
     pub(crate) async fn exchange(
         &mut self,
         request: &mut Request<RequestBody>,
-        client: &Connection,
-        progress: Option<&BodyProgress>,
+        facts: ExchangeFacts<'_>,
         limit: Duration,
-        interims: InterimReceivers<'_>,
     ) -> Result<Response<()>, Failure> {
+        let ExchangeFacts { client, progress, interims, variables } = facts;
         let reused = self.reused;
         if self.found_closed() {
             let error = UpstreamError::Closed(ConnectionError::Ended);
             return Err(Failure { error, was_sent: false, reused });
         }
-        self.messages.begin(request);
+        if let Err(error) = self.messages.begin(request, variables) {
+            return Err(Failure { error, was_sent: false, reused });
+        }
         let method = request.method();
         let mut watch = HeadWatch::start(&self.deadline, progress, limit);
         let messages = &mut self.messages;

@@ -1,6 +1,8 @@
 //! Settings that give strangers more than their operator may expect: warnings, and an error for a served folder that
 //! contains a secret or lies beside secrets.
 
+mod scripts;
+
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
@@ -26,6 +28,7 @@ pub(super) fn review(raw: &raw::Config, state_dir: Option<&Path>, context: &mut 
         forwarded(raw, host, &path, context);
     }
     served_folders(raw, state_dir, context);
+    scripts::review(raw, context);
 }
 
 fn proxies(server: &raw::Server, context: &mut Context<'_>) {

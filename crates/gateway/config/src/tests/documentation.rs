@@ -160,6 +160,7 @@ const UPSTREAM_TABLES: &[&str] = &[
     "### Sticky cookies\n",
     "### Hedging\n",
     "### Servers from DNS\n",
+    "### `[upstream.NAME.cgi]`\n",
     "### `[upstream.NAME.timeouts]`\n",
     "### `[upstream.NAME.pool]`\n",
     "### `[upstream.NAME.health]`\n",

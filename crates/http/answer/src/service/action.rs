@@ -61,7 +61,8 @@ impl RouteAction {
             Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, &route.path))),
             Action::StaticOrUpstream(files, upstream) => {
                 let upstream = UpstreamRoute::new(route, upstream, group, metrics)?;
-                Self::FilesOrUpstream(Box::new((StaticFiles::new(files, &route.path), upstream)))
+                let files = StaticFiles::new(files, &route.path).without_scripts(upstream.scripts());
+                Self::FilesOrUpstream(Box::new((files, upstream)))
             }
             Action::Fixed(response) => Self::fixed(response),
             Action::Redirect(redirect) => Self::Redirect(redirect.clone()),

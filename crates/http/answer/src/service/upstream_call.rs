@@ -19,6 +19,7 @@ use brisk_transform::body::Body;
 use brisk_upstream::forward::{ForwardFacts, forward, tunnel};
 use brisk_upstream::{Group, Server};
 use brisk_upstream::{UpstreamBody, UpstreamError};
+use brisk_upstream_group::settings::CgiSettings;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode, header};
 use http_body::Body as _;
@@ -26,6 +27,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Service;
 use super::answers::no_content;
+use super::cgi::{self, CgiRequest, NoScript};
 use super::site::{Route, Site};
 use crate::error::ServiceError;
 use crate::error_page::error_page;
@@ -80,6 +82,13 @@ impl UpstreamRoute {
             buffers: route.body.buffers,
             timeouts: route.timeouts,
         })
+    }
+}
+
+impl UpstreamRoute {
+    /// The scripts of the group, if it executes files.
+    pub(super) fn scripts(&self) -> Option<&CgiSettings> {
+        cgi::scripts(&self.to.group)
     }
 }
 
@@ -148,7 +157,10 @@ impl<'a> UpstreamCall<'a> {
         };
         let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, own_names);
         let limit = self.upstream.timeouts.request;
-        let pending: PendingResponse<'a> = if self.upstream.buffers && !body.is_end_stream() {
+        let needs_length =
+            cgi::is_application(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
+        let gathers = (self.upstream.buffers || needs_length) && !body.is_end_stream();
+        let pending: PendingResponse<'a> = if gathers {
             Box::pin(self.gather_and_go(head, target, body, exchange))
         } else {
             Box::pin(self.go(head, target, body, exchange))
@@ -171,8 +183,9 @@ impl<'a> UpstreamCall<'a> {
             tracing::debug!(%error, request = %exchange.id(), "a request body was not gathered");
             Refusal::new(error.status(), error.reason())
         })?;
-        // The length is known now, so the upstream needs no chunked coding. Trailers need it (RFC 9112 section 7.1.2).
-        if !gathered.has_trailers() {
+        // The length is known now, so the upstream needs no chunked coding. Trailers need it (RFC 9112 section 7.1.2); application
+        // servers get none.
+        if !gathered.has_trailers() || cgi::is_application(&self.to.group) {
             head.headers.remove(header::TRANSFER_ENCODING);
             head.headers.insert(header::CONTENT_LENGTH, gathered.length().into());
         }
@@ -187,7 +200,19 @@ impl<'a> UpstreamCall<'a> {
         body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
+        let application = CgiRequest::begin(&self.to.group, exchange, &head);
         let connection = self.prepare(&mut head, target, exchange);
+        let variables = match application {
+            None => None,
+            Some(request) => {
+                let of_host = (&*exchange, &*self.site.names);
+                match Box::pin(request.complete(&self.to.group, &head, of_host)).await {
+                    Ok(variables) => Some(variables),
+                    Err(NoScript::Refuse(refusal)) => return Err(refusal),
+                    Err(NoScript::Redirect(response)) => return Ok(*response),
+                }
+            }
+        };
         let body = match &self.upstream.mirror {
             Some(mirror) => mirror.observe((&head, &self.to.base), body, exchange),
             None => body,
@@ -200,6 +225,7 @@ impl<'a> UpstreamCall<'a> {
             interims: InterimReceivers { hints, forwarded: forwarded.as_ref() },
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
+            variables: variables.as_ref(),
         };
         let answered = forward(&self.to.group, head, body, &facts).await;
         self.answered(answered, exchange)
@@ -220,6 +246,7 @@ impl<'a> UpstreamCall<'a> {
             interims: InterimReceivers::default(),
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
+            variables: None,
         };
         let answered = tunnel(&self.to.group, head, upload, &facts).await;
         if answered.as_ref().is_ok_and(|response| response.status().is_success()) {

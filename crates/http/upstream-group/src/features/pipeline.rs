@@ -31,6 +31,9 @@ impl GroupFeature for PipelineFeature {
                 "has no effect with `proxy_protocol`, with which clients do not share connections: remove one of the two",
             );
         }
+        if pipeline > 1 && group.cgi_protocol().is_some() {
+            context.findings.wrong(&path, "has no effect: only connections over HTTP/1.1 have pipelines");
+        }
         if pipeline > 1 && group.keys.retry.retry == Some(false) {
             context.findings.wrong(
                 &path,

@@ -73,8 +73,10 @@ impl GroupFeature for PoolFeature {
             Period(usual.idle_timeout),
             &seconds,
         );
+        // An idle connection occupies a process of the application server.
+        let kept = if group.cgi_protocol().is_some() { 0 } else { usual.idle_connections };
         PoolSettings {
-            idle_connections: keys.idle_connections.map_or(usual.idle_connections, |kept| kept as usize),
+            idle_connections: keys.idle_connections.map_or(kept, |kept| kept as usize),
             idle_timeout: idle.0,
             max_connections: most,
             queue: queue(keys, &path.key("queue"), context),

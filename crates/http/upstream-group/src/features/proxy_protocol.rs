@@ -17,10 +17,16 @@ impl GroupFeature for ProxyProtocolFeature {
 
     fn resolve(
         keys: &ProxyProtocolKeys,
-        _: &GroupScope<'_>,
-        _: &mut Context<'_, '_>,
+        group: &GroupScope<'_>,
+        context: &mut Context<'_, '_>,
     ) -> Option<ProxyVersion> {
-        Some(match keys.proxy_protocol? {
+        let version = keys.proxy_protocol?;
+        if let Some(protocol) = group.cgi_protocol() {
+            let scheme = protocol.scheme();
+            let message = format!("has no effect with {scheme}: the variable REMOTE_ADDR names the client");
+            context.findings.wrong(&group.key("proxy_protocol"), message);
+        }
+        Some(match version {
             HeaderVersion::V1 => ProxyVersion::V1,
             HeaderVersion::V2 => ProxyVersion::V2,
         })

@@ -59,8 +59,7 @@ pub(super) fn resolve(
     let servers = keys.servers.iter().enumerate();
     let servers: Vec<_> =
         servers.map(|(index, server)| member(server, &path.index(index), context)).collect();
-    check_paths(&servers, &path, context);
-    check_schemes(&servers, &path, context);
+    check_alike(&servers, &path, context);
     servers
 }
 
@@ -89,31 +88,25 @@ fn member(raw: &UpstreamServer, path: &KeyPath, context: &mut Context<'_, '_>) -
     }
 }
 
-/// Checks that either all servers of a group get requests or all get bytes.
-fn check_schemes(servers: &[ServerSettings], path: &KeyPath, context: &mut Context<'_, '_>) {
-    let Some(first) = servers.first() else { return };
-    for (index, server) in servers.iter().enumerate() {
-        if server.url.scheme().is_stream() != first.url.scheme().is_stream() {
-            let message = format!(
-                "is not for the same connections as {}: tcp:// and tls:// are for [[tcp]], all others for routes; write a second \
-                 upstream",
-                first.url
-            );
-            context.findings.wrong(&path.index(index), message);
-        }
-    }
-}
-
-/// Checks that the servers of a group have the same path: a request that is sent again to another server has one path.
-fn check_paths(servers: &[ServerSettings], path: &KeyPath, context: &mut Context<'_, '_>) {
-    let Some(first) = servers.first() else { return };
-    for (index, server) in servers.iter().enumerate() {
-        if server.url.path() != first.url.path() {
-            let message = format!(
-                "has another path than {}: all servers of an upstream have the same; write a second upstream",
-                first.url
-            );
-            context.findings.wrong(&path.index(index), message);
-        }
+/// Checks that the servers of a group are alike: a request that is sent again to another server is the same there.
+fn check_alike(servers: &[ServerSettings], path: &KeyPath, context: &mut Context<'_, '_>) {
+    let Some(first) = servers.first().map(|server| &server.url) else { return };
+    for (index, ServerSettings { url, .. }) in servers.iter().enumerate() {
+        let message = if url.scheme().is_stream() != first.scheme().is_stream() {
+            format!(
+                "is not for the same connections as {first}: tcp:// and tls:// are for [[tcp]], all others for routes; write a \
+                 second upstream"
+            )
+        } else if url.scheme().cgi() != first.scheme().cgi() {
+            format!(
+                "has another protocol than {first}: a server of FastCGI, uwsgi or SCGI has none of another protocol beside it; \
+                 write a second upstream"
+            )
+        } else if url.path() != first.path() {
+            format!("has another path than {first}: all servers of an upstream have the same; write a second upstream")
+        } else {
+            continue;
+        };
+        context.findings.wrong(&path.index(index), message);
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use brisk_http::cgi::Variables;
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::request::BodyProgress;
 use brisk_http_connection::interim::InterimReceivers;
@@ -27,6 +28,8 @@ pub struct ForwardFacts<'a> {
     pub outcome: &'a ForwardOutcome,
     /// Timeouts of the request.
     pub timeouts: RequestTimeouts,
+    /// Variables for an application server, without those of headers. A server of FastCGI gets only those of headers without.
+    pub variables: Option<&'a Variables>,
 }
 
 impl<'a> ForwardFacts<'a> {
@@ -37,7 +40,7 @@ impl<'a> ForwardFacts<'a> {
     /// Parameters of a request beside that of the client: without interim responses, and with the timeouts of the group.
     pub fn aside(connection: &'a Rc<Connection>, client: SocketAddr, outcome: &'a ForwardOutcome) -> Self {
         let (interims, timeouts) = (InterimReceivers::default(), RequestTimeouts::default());
-        Self { connection, client, interims, outcome, timeouts }
+        Self { connection, client, interims, outcome, timeouts, variables: None }
     }
 }
 

@@ -30,7 +30,7 @@ use super::{ForwardFacts, Placement, settle_length, to_origin_form};
 use crate::body::UpstreamBody;
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
-use crate::http1::{Failure, Upgraded};
+use crate::http1::{ExchangeFacts, Failure, Upgraded};
 use crate::http2::Destination;
 use crate::open::{AtLimit, OpenConnection};
 use crate::proxied;
@@ -104,6 +104,9 @@ impl Asked<'_> {
         upload: ClientBody,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let server = self.server;
+        if server.is_application() {
+            return Err(Failure::connecting(UpstreamError::NotSwitched));
+        }
         let lease = Lease::new(server, self.facts.timeouts);
         let mut http1 =
             server.connect(self.facts.requester(), AtLimit::Wait).await.map_err(Failure::connecting)?;
@@ -114,8 +117,9 @@ impl Asked<'_> {
         to_origin_form(&mut request, server);
         request.headers_mut().remove(TRANSFER_ENCODING);
         let limit = server.head_timeout(self.facts.timeouts);
-        let mut response =
-            http1.exchange(&mut request, self.connection, None, limit, self.facts.interims).await?;
+        let interims = self.facts.interims;
+        let facts = ExchangeFacts { client: self.connection, progress: None, interims, variables: None };
+        let mut response = http1.exchange(&mut request, facts, limit).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A 2xx response would signal to the client that the protocol is switched.
             if response.status().is_success() {

@@ -1,6 +1,7 @@
 //! The messages on one HTTP/1.1 connection: requests and responses, one at a time, or several requests before their
 //! responses.
 
+mod application;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use brisk_http::cgi::Variables;
 use brisk_http::error::ConnectionError;
 use brisk_http::http1::body::BodyReader;
 use brisk_http::http1::chunked::Part;
@@ -26,6 +28,9 @@ use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
+use self::application::Application;
+pub(crate) use self::application::ApplicationServer;
+use crate::error::UpstreamError;
 use crate::interim::{Interims, Waiting};
 
 /// Size of a read in bytes: the first value initially, doubled after a full read up to the second. A client that reads
@@ -73,6 +78,8 @@ pub(super) struct Messages<T> {
     interims: Interims,
     /// Bytes of the client and of the server in this turn.
     turn: TurnLimit,
+    /// The protocol, if it is not HTTP/1.1.
+    application: Option<Box<Application>>,
 }
 
 /// A request body being sent.
@@ -83,9 +90,10 @@ struct Upload {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
-    /// A connection over `io` before its first request.
-    pub(super) fn new(io: T, limits: HeadLimits) -> Self {
+    /// A connection over `io` before its first request, over HTTP/1.1 or to an application server.
+    pub(super) fn new(io: T, limits: HeadLimits, application: Option<ApplicationServer>) -> Self {
         Self {
+            application: application.map(|server| Box::new(Application::new(server))),
             io,
             input: BytesMut::new(),
             may_have_head: false,
@@ -112,6 +120,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             && self.input.is_empty()
             && self.is_sent()
             && self.unsent.is_none()
+            && self.application.as_ref().is_none_or(|application| application.is_done())
     }
 
     /// Whether the request is sent completely.
@@ -134,14 +143,28 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         self.piece = READ_FIRST;
     }
 
-    /// Begins to send `request`, whose body becomes [`RequestBody::Empty`].
-    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
+    /// Begins to send `request`, whose body becomes [`RequestBody::Empty`]. An application server gets `variables` too.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`] if an application server cannot get the request; nothing is sent.
+    pub(super) fn begin(
+        &mut self,
+        request: &mut Request<RequestBody>,
+        variables: Option<&Variables>,
+    ) -> Result<(), UpstreamError> {
         self.interims = Interims::default();
-        self.output.head(request);
+        let writer = if let Some(application) = &mut self.application {
+            application.begin(request, variables, &mut self.output)?
+        } else {
+            self.output.head(request);
+            BodyWriter::after(request.headers())
+        };
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         if !body.is_end_stream() {
-            self.upload = Some(Upload { body, writer: BodyWriter::after(request.headers()) });
+            self.upload = Some(Upload { body, writer });
         }
+        Ok(())
     }
 
     /// Waits for the head of the response to a request with `method`. Interim responses except `101` are kept for
@@ -167,12 +190,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         for _ in 0..READS {
             let before = self.input.len();
             match ready!(self.poll_read(context)) {
-                Ok(0) => {
-                    let error = self.unsent.take().map_or(ConnectionError::Ended, ConnectionError::Io);
-                    return Poll::Ready(Err(error));
-                }
+                Ok(0) => return Poll::Ready(Err(self.headless())),
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+                Err(error) => return Poll::Ready(Err(error)),
             }
             // A head that arrives byte by byte is parsed once per line only, not once per byte.
             let may_be_complete =
@@ -185,10 +205,25 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         Poll::Pending
     }
 
+    /// The error of a server that ended without a head.
+    fn headless(&mut self) -> ConnectionError {
+        match &self.application {
+            Some(application) if application.has_ended() => MalformedResponse::NoHead.into(),
+            _ => self.unsent.take().map_or(ConnectionError::Ended, ConnectionError::Io),
+        }
+    }
+
     fn begin_response(&mut self, head: ResponseHead) -> Response<()> {
         self.response = head.body;
         self.has_head_only = self.input.is_empty() && !self.response.is_ended();
         self.persists = head.persists;
+        if let Some(application) = &self.application {
+            self.persists = application.keeps();
+            // Applications send content in response to HEAD too.
+            if self.response.is_ended() && application.has_ended() {
+                self.input.clear();
+            }
+        }
         let mut response = Response::new(());
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
@@ -200,6 +235,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     fn take_head(&mut self, method: &Method) -> Result<Option<ResponseHead>, MalformedResponse> {
         while !self.input.is_empty() {
             let before = self.input.len();
+            if self.application.is_some() {
+                return ResponseHead::take_cgi(&mut self.input, method, self.limits);
+            }
             let Some(head) = ResponseHead::take(&mut self.input, method, self.limits)? else { break };
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some(head));
@@ -249,7 +287,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 Ok(0) if self.response.close() => return Poll::Ready(Ok(Part::End)),
                 Ok(0) => return Poll::Ready(Err(ConnectionError::Ended)),
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
@@ -277,6 +315,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 self.response = BodyReader::Length(0);
                 Some(self.input.split_to(left as usize).freeze())
             }
+            BodyReader::UntilClose if self.application.as_ref().is_some_and(|own| own.has_ended()) => {
+                self.response = BodyReader::Length(0);
+                Some(self.input.split().freeze())
+            }
             _ => None,
         }
     }
@@ -286,9 +328,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         (self.io, self.input.freeze())
     }
 
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, ConnectionError>> {
+        if let Some(application) = self.application.as_mut().filter(|application| application.has_records()) {
+            return application.poll_read(&mut self.io, &mut self.input, context);
+        }
         self.input.reserve(self.piece);
-        let Poll::Ready(length) = poll_read_buf(Pin::new(&mut self.io), context, &mut self.input)? else {
+        let polled = poll_read_buf(Pin::new(&mut self.io), context, &mut self.input);
+        let Poll::Ready(length) = polled.map_err(ConnectionError::Io)? else {
             // Without a buffer while the server sends nothing.
             if self.input.is_empty() {
                 self.input = BytesMut::new();

@@ -1,5 +1,6 @@
 //! Active health checks of the servers of a group, once per process.
 
+mod application;
 mod grpc;
 
 use std::pin::pin;
@@ -67,7 +68,7 @@ async fn watch(group: Arc<GroupState>, server: Arc<ServerState>, delay: Duration
     let mut streak = Streak::default();
     loop {
         ticks.tick().await;
-        let outcome = timeout(checks.timeout, check(&server, checks)).await;
+        let outcome = timeout(checks.timeout, check(&group, &server, checks)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let group = &group.settings().name;
         match streak.add(outcome.is_ok(), checks) {
@@ -111,7 +112,7 @@ impl Streak {
     }
 }
 
-async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
+async fn check(group: &GroupState, server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
     let io = server.dialer().connect(&server.own_header()).await.map_err(|error| error.to_string())?;
     if server.url().scheme().is_stream() {
         return Ok(());
@@ -121,8 +122,14 @@ async fn check(server: &ServerState, checks: &ActiveChecks) -> Result<(), String
             .await
             .map_err(|error| error.to_string());
     }
-    let request = request(server, checks).map_err(|error| error.to_string())?;
-    let status = ask(server, HyperIo::new(io), request).await.map_err(|error| error.to_string())?;
+    let status = if let Some(protocol) = server.url().scheme().cgi() {
+        let settings = (checks, &group.settings().cgi);
+        application::check(io, protocol, settings, authority(server, checks)).await
+    } else {
+        let request = request(server, checks).map_err(|error| error.to_string())?;
+        ask(server, HyperIo::new(io), request).await
+    };
+    let status = status.map_err(|error| error.to_string())?;
     let good = match checks.status {
         Some(expected) => status == expected,
         None => status.is_success() || status.is_redirection(),

@@ -18,7 +18,7 @@ pub(super) fn settings(
 ) -> HealthSettings {
     let path = group.key("health");
     let is_http2 = |server: &UpstreamServer| match server.url.scheme() {
-        ServerScheme::Http | ServerScheme::Tcp | ServerScheme::Tls => false,
+        ServerScheme::Http | ServerScheme::Tcp | ServerScheme::Tls | ServerScheme::Cgi(_) => false,
         ServerScheme::Https => group.tls.protocol == TlsProtocol::Http2,
         ServerScheme::H2c => true,
     };

@@ -14,7 +14,9 @@ use serde::de::{self, Deserializer, Visitor, value};
 pub struct ServersKeys {
     /// Servers: `http://`, `https://` or `h2c://` (HTTP/2 without TLS), host and port, and optionally a
     /// [path](#paths-for-upstreams), the same for all servers; or a [Unix socket](#unix-sockets), `unix:/PATH` or
-    /// `h2c+unix:/PATH`. For [`[[tcp]]`](#tcp): `tcp://`, `tls://` or `tcp+unix:`. `weight`: share of the requests, default 1. `backup = true`: a [backup server](#backup-servers).
+    /// `h2c+unix:/PATH`; or [application servers](#fastcgi-uwsgi-and-scgi), `fastcgi://`, `uwsgi://` or `scgi://`, with a socket
+    /// `fastcgi+unix:/PATH` and so on. For [`[[tcp]]`](#tcp): `tcp://`, `tls://` or `tcp+unix:`. `weight`: share of the requests,
+    /// default 1. `backup = true`: a [backup server](#backup-servers).
     /// `resolve = true`, or `srv+` in front of the URL: servers [from DNS](#servers-from-dns).
     pub servers: Vec<UpstreamServer>,
 }

@@ -317,6 +317,7 @@ async fn respond(
         interims: InterimReceivers::default(),
         outcome: &outcome,
         timeouts: RequestTimeouts::default(),
+        variables: None,
     };
     let (head, body) = of_hyper(request).into_parts();
     let body = RequestBody::new(body, &connection, shared.body_limit, Rc::default());

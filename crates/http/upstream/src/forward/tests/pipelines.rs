@@ -133,6 +133,7 @@ impl Client {
             interims: InterimReceivers::default(),
             outcome: &outcome,
             timeouts: RequestTimeouts::default(),
+            variables: None,
         };
         match forward(&self.group, head, RequestBody::Empty, &facts).await {
             Ok(response) => {

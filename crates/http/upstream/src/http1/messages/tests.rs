@@ -54,10 +54,10 @@ impl AsyncWrite for Buffering {
 #[test]
 fn what_the_connection_holds_back_is_flushed_until_it_has_left() {
     let (near, mut far) = duplex(10);
-    let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, LIMITS);
+    let mut messages = Messages::new(Buffering { held: Vec::new(), inner: near }, LIMITS, None);
     let mut context = Context::from_waker(Waker::noop());
     let request = Request::get("/path").header("host", "a.test").body(RequestBody::Empty);
-    messages.begin(&mut request.expect("a request"));
+    messages.begin(&mut request.expect("a request"), None).expect("sent");
     let mut arrived = String::new();
     while !arrived.ends_with("\r\n\r\n") {
         messages.poll_send(&mut context).expect("no error");
@@ -107,7 +107,7 @@ fn interim_responses_without_end_are_an_error_and_read_in_turns() {
     for piece in
         [b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(), b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"]
     {
-        let mut messages = Messages::new(Endless { piece, reads: 0 }, LIMITS);
+        let mut messages = Messages::new(Endless { piece, reads: 0 }, LIMITS, None);
         let mut context = Context::from_waker(Waker::noop());
         let mut turns = 0;
         let error = loop {
@@ -126,10 +126,10 @@ fn interim_responses_without_end_are_an_error_and_read_in_turns() {
 #[test]
 fn buffers_are_as_large_as_what_arrived() {
     let (near, mut far) = duplex(1 << 20);
-    let mut messages = Messages::new(near, LIMITS);
+    let mut messages = Messages::new(near, LIMITS, None);
     let mut context = Context::from_waker(Waker::noop());
     let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
-    messages.begin(&mut request.expect("a request"));
+    messages.begin(&mut request.expect("a request"), None).expect("sent");
     messages.poll_send(&mut context).expect("no error");
     assert!(messages.poll_head(&mut context, &Method::GET).is_pending());
     assert_eq!(messages.input.capacity(), 0, "nothing arrived");
@@ -158,10 +158,10 @@ fn a_server_may_wait_for_an_acknowledgement_only_between_head_and_body() {
         ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "", [false, false]),
     ] {
         let (near, mut far) = duplex(64 << 10);
-        let mut messages = Messages::new(near, LIMITS);
+        let mut messages = Messages::new(near, LIMITS, None);
         let mut context = Context::from_waker(Waker::noop());
         let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
-        messages.begin(&mut request.expect("a request"));
+        messages.begin(&mut request.expect("a request"), None).expect("sent");
         messages.poll_send(&mut context).expect("no error");
         let mut write = |text: &str| far.write_all(text.as_bytes()).now_or_never().expect("room");
         write(&head).expect("no error");
@@ -176,7 +176,7 @@ fn a_server_may_wait_for_an_acknowledgement_only_between_head_and_body() {
 
 /// A connection that has sent its request to a server whose response has `body` chunks without end.
 fn endless(piece: &'static [u8]) -> Messages<Endless> {
-    let mut messages = Messages::new(Endless { piece, reads: 0 }, LIMITS);
+    let mut messages = Messages::new(Endless { piece, reads: 0 }, LIMITS, None);
     messages.response = BodyReader::Chunked(Chunked::default());
     messages
 }
@@ -251,10 +251,10 @@ fn endless_upload(piece: &'static [u8]) -> RequestBody {
 fn a_turn_sends_a_limited_part_of_an_upload_in_pieces_of_any_length() {
     let piece = thousand_chunks();
     for (body, bytes) in [(endless_upload(b"x"), 1), (endless_upload(piece), piece.len())] {
-        let mut messages = Messages::new(Endless { piece: b"", reads: 0 }, LIMITS);
+        let mut messages = Messages::new(Endless { piece: b"", reads: 0 }, LIMITS, None);
         let mut context = Context::from_waker(Waker::noop());
         let request = Request::post("/").header("host", "a.test").body(body);
-        messages.begin(&mut request.expect("a request"));
+        messages.begin(&mut request.expect("a request"), None).expect("sent");
         for turn in 1..=3 {
             messages.poll_send(&mut context).expect("no error");
             let taken = messages.upload.as_ref().and_then(|upload| upload.body.progress()).expect("progress");
@@ -267,11 +267,11 @@ fn a_turn_sends_a_limited_part_of_an_upload_in_pieces_of_any_length() {
 #[test]
 fn each_request_may_have_interim_responses_of_its_own() {
     let (near, mut far) = duplex(64 << 10);
-    let mut messages = Messages::new(near, LIMITS);
+    let mut messages = Messages::new(near, LIMITS, None);
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..3 {
         let request = Request::get("/").header("host", "a.test").body(RequestBody::Empty);
-        messages.begin(&mut request.expect("a request"));
+        messages.begin(&mut request.expect("a request"), None).expect("sent");
         messages.poll_send(&mut context).expect("no error");
         let answer = "HTTP/1.1 102 Processing\r\n\r\n".repeat(100) + "HTTP/1.1 204 No Content\r\n\r\n";
         far.write_all(answer.as_bytes()).now_or_never().expect("room").expect("no error");

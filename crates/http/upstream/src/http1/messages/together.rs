@@ -82,7 +82,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
             match ready!(self.poll_read(context)) {
                 Ok(0) => return Poll::Ready(Err(ConnectionError::Ended)),
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(ConnectionError::Io(error))),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
         while frames.length() <= limit && frames.pieces() <= PIECES {
