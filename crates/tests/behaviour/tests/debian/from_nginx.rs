@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brisk_behaviour::page::block;
 use brisk_behaviour::site::{LIMIT, NAMES, Site, setup};
@@ -15,8 +15,10 @@ use brisk_testkit::client::TlsClient;
 use brisk_testkit::http1::{Head, Message};
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::origin::Origin;
+use brisk_testkit::php::PhpFpm;
 use brisk_testkit::process::{command, run, wait_until};
 use brisk_testkit::rsyslog::Rsyslog;
+use brisk_testkit::uwsgi::Uwsgi;
 use tempfile::TempDir;
 
 const PAGE: &str = include_str!("../../../../../docs/from-nginx.md");
@@ -30,12 +32,14 @@ const OWN: [&str; 7] =
     ["connection", "date", "etag", "keep-alive", "server", "transfer-encoding", "x-request-id"];
 
 /// Sections, and headers whose difference their text explains.
-const EXPLAINED: [(&str, &str); 6] = [
+const EXPLAINED: [(&str, &str); 8] = [
     ("Static files", "accept-ranges"),
     ("Files that an application permits", "accept-ranges"),
     ("Passwords", "www-authenticate"),
     ("Maintenance", "retry-after"),
     ("Rates of requests", "retry-after"),
+    ("PHP, with files first and a front controller", "content-length"),
+    ("A Python application over uwsgi", "content-length"),
     ("A new version for a share of the visitors", "set-cookie"),
 ];
 
@@ -127,16 +131,44 @@ fn application(name: &'static str) -> Origin {
     })
 }
 
+/// Prints the variables of the request that do not depend on the server.
+const PHP: &str = r"<?php
+foreach (['DOCUMENT_ROOT', 'SCRIPT_FILENAME', 'SCRIPT_NAME', 'PATH_INFO', 'PHP_SELF', 'DOCUMENT_URI', 'REQUEST_URI', 'QUERY_STRING',
+    'REQUEST_METHOD', 'CONTENT_TYPE', 'CONTENT_LENGTH', 'SERVER_PROTOCOL', 'REQUEST_SCHEME', 'HTTPS', 'GATEWAY_INTERFACE',
+    'REMOTE_ADDR', 'SERVER_ADDR', 'HTTP_HOST', 'HTTP_COOKIE', 'HTTP_PROXY', 'HTTP_USER_AGENT', 'APP_ENV'] as $name) {
+  echo $name, ' ', $_SERVER[$name] ?? '', PHP_EOL;
+}
+echo strlen(file_get_contents('php://input'));
+if ($_SERVER['QUERY_STRING'] === 'redirect') { header('Location: /elsewhere'); }
+";
+
+/// The same of WSGI.
+const WSGI: &str = r"
+NAMES = ['SCRIPT_NAME', 'PATH_INFO', 'REQUEST_URI', 'QUERY_STRING', 'REQUEST_METHOD', 'CONTENT_TYPE', 'CONTENT_LENGTH',
+    'SERVER_PROTOCOL', 'REQUEST_SCHEME', 'HTTPS', 'REMOTE_ADDR', 'HTTP_HOST', 'HTTP_COOKIE', 'HTTP_PROXY', 'APP_ENV']
+
+def application(environ, start_response):
+    body = environ['wsgi.input'].read()
+    start_response('404 Not Found' if environ['PATH_INFO'] == '/missing' else '200 OK', [('Content-Type', 'text/plain')])
+    text = ''.join(f'{name} {environ.get(name) or str()}\n' for name in NAMES)
+    return [f'{text}{len(body)}'.encode()]
+";
+
 /// The folder `/srv` of the snippets.
 fn folder() -> TempDir {
     let folder = TempDir::with_prefix("brisk-test-srv-").expect("a temporary folder");
-    fs::create_dir_all(folder.path().join("www/sub")).expect("a folder");
+    for name in ["www/sub", "www/admin"] {
+        fs::create_dir_all(folder.path().join(name)).expect("a folder");
+    }
     for (name, text) in [
         ("www/index.html", "<p>start</p>"),
         ("www/page.html", "<p>page</p>"),
         ("www/404.html", "<p>nothing here</p>"),
         ("www/50x.html", "<p>later</p>"),
         ("www/sub/inner.txt", "inner"),
+        ("www/index.php", PHP),
+        ("www/admin/index.php", PHP),
+        ("www/tool.php", PHP),
     ] {
         fs::write(folder.path().join(name), text).expect("a file");
     }
@@ -242,6 +274,8 @@ fn compare(section: &Section) {
         (folder(), [application("first"), application("second")], Nginx::http());
     let srv = format!("{}/", folder.path().display());
     let rsyslog = section.nginx.contains("syslog:").then(Rsyslog::start);
+    let php = section.nginx.contains("fastcgi_pass").then(|| PhpFpm::start(3, ""));
+    let uwsgi = section.nginx.contains("uwsgi_pass").then(|| Uwsgi::start(WSGI));
     let here = |text: &str| {
         let receiver = rsyslog.as_ref().map(|rsyslog| rsyslog.address().to_string());
         let [first, second] = applications.each_ref().map(|origin| origin.address().to_string());
@@ -249,6 +283,8 @@ fn compare(section: &Section) {
             .replace("10.0.0.6:8080", &second)
             .replace("10.0.0.9:514", &receiver.unwrap_or_default())
             .replace("/srv/", &srv)
+            .replace("/run/php/php-fpm.sock", &path_of(php.as_ref().map(PhpFpm::socket)))
+            .replace("/run/uwsgi.sock", &path_of(uwsgi.as_ref().map(Uwsgi::socket)))
             .replace("/run/app.sock", &socket.socket().display().to_string())
     };
     let ca = TestCa::new();
@@ -288,6 +324,10 @@ fn compare(section: &Section) {
         wait_until("maintenance", || (site.get("/").status() == 503).then_some(()));
         check();
     }
+}
+
+fn path_of(socket: Option<PathBuf>) -> String {
+    socket.map(|socket| socket.display().to_string()).unwrap_or_default()
 }
 
 /// The messages of both servers, which differ in their headers and in the time of the line.

@@ -4,6 +4,7 @@ mod access_control;
 mod access_passwords;
 mod access_tokens;
 mod activation;
+mod application_servers;
 mod attacks_gateway;
 mod attacks_gone;
 mod attacks_h2;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use brisk_behaviour::site::{LIMIT, NAME, Site};
-use brisk_testkit::nginx::Nginx;
-use brisk_testkit::process::{Process, command, run, wait_until};
+use brisk_testkit::php::PhpFpm;
+use brisk_testkit::process::{command, run};
 use tempfile::TempDir;
 
 use super::snippet;
@@ -13,12 +13,11 @@ use super::snippet;
 /// Settings of Debian's package.
 const CONF: &str = "/etc/dokuwiki";
 
-/// The wiki with PHP and nginx behind brisk.
+/// The wiki with PHP-FPM behind brisk.
 struct Wiki {
     site: Site,
     folder: TempDir,
-    _nginx: Nginx,
-    _php: Process,
+    _php: PhpFpm,
 }
 
 /// Folder of settings, folder of pages, and a file that PHP executes first, which names them.
@@ -66,24 +65,16 @@ impl Wiki {
         let title = "PHP with a front controller";
         let folder = TempDir::with_prefix("brisk-test-wiki-").expect("a temporary folder");
         prepare(folder.path());
-        let socket = folder.path().join("php.sock");
-        let mut php = command("php-cgi");
-        php.arg("-b")
-            .arg(&socket)
-            .arg("-d")
-            .arg(format!("auto_prepend_file={}", folder.path().join("first.php").display()));
-        php.args(["-d", "upload_max_filesize=50M", "-d", "post_max_size=50M", "-d", "log_errors=1"]);
-        let mut php = Process::start(&mut php);
-        wait_until("the socket of PHP", || {
-            assert!(php.ended().is_none(), "{}{}", php.stdout(), php.stderr());
-            socket.exists().then_some(())
-        });
-        let nginx = Nginx::http_with(
-            &snippet(title, "nginx").replace("/run/php/php-fpm.sock", &socket.display().to_string()),
+        let first = folder.path().join("first.php");
+        let settings = format!(
+            "php_admin_value[auto_prepend_file] = {}\nphp_admin_value[upload_max_filesize] = 50M\n\
+             php_admin_value[post_max_size] = 50M",
+            first.display()
         );
-        let tables =
-            snippet(title, "toml").replace("/run/php-http.sock", &nginx.socket().display().to_string());
-        Self { site: Site::with(&format!("\n{tables}")), folder, _nginx: nginx, _php: php }
+        let php = PhpFpm::start(4, &settings);
+        let socket = php.socket().display().to_string();
+        let tables = snippet(title, "toml").replace("/run/php/php-fpm.sock", &socket);
+        Self { site: Site::with(&format!("\n{tables}")), folder, _php: php }
     }
 
     /// Requests a path as a browser that keeps cookies. Returns head and content of the response.

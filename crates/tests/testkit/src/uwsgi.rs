@@ -1,0 +1,69 @@
+//! uWSGI with an application in Python, over the protocol uwsgi.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{Process, command, wait_until};
+
+/// Running uWSGI on a Unix socket.
+#[derive(Debug)]
+pub struct Uwsgi {
+    process: Process,
+    folder: TempDir,
+}
+
+impl Uwsgi {
+    /// Starts the WSGI application `application` of the text of a module.
+    pub fn start(text: &str) -> Self {
+        let folder = TempDir::with_prefix("brisk-test-uwsgi-").expect("a temporary folder");
+        fs::write(folder.path().join("app.py"), text).expect("a temporary file");
+        let process = run(folder.path());
+        Self { process, folder }
+    }
+
+    /// Path of the socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("app.sock")
+    }
+
+    /// The server as it is written in a configuration.
+    pub fn url(&self) -> String {
+        format!("uwsgi+unix:{}", self.socket().display())
+    }
+
+    /// The process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Ends the server and starts it again on the same socket.
+    pub fn restart(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait();
+        fs::remove_file(self.socket()).expect("a socket");
+        self.process = run(self.folder.path());
+    }
+}
+
+fn run(folder: &Path) -> Process {
+    let mut command = command("uwsgi");
+    command.args(["--plugins", "python3", "--need-app", "--wsgi-file", "app.py", "--threads", "2"]);
+    command.args([
+        "--uwsgi-socket",
+        "app.sock",
+        "--chmod-socket=666",
+        "--buffer-size",
+        "65535",
+        "--die-on-term",
+    ]);
+    let mut process = Process::start(command.current_dir(folder));
+    wait_until("uWSGI", || {
+        assert!(process.ended().is_none(), "{}{}", process.stdout(), process.stderr());
+        UnixStream::connect(folder.join("app.sock")).ok()
+    });
+    process
+}
