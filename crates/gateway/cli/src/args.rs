@@ -4,6 +4,7 @@
 mod cert;
 mod check;
 mod compress;
+mod import;
 mod key_process;
 mod keyserver;
 
@@ -20,6 +21,7 @@ use crate::tools::Tool;
 pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 pub(crate) use check::Check;
 pub(crate) use compress::CompressArgs;
+pub(crate) use import::{Import, ImportCommand, ImportNginx};
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
 
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Write compressed copies of the files of a folder, for routes with `precompressed`
     Compress(CompressArgs),
+    /// Translate the configuration of another server
+    Import(Import),
     /// Show, obtain, renew, revoke and import certificates of hosts with `acme`
     Cert(Cert),
     /// Mark a deployment in the charts of visitors' waiting times

@@ -13,6 +13,7 @@ mod gpu;
 #[path = "no_gpu.rs"]
 mod gpu;
 mod http3;
+mod import;
 mod isolated;
 mod key_servers;
 mod keyserver;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         }
         Command::Check(arguments) => check::run(&arguments),
         Command::Compress(arguments) => compress::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Mark(arguments) => mark::run(&arguments),
         Command::Keyserver(arguments) => keyserver::run(arguments),

@@ -27,9 +27,10 @@ struct Document {
 }
 
 /// The documents for operators, in the order of the list.
-static DOCUMENTS: [Document; 20] = documents![
+static DOCUMENTS: [Document; 21] = documents![
     "configuration",
     "from-nginx",
+    "import",
     "dashboard",
     "operations",
     "certificates",

@@ -1,0 +1,46 @@
+//! Definition of the options of `brisk import`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `brisk import`.
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    pub(crate) command: ImportCommand,
+}
+
+/// Servers whose configuration is translated.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportCommand {
+    /// Translate a configuration of nginx and report about each of its directives
+    Nginx(ImportNginx),
+}
+
+/// Arguments of `brisk import nginx`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub(crate) struct ImportNginx {
+    /// Main file of nginx, or a file with servers; included files are read too
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Configuration file to write [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// File for the report about all directives [default: standard error, with the differences only]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Replace existing files
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  brisk import nginx /etc/nginx/nginx.conf                        shows the translation and the differences
+  brisk import nginx /etc/nginx/nginx.conf -o brisk.toml          writes it
+  brisk import nginx site.conf -o brisk.toml --report report.md   writes all classes of directives too
+
+Servers of nginx that only their addresses separate need a process each: brisk.toml, brisk-2.toml and so on.
+docs/import.md describes the translation.";

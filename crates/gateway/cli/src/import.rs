@@ -1,0 +1,73 @@
+//! `brisk import`: translates configurations of other servers.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use brisk_import::{Class, Imported, Report};
+
+use crate::args::{Import, ImportCommand, ImportNginx};
+
+/// Runs `brisk import`.
+pub(crate) fn run(arguments: &Import) -> Result<()> {
+    match &arguments.command {
+        ImportCommand::Nginx(arguments) => nginx(arguments),
+    }
+}
+
+fn nginx(arguments: &ImportNginx) -> Result<()> {
+    let Imported { files, report } = brisk_import::nginx(&std::path::absolute(&arguments.file)?)?;
+    if let Some(path) = &arguments.report {
+        write(path, &report.to_string(), arguments.force)?;
+    }
+    let Some(output) = &arguments.output else {
+        io::stdout().write_all(files.join("\n# ---\n\n").as_bytes())?;
+        eprint!("{}", summary(&report));
+        return Ok(());
+    };
+    for (index, text) in files.iter().enumerate() {
+        let path = numbered(output, index + 1);
+        write(&path, text, arguments.force)?;
+        println!("{}", path.display());
+    }
+    eprint!("{}", summary(&report));
+    Ok(())
+}
+
+/// `brisk.toml`, `brisk-2.toml` and so on.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{name}-{number}.toml"))
+}
+
+fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    let opened = if force { File::create(path) } else { File::create_new(path) };
+    match opened.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            bail!("{} exists: choose another name, or add --force", path.display())
+        }
+        Err(error) => bail!("{}: {error}", path.display()),
+    }
+}
+
+/// The counts, and the directives that are not the same in brisk.
+fn summary(report: &Report) -> String {
+    let [unneeded, carried, different, missing] = report.counts();
+    let mut text = format!(
+        "{carried} directives carried over, {unneeded} not needed, {different} with a difference, {missing} NOT carried\n"
+    );
+    for entry in report.entries() {
+        let detail = match entry.class {
+            Class::Carried | Class::NotNeeded(_) => continue,
+            Class::Difference(detail) => detail,
+            Class::NotCarried { reason, action } => format!("NOT CARRIED: {reason}; {action}"),
+        };
+        text.extend([entry.place.as_str(), ": ", &entry.text, "\n    ", &detail, "\n"]);
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! Restrictions: networks, passwords, permission of another server.
+
+use std::net::IpAddr;
+
+use crate::context::Context;
+use crate::grammar::Directive;
+use crate::scope::Scope;
+use crate::toml::{self, Keys};
+use crate::variables::only_variable;
+
+/// Whether the network `outer` contains `inner`.
+pub(crate) fn contains(outer: &str, inner: &str) -> bool {
+    let parse = |text: &str| {
+        let (address, length) = text.split_once('/').unwrap_or((text, ""));
+        let bits = match address.parse().ok()? {
+            IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32, 4),
+            IpAddr::V6(address) => (u128::from(address), 128, 6),
+        };
+        let length = if length.is_empty() { bits.1 } else { length.parse::<u32>().ok()? };
+        (length <= bits.1).then_some((bits.0, length, bits.2))
+    };
+    let (Some((outer, length, family)), Some((inner, other, kind))) = (parse(outer), parse(inner)) else {
+        return false;
+    };
+    let mask = if length == 0 { 0 } else { u128::MAX << (128 - length) };
+    family == kind && length <= other && outer & mask == inner & mask
+}
+
+/// All addresses.
+const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+impl Context<'_> {
+    /// `allow` and `deny` in the order of nginx, in which the first match decides; in brisk it is the longest prefix.
+    pub(crate) fn networks(&self, scope: &Scope<'_>, keys: &mut Keys) {
+        let (_, rules) = scope.all_of(&["allow", "deny"]);
+        let mut kept: Vec<(bool, &str)> = Vec::new();
+        let mut by_default = true;
+        for rule in &rules {
+            self.carried(rule);
+            let network = rule.arg(0);
+            let is_allowed = rule.name == "allow";
+            if network == "unix:" {
+                self.unneeded(rule, "brisk does not listen on Unix sockets");
+            } else if network == "all" {
+                by_default = is_allowed;
+                break;
+            } else if !kept.iter().any(|(_, outer)| contains(outer, network)) {
+                kept.push((is_allowed, network));
+            }
+        }
+        let of = |wanted: bool| {
+            kept.iter().filter(move |(allowed, _)| *allowed == wanted).map(|(_, network)| *network)
+        };
+        let (allowed, denied): (Vec<_>, Vec<_>) = (of(true).collect(), of(false).collect());
+        if by_default {
+            if !denied.is_empty() {
+                let allowed: Vec<_> =
+                    if allowed.is_empty() { Vec::new() } else { ALL.into_iter().chain(allowed).collect() };
+                if !allowed.is_empty() {
+                    keys.set("allow", toml::list(allowed));
+                }
+                keys.set("deny", toml::list(denied));
+            } else if !rules.is_empty() {
+                keys.set("deny", "[]");
+            }
+        } else if allowed.is_empty() {
+            keys.set("deny", toml::list(ALL));
+        } else {
+            keys.set("allow", toml::list(allowed));
+            if !denied.is_empty() {
+                keys.set("deny", toml::list(denied));
+            }
+        }
+    }
+
+    /// `auth_basic` with its file.
+    pub(crate) fn passwords(&self, scope: &Scope<'_>, keys: &mut Keys) -> Result<(), String> {
+        let Some(realm) = scope.one("auth_basic") else { return Ok(()) };
+        self.carried(realm);
+        if realm.arg(0) == "off" {
+            return Ok(());
+        }
+        let Some(file) = scope.one("auth_basic_user_file") else {
+            self.missing(
+                realm,
+                "there is no auth_basic_user_file",
+                "write basic_auth = { file = \"users\" }",
+            );
+            return Err("passwords without a file".to_owned());
+        };
+        self.carried(file);
+        if file.arg(0).contains('$') || realm.arg(0).contains('$') {
+            self.missing(file, "the file depends on a variable", "write a route for each file");
+            return Err("passwords with variables".to_owned());
+        }
+        let mut table = Keys::default();
+        table.set("file", self.file(file.arg(0)));
+        table.set("realm", toml::text(realm.arg(0)));
+        let drops = |header: &&Directive| {
+            header.arg(0).eq_ignore_ascii_case("authorization") && header.arg(1).is_empty()
+        };
+        if !scope.all("proxy_set_header").iter().any(drops) {
+            table.set("forward", "true");
+        }
+        keys.set("basic_auth", table.inline());
+        Ok(())
+    }
+
+    /// `satisfy`, for routes with two restrictions.
+    pub(crate) fn satisfy(&self, scope: &Scope<'_>, keys: &mut Keys) {
+        let Some(satisfy) = scope.one("satisfy") else { return };
+        let restrictions =
+            [keys.get("allow").or(keys.get("deny")), keys.get("basic_auth"), keys.get("forward_auth")];
+        let is_any = satisfy.arg(0) == "any" && restrictions.iter().flatten().count() > 1;
+        if is_any && keys.get("forward_auth").is_some() {
+            self.missing(
+                satisfy,
+                "in brisk, forward_auth applies in addition to the other restrictions",
+                "write a route with when.networks and without forward_auth",
+            );
+        } else {
+            if is_any {
+                keys.set("satisfy", "\"any\"");
+            }
+            self.carried(satisfy);
+        }
+    }
+
+    /// Headers of a permission that the upstream and the client get: `auth_request_set` with the headers that use it.
+    pub(crate) fn copied_headers(&self, scope: &Scope<'_>, table: &mut Keys) {
+        let (mut to_upstream, mut to_client) = (Vec::new(), Vec::new());
+        for set in scope.all("auth_request_set") {
+            let variable = set.arg(0).trim_start_matches('$');
+            let source = only_variable(set.arg(1)).and_then(|name| name.strip_prefix("upstream_http_"));
+            let Some(source) = source else {
+                self.missing(
+                    set,
+                    "brisk copies headers of a permission only",
+                    "let the server send a header",
+                );
+                continue;
+            };
+            let mut is_used = false;
+            for (kind, into) in [("proxy_set_header", &mut to_upstream), ("add_header", &mut to_client)] {
+                for header in scope.all(kind) {
+                    let is_same = header.arg(0).replace('-', "_").eq_ignore_ascii_case(source);
+                    if only_variable(header.arg(1)) == Some(variable) && is_same {
+                        into.push(header.arg(0).to_owned());
+                        self.carried(header);
+                        is_used = true;
+                    }
+                }
+            }
+            if is_used {
+                self.carried(set);
+            } else {
+                self.missing(
+                    set,
+                    "brisk copies a header of the permission under its own name",
+                    "write copy_headers = [\"NAME\"] in forward_auth, and let the application read this name",
+                );
+            }
+        }
+        for (key, names) in [("copy_headers", to_upstream), ("copy_to_response", to_client)] {
+            if !names.is_empty() {
+                table.set(key, toml::list(names));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn networks_contain_their_parts() {
+        assert!(contains("10.0.0.0/8", "10.1.2.3"));
+        assert!(contains("::/0", "2001:db8::/32"));
+        assert!(!contains("10.0.0.0/8", "11.0.0.0/8"));
+        assert!(!contains("10.0.0.0/16", "10.0.0.0/8"));
+        assert!(!contains("::/0", "10.0.0.0/8"));
+    }
+}

@@ -1,0 +1,174 @@
+//! The forms of `if` that become routes, a fallback, or a setting of the host.
+
+use crate::condition::{Condition, When};
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::pattern;
+use crate::report::Class;
+use crate::scope::Scope;
+use crate::site::{Route, Site, program};
+use crate::toml::{self, Keys};
+
+/// Reason for conditions that one route cannot have together.
+const CLASH: &str = "a route has one condition of each kind for the same part of a request";
+
+impl<'a> Site<'_, 'a> {
+    /// Handles an `if`. Whether it has added the routes of the rest too.
+    pub(crate) fn branch(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) -> bool {
+        let context = self.context;
+        match context.condition(step) {
+            Ok(Condition::Any { any, negated }) => {
+                let flows: Vec<_> = any.iter().filter_map(|condition| flow.with(condition)).collect();
+                if flows.len() < any.len() {
+                    context.missing(
+                        step,
+                        CLASH,
+                        "write it as a route with `when`, before the other route of this path",
+                    );
+                    return false;
+                }
+                context.carried(step);
+                self.alternatives(flow, flows, negated, step, rest, routes);
+                negated
+            }
+            Ok(Condition::Never) => {
+                context.note_whole(step, &Class::NotNeeded("the condition never holds".to_owned()));
+                false
+            }
+            Ok(Condition::Referer) => self.referers(flow, step, rest, routes),
+            Ok(Condition::File | Condition::NoFile) => self.missing_file(flow, step, routes),
+            Ok(Condition::Switch(file)) => {
+                self.switch(step, &flow.scope, &file);
+                false
+            }
+            Err(reason) => {
+                context.missing(
+                    step,
+                    reason,
+                    "write it as a route with `when`, before the other route of this path",
+                );
+                false
+            }
+        }
+    }
+
+    /// The routes inside of an `if` under each of several conditions. A negated condition holds for all requests that the routes
+    /// of the conditions, which come first, do not handle.
+    fn alternatives(
+        &self,
+        flow: &Flow<'_, 'a>,
+        flows: Vec<Flow<'_, 'a>>,
+        negated: bool,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) {
+        let mut inner = program(step.inner());
+        if !inner.iter().any(|inner| matches!(&*inner.name, "return" | "break")) {
+            inner.extend(rest);
+        }
+        for flow in flows {
+            if negated {
+                self.run(flow, rest, routes);
+            } else {
+                self.run(flow.inside(step), &inner, routes);
+            }
+        }
+        if negated {
+            self.run(flow.inside(step), &inner, routes);
+        }
+    }
+
+    /// `if (-f FILE) { return 503; }`, the switch to maintenance.
+    fn switch(&self, step: &Directive, scope: &Scope<'a>, file: &str) {
+        let root = scope.one("root").map_or("", |root| root.arg(0));
+        let file = file.replace("$document_root", root);
+        let is_503 = step.inner().iter().any(|inner| inner.name == "return" && inner.arg(0) == "503");
+        let known = self.maintenance.borrow().clone();
+        if is_503 && !file.contains('$') && known.is_none_or(|known| known == file) {
+            self.context.carried_whole(step);
+            let detail = "the whole host responds with 503, and brisk looks for the file once a second";
+            self.context.different(step, detail);
+            self.maintenance.replace(Some(file));
+        } else {
+            let action = "write maintenance = { file = \"FILE\" } in [[host]]";
+            self.context.missing(step, "a file as a switch means 503 for the whole host", action);
+        }
+    }
+
+    /// `valid_referers` with `$invalid_referer`.
+    fn referers(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) -> bool {
+        let Some(valid) = flow.scope.one("valid_referers") else { return false };
+        if valid.args.iter().any(|arg| arg.starts_with('~')) {
+            let action = "write the condition in when.headers of the route";
+            self.context.missing(valid, "expressions of referers are not translated", action);
+            return false;
+        }
+        let names = flow.scope.one("server_name").map(|names| names.args.as_slice()).unwrap_or_default();
+        let own = if valid.has("server_names") { names } else { &[] };
+        let listed =
+            valid.args.iter().filter(|arg| !matches!(arg.as_str(), "none" | "blocked" | "server_names"));
+        let hosts: Vec<_> = listed
+            .chain(own)
+            .map(|name| match name.strip_prefix("*.") {
+                Some(domain) => format!(r"[a-z0-9.-]*\.{}", pattern::escaped(domain)),
+                None => pattern::escaped(name),
+            })
+            .collect();
+        self.context.carried(valid);
+        self.context.carried(step);
+        let pattern = format!("^https?://({})(/|:|$)", hosts.join("|"));
+        let mut tests = vec![format!("{{ regex = {} }}", toml::raw(&pattern))];
+        if valid.has("none") {
+            tests.push("false".to_owned());
+        }
+        for test in tests {
+            if let Some(flow) = flow.with(&When::header("Referer", test)) {
+                self.run(flow, rest, routes);
+            }
+        }
+        self.run(flow.inside(step), &program(step.inner()), routes);
+        true
+    }
+
+    /// `if (!-e $request_filename)` with a rewrite or a proxy, as `try_files` would have it.
+    fn missing_file(&self, flow: &Flow<'_, 'a>, step: &'a Directive, routes: &mut Vec<Route>) -> bool {
+        let context = self.context;
+        let inner = flow.inside(step);
+        let is_file = |arg: &String| matches!(arg.trim_start_matches('('), "-f" | "-e");
+        let only_stops =
+            step.inner().iter().all(|inner| inner.name == "break") && step.args.iter().any(is_file);
+        let target = step.inner().iter().find(|inner| inner.name == "rewrite").map(|rewrite| rewrite.arg(1));
+        let from = if only_stops { flow } else { &inner };
+        let mut keys = Keys::default();
+        let result = match (target, from.scope.one("proxy_pass")) {
+            (Some(target), _) => self.fallback(target, flow, &mut keys),
+            (None, Some(_)) => self.fallback_upstream(flow, from, &mut keys),
+            (None, None) => Err("there is no rewrite and no server for paths without a file".to_owned()),
+        };
+        match result {
+            Ok(()) => {
+                context.carried_whole(step);
+                self.settings(flow, &mut keys);
+                routes.push(Self::route(flow.location, flow.at, flow.when.clone(), keys));
+                true
+            }
+            Err(reason) => {
+                context.missing(step, reason, "write static with fallback in a route");
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The action of a route: an upstream, files, or a refusal in place of something that brisk does not have.
+
+use crate::condition::When;
+use crate::context::Context;
+use crate::flow::Flow;
+use crate::program::Rewrite;
+use crate::site::{At, Location, Route, Site};
+use crate::toml::{self, Keys};
+use crate::variables::only_variable;
+
+/// Directives that produce the response of a location.
+pub(crate) const PASSES: [&str; 12] = [
+    "proxy_pass",
+    "grpc_pass",
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "memcached_pass",
+    "stub_status",
+    "empty_gif",
+    "js_content",
+    "content_by_lua_block",
+    "content_by_lua_file",
+    "dav_methods",
+];
+
+impl<'a> Site<'_, 'a> {
+    /// The routes for requests that no directive of the rewrite module has ended.
+    pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+        let except = flow.scope.own().iter().find(|directive| directive.name == "limit_except");
+        let limited = except.and_then(|except| {
+            self.open_methods(flow, rewrite, routes);
+            flow.with(&When::plain("methods", toml::list(&except.args)))
+        });
+        let flow = limited.as_ref().unwrap_or(flow);
+        for (condition, name, value) in self.choices(flow) {
+            if let Some(mut flow) = flow.with(&condition) {
+                flow.values.set.insert(name, value);
+                self.final_route(&flow, rewrite, routes);
+            }
+        }
+        self.final_route(flow, rewrite, routes);
+        if except.is_some() {
+            let mut keys = Keys::default();
+            keys.set("respond", "{ status = 403 }");
+            routes.push(Self::route(flow.location, flow.at, flow.at.when.clone(), keys));
+        }
+    }
+
+    fn final_route(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+        let mut keys = Keys::default();
+        match self.action(flow, rewrite, &mut keys) {
+            Ok(()) if keys.is_empty() => {}
+            Ok(()) => {
+                let limits = self.settings(flow, &mut keys);
+                if let Some(limits) = limits.filter(|limits| !limits.exempt.is_empty())
+                    && let Some(free) = flow.with(&When::plain("networks", toml::list(limits.exempt)))
+                {
+                    let mut keys = keys.clone();
+                    keys.0.retain(|(key, _)| key != "limits");
+                    if !limits.strict.is_empty() {
+                        keys.set("limits", toml::list(limits.strict));
+                    }
+                    routes.push(Self::route(flow.location, flow.at, free.when, keys));
+                }
+                routes.push(Self::route(flow.location, flow.at, flow.when.clone(), keys));
+            }
+            Err(_) => routes.push(Self::refusal(flow.location, flow.at, flow.when.clone())),
+        }
+    }
+
+    /// `limit_except` with networks: a route for the clients who may use all methods.
+    fn open_methods(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+        let Some(except) = flow.scope.own().iter().find(|directive| directive.name == "limit_except") else {
+            return;
+        };
+        self.context.carried(except);
+        let inner = flow.scope.child(except.inner());
+        if inner.level("auth_basic") == inner.depth() {
+            let action = "write a route with when.methods and one with basic_auth";
+            self.context.missing(except, "passwords for some methods", action);
+        }
+        if inner.all_of(&["allow", "deny"]).0 < inner.depth() {
+            return;
+        }
+        let mut keys = Keys::default();
+        self.context.networks(&inner, &mut keys);
+        if let Some(networks) = keys.get("allow")
+            && let Some(flow) = flow.with(&When::plain("networks", networks.to_owned()))
+        {
+            self.final_route(&flow, rewrite, routes);
+        }
+    }
+
+    /// Upstreams that a `map` of `proxy_pass` chooses: conditions, the variable and its value.
+    fn choices(&self, flow: &Flow<'_, 'a>) -> Vec<(When, String, String)> {
+        let Some(pass) = flow.scope.one("proxy_pass") else { return Vec::new() };
+        let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let behind = || pass.arg(0).split_once("://$").map(|(_, name)| name).filter(is_name);
+        let Some(name) = only_variable(pass.arg(0)).or_else(behind) else { return Vec::new() };
+        let Some(map) = self.context.maps.get(name) else { return Vec::new() };
+        let mut choices = Vec::new();
+        let is_value = |line: &str| !matches!(line, "default" | "hostnames" | "volatile" | "include");
+        for line in map.inner().iter().filter(|line| is_value(&line.name)) {
+            match Context::line_condition(map, line) {
+                Ok(when) => choices.push((when, name.to_owned(), line.arg(0).to_owned())),
+                Err(reason) => self.context.missing(line, reason, "write a route with `when` for this value"),
+            }
+        }
+        choices
+    }
+
+    /// A route that only responds; nginx applies limits and restrictions after such directives.
+    pub(crate) fn answer(&self, flow: &Flow<'_, 'a>, when: When, mut keys: Keys) -> Route {
+        let mut inherited = self.inherited.clone();
+        self.context.response_headers(&flow.scope, 2, &flow.values, &mut inherited, &mut keys);
+        self.access_log(&flow.scope, &mut keys);
+        if self.scope.all_of(&["allow", "deny"]).0 > 0 {
+            keys.set("deny", "[]");
+        }
+        if self.scope.all_of(&["limit_req", "limit_conn"]).0 > 0 {
+            keys.set("limits", "[]");
+        }
+        Self::route(flow.location, flow.at, when, keys)
+    }
+
+    /// A route that refuses requests, because something of the location is not carried.
+    pub(crate) fn refusal(location: &Location<'a>, at: &At, when: When) -> Route {
+        let mut keys = Keys::default();
+        keys.set("respond", "{ status = 501 }");
+        let mut route = Self::route(location, at, when, keys);
+        route.comment.push_str(" (NOT CARRIED: see the report)");
+        route
+    }
+
+    /// The action of a location. Errors are in the report already.
+    pub(crate) fn action(
+        &self,
+        flow: &Flow<'_, 'a>,
+        rewrite: Option<&Rewrite>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let result = self.effort.step(|| self.content(flow, rewrite, keys));
+        result.unwrap_or_else(|| Err("locations lead to each other".to_owned()))
+    }
+
+    fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
+        let (level, passes) = flow.scope.all_of(&PASSES);
+        if let Some(pass) = passes.first().filter(|_| level > 2) {
+            return self.pass(pass, flow, rewrite, keys).inspect_err(|reason| {
+                let action = "serve the path by another program, or write the route by hand";
+                self.context.missing(pass, reason.as_str(), action);
+            });
+        }
+        if let Some(files) = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2) {
+            let result = self.try_files(files, flow, keys);
+            match &result {
+                Ok(()) => self.context.carried(files),
+                Err(reason) => {
+                    self.context.missing(files, reason.as_str(), "write static with fallback in a route");
+                }
+            }
+            return result;
+        }
+        match rewrite {
+            Some((_, to)) if to.contains(['{', '?']) => {
+                Err("brisk changes paths for upstreams only".to_owned())
+            }
+            Some((_, to)) => self.one_file(to, &flow.scope, keys),
+            None => self.files(flow, keys),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Files, and the response for paths without a file.
+
+use crate::content::PASSES;
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::scope::Scope;
+use crate::site::Site;
+use crate::toml::{self, Keys};
+
+/// Candidates of `try_files` that brisk looks for by itself.
+const CANDIDATES: [&str; 6] =
+    ["$uri", "$uri/", "$uri/index.html", "${uri}", "$uri/index.htm", "$document_uri"];
+
+impl<'a> Site<'_, 'a> {
+    /// One file for all paths of a route.
+    pub(crate) fn one_file(&self, uri: &str, scope: &Scope<'a>, keys: &mut Keys) -> Result<(), String> {
+        let root = scope.one("root").ok_or("there is no root")?;
+        self.context.carried(root);
+        keys.set("static", self.context.file(root.arg(0)));
+        keys.set("fallback", toml::text(uri));
+        Ok(())
+    }
+
+    /// `try_files`.
+    pub(crate) fn try_files(
+        &self,
+        files: &Directive,
+        flow: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (last, candidates) = files.args.split_last().ok_or("there are no files")?;
+        let is_known = |file: &&String| CANDIDATES.contains(&file.as_str());
+        if let Some(other) = candidates.iter().find(|file| !is_known(file)) {
+            let detail = format!(
+                "{other} is left out: brisk looks for the path, for index.html, and for the last entry"
+            );
+            self.context.different(files, detail);
+        }
+        let fixed = candidates.first().filter(|file| !file.contains('$'));
+        match (candidates.iter().any(|file| is_known(&file)), last.strip_prefix('='), fixed) {
+            (true, Some(status), _) => {
+                if status != "404" {
+                    self.context.different(files, "a path without a file is 404");
+                }
+                self.files(flow, keys)
+            }
+            (true, None, _) => self.fallback(last, flow, keys),
+            (false, Some(_), Some(file)) => self.one_file(file, &flow.scope, keys),
+            (false, None, Some(_)) => match self.named(last) {
+                Some(named) => self.action(&flow.to(named), None, keys),
+                None => self.fallback(last, flow, keys),
+            },
+            (false, _, None) => Err("the files have other variables than $uri".to_owned()),
+        }
+    }
+
+    /// Files, and `target` for paths without a file: a named location, a file, or a path of another location.
+    pub(crate) fn fallback(&self, target: &str, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
+        if let Some(named) = self.named(target) {
+            return self.fallback_upstream(flow, &flow.to(named), keys);
+        }
+        let path = target.split(['?', '$']).next().unwrap_or_default();
+        if !path.starts_with('/') {
+            return Err("there is no location for paths without a file".to_owned());
+        }
+        let next = self.find(path).unwrap_or(flow.location);
+        let (level, passes) = next.scope.all_of(&PASSES);
+        if let Some(pass) = passes.first().filter(|_| level > 2) {
+            if matches!(&*pass.name, "proxy_pass" | "grpc_pass") {
+                return self.fallback_upstream(flow, &flow.to(next), keys);
+            }
+            // The front controller of an application that speaks FastCGI or uwsgi.
+            return self.action(&flow.to(next), None, keys);
+        }
+        self.files(flow, keys)?;
+        let below =
+            path.strip_prefix(flow.at.path.trim_end_matches('/')).filter(|below| below.starts_with('/'));
+        let below = below.ok_or("the file for paths without a file is outside of the folder of the route")?;
+        keys.set("fallback", toml::text(below));
+        Ok(())
+    }
+
+    /// Files, and the server of `next` for paths without a file.
+    pub(crate) fn fallback_upstream(
+        &self,
+        flow: &Flow<'_, 'a>,
+        next: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        self.files(flow, keys)?;
+        let mut target = Keys::default();
+        self.action(next, None, &mut target)?;
+        let upstream = target.get("upstream").ok_or("paths without a file do not lead to a server")?;
+        keys.set("fallback", format!("{{ upstream = {upstream} }}"));
+        self.route_settings(next, keys);
+        if let Some(headers) = target.get("request_headers") {
+            keys.set("request_headers", headers);
+        }
+        Ok(())
+    }
+
+    /// Files of `root` or `alias`.
+    pub(crate) fn files(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
+        let (scope, at) = (&flow.scope, flow.at);
+        let (_, folders) = scope.all_of(&["root", "alias"]);
+        let Some(folder) = folders.first() else {
+            if at.path != "/" || !at.when.is_empty() {
+                keys.set("respond", "{ status = 404 }");
+            }
+            return Ok(());
+        };
+        let base = flow.values.fill(folder.arg(0).trim_end_matches('/'));
+        if base.contains('$') {
+            let reason = "the folder depends on a variable";
+            self.context.missing(folder, reason, "write a host or a route for each folder");
+            return Err(reason.to_owned());
+        }
+        self.context.carried(folder);
+        let is_alias = folder.name == "alias";
+        let path = if is_alias { base.clone() } else { format!("{base}{}", at.path) };
+        if at.exact {
+            let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
+            keys.set("static", self.context.file(if parent.is_empty() { "/" } else { parent }));
+            if !name.is_empty() {
+                keys.set("fallback", toml::text(&format!("/{name}")));
+            }
+        } else if is_alias || self.context.has_folder(&base, &at.path) {
+            let trimmed = path.trim_end_matches('/');
+            keys.set("static", self.context.file(if trimmed.is_empty() { "/" } else { trimmed }));
+        } else {
+            // brisk requires that the folder exists; nginx would find no file.
+            keys.set("respond", "{ status = 404 }");
+            return Ok(());
+        }
+        self.file_settings(scope, keys);
+        Ok(())
+    }
+
+    fn file_settings(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        if scope.is_on("autoindex") {
+            keys.set("listing", "true");
+        }
+        let copies = ["gzip_static", "brotli_static", "zstd_static"];
+        if copies.iter().any(|name| scope.is_on(name)) {
+            keys.set("precompressed", "true");
+        }
+        for directive in ["autoindex"].iter().chain(&copies).flat_map(|name| scope.all(name)) {
+            self.context.carried(directive);
+        }
+        for index in scope.all("index") {
+            if index.args == ["index.html"] {
+                self.context.carried(index);
+            } else {
+                self.context.different(index, "the page of a folder is index.html");
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Translation of configurations of nginx to those of brisk, with a report about each directive.
+//!
+//! The translation is in four steps. [`grammar`] and [`include`] read directives, [`scope`] applies nginx's inheritance, [`site`]
+//! and [`program`] form routes that keep nginx's order of locations and rewrites, and [`output`] writes TOML. Each directive
+//! has a class in the [`Report`], also those of which nothing remains.
+
+mod access;
+mod branch;
+mod condition;
+mod content;
+mod context;
+mod directives;
+mod files;
+mod flow;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod grammar;
+mod headers;
+mod host;
+mod include;
+mod limits;
+mod listen;
+mod output;
+mod pattern;
+mod program;
+mod proxy;
+mod report;
+mod scope;
+mod service;
+mod settings;
+mod site;
+mod toml;
+mod upstream;
+mod variables;
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use grammar::Directive;
+use listen::Server;
+pub use report::{Class, Entry, Report};
+
+/// Failure to read the configuration of nginx.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The text is not in the syntax of nginx.
+    #[error("{}:{line}: {cause}", file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// The line.
+        line: usize,
+        /// The mistake and its correction.
+        cause: String,
+    },
+    /// A file cannot be read.
+    #[error("{}: {error}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        #[source]
+        error: io::Error,
+    },
+    /// The files are too large, too many, or include each other.
+    #[error("{}: the files include each other, or are more than 1000 or larger than 16 MiB together", file.display())]
+    TooLarge {
+        /// The file at which the limit was reached.
+        file: PathBuf,
+    },
+    /// The files have no `server`.
+    #[error("{}: there is no server in it: name the main file, mostly /etc/nginx/nginx.conf", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// Result of a translation.
+#[derive(Debug)]
+pub struct Imported {
+    /// Texts of configurations of brisk. One process serves all hosts at all of its addresses, so servers that nginx separates by
+    /// their addresses have files of their own.
+    pub files: Vec<String>,
+    /// Classes of all directives.
+    pub report: Report,
+}
+
+/// Translates the configuration of nginx in `path`, with the files that it includes. Reads files only.
+///
+/// # Errors
+///
+/// Syntax errors with file and line, and unreadable files.
+pub fn nginx(path: &Path) -> Result<Imported, ImportError> {
+    let (all, files) = include::Files::read(path)?;
+    let imported = translate(&all, &files, path);
+    if imported.files.is_empty() { Err(ImportError::Empty { file: path.to_owned() }) } else { Ok(imported) }
+}
+
+/// Translates directives. There are no files of brisk if there is no server.
+fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported {
+    let report = RefCell::new(Report::new(files.count(), all));
+    for (id, cause) in &files.missing {
+        let class = Class::NotCarried {
+            reason: cause.clone(),
+            action: "import on the machine that has the file".to_owned(),
+        };
+        report.borrow_mut().note(*id, class);
+    }
+    // A file of `conf.d` has the content of `http` without its block.
+    let mut http: Vec<Directive> = Vec::new();
+    for directive in all {
+        if directive.name == "http" {
+            http.extend(directive.inner().iter().cloned());
+        } else {
+            http.push(directive.clone());
+        }
+    }
+    let servers: Vec<_> =
+        http.iter().filter(|directive| directive.name == "server").map(Server::new).collect();
+    let groups = listen::divide(servers);
+    let count = groups.len();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let texts = groups
+        .iter()
+        .enumerate()
+        .map(|(index, servers)| output::file(&http, &report, servers, folder, index, count));
+    let files = texts.collect();
+    classify(all, &report);
+    Imported { files, report: report.into_inner() }
+}
+
+/// Gives directives that the translation has not touched the class that their name has.
+fn classify(directives: &[Directive], report: &RefCell<Report>) {
+    for directive in directives {
+        let is_noted = report.borrow().is_noted(directive.id);
+        if !is_noted && let Some(class) = directives::class_of(&directive.name) {
+            let is_whole =
+                !matches!(&*directive.name, "http" | "server" | "location" | "if" | "limit_except");
+            report.borrow_mut().note(directive.id, class.clone());
+            if is_whole {
+                spread(directive.inner(), &class, report);
+            }
+        }
+        classify(directive.inner(), report);
+    }
+}
+
+fn spread(directives: &[Directive], class: &Class, report: &RefCell<Report>) {
+    for directive in directives {
+        report.borrow_mut().note(directive.id, class.clone());
+        spread(directive.inner(), class, report);
+    }
+}

@@ -1,0 +1,246 @@
+//! The directives of nginx's rewrite module, executed at the time of the translation: `if`, `rewrite`, `return`, `set`.
+
+use crate::condition::When;
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::pattern;
+use crate::site::{Location, Route, Site, group_names, program};
+use crate::toml::{self, Keys};
+use crate::variables::{Use, Values};
+
+/// A changed path: the expression and its replacement.
+pub(crate) type Rewrite = (String, String);
+
+/// Result of a `rewrite`.
+enum Step {
+    /// The next directive follows.
+    Next,
+    /// The routes for all requests exist.
+    Done,
+    /// The path is changed.
+    Changed(Rewrite),
+}
+
+impl<'a> Site<'_, 'a> {
+    /// Adds the routes of a location: one for each condition that ends the processing, and one for all other requests.
+    pub(crate) fn run(&self, flow: Flow<'_, 'a>, steps: &[&'a Directive], routes: &mut Vec<Route>) {
+        let (location, at) = (flow.location, flow.at);
+        if self.effort.step(|| self.steps(flow, steps, &mut *routes)).is_some() {
+            return;
+        }
+        if let Some(place) = location.directive.or(steps.first().copied()) {
+            self.context.missing(
+                place,
+                "the conditions have too many combinations",
+                "write the routes by hand; until then the route refuses requests",
+            );
+        }
+        routes.push(Self::refusal(location, at, at.when.clone()));
+    }
+
+    fn steps(&self, mut flow: Flow<'_, 'a>, steps: &[&'a Directive], routes: &mut Vec<Route>) {
+        let context = self.context;
+        let mut rewrite: Option<Rewrite> = None;
+        for (index, step) in steps.iter().enumerate() {
+            match step.name.as_str() {
+                "set" => self.set(step, &mut flow.values),
+                "break" => {
+                    context.carried(step);
+                    break;
+                }
+                "return" => return self.end(&flow, step, routes),
+                "rewrite" => match self.rewrite(&flow, step, routes) {
+                    Ok(Step::Changed(changed)) if rewrite.is_none() => rewrite = Some(changed),
+                    Ok(Step::Changed(_)) => {
+                        let reason = "a route of brisk has one rewrite_path";
+                        context.missing(step, reason, "write a route with when.path_regex");
+                    }
+                    Ok(Step::Next) => {}
+                    Ok(Step::Done) => return,
+                    Err(reason) => {
+                        context.missing(step, reason, "write it as redirect or rewrite_path of a route");
+                    }
+                },
+                _ => {
+                    if self.branch(&flow, step, &steps[index + 1..], routes) {
+                        return;
+                    }
+                }
+            }
+        }
+        self.finish(&flow, rewrite.as_ref(), routes);
+    }
+
+    fn set(&self, step: &Directive, values: &mut Values) {
+        let name = step.arg(0).trim_start_matches('$').to_owned();
+        match self.context.template(step.arg(1), values, Use::Value) {
+            Ok(value) => {
+                self.context.carried(step);
+                values.set.insert(name, value);
+            }
+            Err(reason) => self.context.missing(step, reason, "write the value in each place of its use"),
+        }
+    }
+
+    /// The route of a `return`.
+    fn end(&self, flow: &Flow<'_, 'a>, step: &Directive, routes: &mut Vec<Route>) {
+        match self.returned(flow, step) {
+            Ok(keys) => routes.push(self.answer(flow, flow.when.clone(), keys)),
+            Err(reason) => {
+                let action = "write the response by hand; until then the route refuses requests";
+                self.context.missing(step, reason, action);
+                routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+            }
+        }
+    }
+
+    /// A `rewrite`: redirects add a route, `break` and the end of the directives return the changed path.
+    fn rewrite(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        routes: &mut Vec<Route>,
+    ) -> Result<Step, String> {
+        let context = self.context;
+        let (source, target, flag) = (step.arg(0), step.arg(1), step.arg(2));
+        let source_pattern = pattern::translate(source, false)?;
+        if !pattern::can_match(source, false, &flow.at.path) && !flow.at.exact {
+            context.carried(step);
+            return Ok(Step::Next);
+        }
+        let mut groups = Values { groups: true, ..flow.values.clone() };
+        for name in group_names(&source_pattern) {
+            groups.set.insert(name, "\u{2}".to_owned());
+        }
+        let is_every = is_every(source);
+        let condition = When::plain("path_regex", toml::raw(&source_pattern));
+        let condition = if is_every { When::default() } else { condition };
+        let after = || if is_every { Step::Done } else { Step::Next };
+        let both = || flow.when.and(&condition).ok_or("the location has an expression for the path too");
+        if matches!(flag, "redirect" | "permanent") || target.contains("://") || target.starts_with("$scheme")
+        {
+            let keys = self.redirect(step, &groups)?;
+            routes.push(self.answer(flow, both()?, keys));
+            context.carried(step);
+            return Ok(after());
+        }
+        let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
+        let kept = kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""));
+        let to = context.template(&kept, &groups, Use::Path)?;
+        let next = self.target(&kept);
+        let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
+        if flag == "break" || stays {
+            context.carried(step);
+            return Ok(Step::Changed((source_pattern, to)));
+        }
+        let next = flow.to(next.ok_or("no location fits the new path")?);
+        if program(next.scope.own()).iter().any(|step| step.name == "rewrite") {
+            return Err("the path changes several times".to_owned());
+        }
+        let both = both()?;
+        let mut keys = Keys::default();
+        self.action(&next, Some(&(source_pattern, to)), &mut keys)?;
+        self.settings(&next, &mut keys);
+        context.carried(step);
+        routes.push(Self::route(flow.location, flow.at, both, keys));
+        Ok(after())
+    }
+
+    /// The redirect of a `rewrite`. The query of the client follows, unless the target ends with a question mark.
+    fn redirect(&self, step: &Directive, groups: &Values) -> Result<Keys, String> {
+        let target = step.arg(1);
+        let plain = target.trim_end_matches('?');
+        let mut to = self.context.template(plain, groups, Use::Redirect)?;
+        if !target.ends_with('?') && !target.contains("$args") && !target.contains("$request_uri") {
+            to.push_str(if plain.contains('?') { "&{request.query}" } else { "{request.query_part}" });
+        }
+        check_redirect(&to)?;
+        let status = if step.arg(2) == "permanent" { 301 } else { 302 };
+        let mut keys = Keys::default();
+        keys.set("redirect", format!("{{ to = {}, status = {status} }}", toml::text(&to)));
+        Ok(keys)
+    }
+
+    /// The location of a changed path, as far as its text before the first variable shows.
+    fn target(&self, path: &str) -> Option<&Location<'a>> {
+        self.find(path.split(['$', '?']).next().unwrap_or_default())
+    }
+
+    /// The keys for a `return`.
+    fn returned(&self, flow: &Flow<'_, 'a>, step: &Directive) -> Result<Keys, String> {
+        let context = self.context;
+        let (status, text) = match step.arg(0).parse::<u16>() {
+            Ok(status) => (status, step.args.get(1).map(String::as_str)),
+            Err(_) => (302, Some(step.arg(0))),
+        };
+        let mut keys = Keys::default();
+        let mut values = flow.values.clone();
+        values.groups &= flow.when.has_path();
+        match (status, text) {
+            (301 | 302 | 303 | 307 | 308, Some(url)) => {
+                let to = context.template(url, &values, Use::Redirect)?;
+                check_redirect(&to)?;
+                let to = toml::text(&to);
+                let table = if status == 308 { to } else { format!("{{ to = {to}, status = {status} }}") };
+                keys.set("redirect", table);
+            }
+            (444, _) => {
+                context
+                    .different(step, "brisk sends 403 in place of closing the connection without a response");
+                keys.set("respond", "{ status = 403 }");
+            }
+            (_, Some(text)) if text.contains('$') => {
+                return Err("a fixed response of brisk has no variables".to_owned());
+            }
+            (_, text) => keys.set("respond", self.respond(flow, status, text.unwrap_or_default())),
+        }
+        context.carried(step);
+        Ok(keys)
+    }
+
+    /// The table of a fixed response.
+    fn respond(&self, flow: &Flow<'_, 'a>, status: u16, text: &str) -> String {
+        let mut respond = Keys::default();
+        if status != 200 || text.is_empty() {
+            respond.set("status", status.to_string());
+        }
+        if !text.is_empty() {
+            respond.set("body", toml::raw(text));
+            if let Some(kind) = self.media_type(flow) {
+                respond.set("content_type", toml::text(&kind));
+            }
+        }
+        respond.inline()
+    }
+
+    /// The media type of fixed responses, unless it is that of brisk.
+    fn media_type(&self, flow: &Flow<'_, 'a>) -> Option<String> {
+        let directive = flow.scope.one("default_type")?;
+        self.context.carried(directive);
+        let charset = flow.scope.one("charset").filter(|charset| charset.arg(0) != "off");
+        if let Some(charset) = charset {
+            self.context.carried(charset);
+        }
+        let kind = directive.arg(0);
+        let charset = charset.filter(|_| kind.starts_with("text/"));
+        let full = charset.map_or_else(|| kind.to_owned(), |set| format!("{kind}; charset={}", set.arg(0)));
+        Some(full).filter(|kind| kind != "text/plain; charset=utf-8")
+    }
+}
+
+fn is_every(source: &str) -> bool {
+    matches!(source, "^" | "^/" | ".*" | "^.*$" | "^.*" | "^/.*$" | "^/.*")
+}
+
+/// Refuses redirects whose host a client could choose, as brisk does.
+fn check_redirect(to: &str) -> Result<(), String> {
+    let host = to.split_once("://").map_or("", |(_, rest)| rest);
+    let is_variable = host.starts_with('{') && !host.starts_with("{{");
+    let allowed = ["{host}", "{request.host}", "{tls.server_name}", "{server.", "{map."];
+    if is_variable && !allowed.iter().any(|own| host.starts_with(own)) {
+        return Err("a client could choose the host of the redirect".to_owned());
+    }
+    let is_path =
+        to.starts_with('/') || to.contains("://") || to.starts_with("{path}") || to.starts_with("{request.");
+    if is_path { Ok(()) } else { Err("the target is neither a path nor a URL".to_owned()) }
+}

@@ -1,0 +1,153 @@
+//! The report: each directive of the input in exactly one class.
+
+use std::fmt;
+
+use crate::grammar::Directive;
+
+/// Class of a directive, in rising order of its weight for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// brisk does this without a setting, or it has no meaning there; the reason.
+    NotNeeded(String),
+    /// The effect is the same.
+    Carried,
+    /// The effect differs in a detail; the detail.
+    Difference(String),
+    /// The effect is missing.
+    NotCarried {
+        /// Why it is missing.
+        reason: String,
+        /// Advice for the operator.
+        action: String,
+    },
+}
+
+impl Class {
+    fn weight(&self) -> u8 {
+        match self {
+            Self::NotNeeded(_) => 0,
+            Self::Carried => 1,
+            Self::Difference(_) => 2,
+            Self::NotCarried { .. } => 3,
+        }
+    }
+
+    /// Heading of the class in the report.
+    fn heading(&self) -> &'static str {
+        match self {
+            Self::NotNeeded(_) => "Not needed",
+            Self::Carried => "Carried over",
+            Self::Difference(_) => "Carried with a difference",
+            Self::NotCarried { .. } => "NOT carried",
+        }
+    }
+}
+
+/// A directive with its class.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// File and line.
+    pub place: String,
+    /// The directive as text, without its block.
+    pub text: String,
+    /// The class.
+    pub class: Class,
+}
+
+/// Classes of all directives of an input.
+#[derive(Debug)]
+pub struct Report {
+    entries: Vec<(Option<Class>, String, String)>,
+}
+
+impl Report {
+    /// A report about `count` directives, which has the places and texts of `directives` and of their blocks.
+    pub(crate) fn new(count: usize, directives: &[Directive]) -> Self {
+        let mut entries = vec![(None, String::new(), String::new()); count];
+        gather(directives, &mut entries);
+        Self { entries }
+    }
+
+    /// Notes the class of a directive. Of several notes, the one with the greatest weight remains.
+    pub(crate) fn note(&mut self, id: usize, class: Class) {
+        let Some((noted, _, _)) = self.entries.get_mut(id) else { return };
+        if noted.as_ref().is_none_or(|noted| noted.weight() < class.weight()) {
+            *noted = Some(class);
+        }
+    }
+
+    /// Whether the directive has a class.
+    pub(crate) fn is_noted(&self, id: usize) -> bool {
+        self.entries.get(id).is_none_or(|(noted, _, _)| noted.is_some())
+    }
+
+    /// All directives with their classes, in the order of the input.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.entries.iter().map(|(class, place, text)| {
+            let class = class.clone().unwrap_or_else(|| Class::NotCarried {
+                reason: "the importer does not know the directive".to_owned(),
+                action: "look for its purpose in docs/configuration.md".to_owned(),
+            });
+            Entry { place: place.clone(), text: text.clone(), class }
+        })
+    }
+
+    /// Number of directives: not needed, carried over, carried with a difference, and not carried.
+    #[must_use]
+    pub fn counts(&self) -> [usize; 4] {
+        let mut counts = [0; 4];
+        for entry in self.entries() {
+            counts[usize::from(entry.class.weight())] += 1;
+        }
+        counts
+    }
+}
+
+fn gather(directives: &[Directive], entries: &mut [(Option<Class>, String, String)]) {
+    for directive in directives {
+        let place = format!("{}:{}", directive.place.file.display(), directive.place.line);
+        if let Some(entry) = entries.get_mut(directive.id) {
+            (entry.1, entry.2) = (place, shortened(&directive.text()));
+        }
+        gather(directive.inner(), entries);
+    }
+}
+
+/// The first 120 characters, without line breaks.
+fn shortened(text: &str) -> String {
+    let flat: String = text.chars().map(|next| if next.is_control() { ' ' } else { next }).collect();
+    match flat.char_indices().nth(120) {
+        Some((end, _)) => format!("{}...", &flat[..end]),
+        None => flat,
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [unneeded, carried, different, missing] = self.counts();
+        writeln!(
+            formatter,
+            "{} directives: {carried} carried over, {unneeded} not needed, {different} carried with a difference, {missing} NOT carried",
+            self.entries.len()
+        )?;
+        let mut entries: Vec<_> = self.entries().collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.class.weight()));
+        let mut last = "";
+        for Entry { place, text, class } in entries {
+            if class.heading() != last {
+                last = class.heading();
+                writeln!(formatter, "\n## {last}\n")?;
+            }
+            match class {
+                Class::Carried => writeln!(formatter, "{place}: {text}")?,
+                Class::NotNeeded(reason) | Class::Difference(reason) => {
+                    writeln!(formatter, "{place}: {text}\n    {reason}")?;
+                }
+                Class::NotCarried { reason, action } => {
+                    writeln!(formatter, "{place}: {text}\n    {reason}; {action}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! Settings of hosts and routes beside their action.
+
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::headers::Inherited;
+use crate::limits::Limits;
+use crate::scope::Scope;
+use crate::site::Site;
+use crate::toml::{self, Keys};
+use crate::upstream::Protocol;
+use crate::variables::Values;
+
+/// Number of the levels that a host stands for: `http` and `server`.
+const HOST: usize = 2;
+
+impl<'a> Site<'_, 'a> {
+    /// Settings of the host, which its routes inherit.
+    pub(crate) fn host_settings(&mut self, keys: &mut Keys) {
+        let scope = self.scope.clone();
+        let values = Values::default();
+        let mut inherited = Inherited { access_log: true, ..Inherited::default() };
+        let context = self.context;
+        context.request_headers(&scope, 0, &values, &mut inherited, keys);
+        context.response_headers(&scope, 0, &values, &mut inherited, keys);
+        if scope.one("access_log").is_some_and(|log| log.arg(0) == "off") {
+            scope.all("access_log").into_iter().for_each(|log| context.carried(log));
+            if scope.level("access_log") > 1 {
+                keys.set("access_log", "false");
+            }
+            inherited.access_log = false;
+        }
+        context.networks(&scope, keys);
+        context.compression(&scope, 0, keys);
+        if let Some(limits) =
+            context.limits(&scope, 0).filter(|limits| limits.exempt.is_empty() && !limits.names.is_empty())
+        {
+            keys.set("limits", toml::list(limits.names));
+        }
+        self.inherited = inherited;
+        self.error_pages(&scope, 0, keys);
+    }
+
+    /// Settings of a route. Returns its limits.
+    pub(crate) fn settings(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Option<Limits> {
+        let (context, scope) = (self.context, &flow.scope);
+        if keys.get("fallback").is_none_or(|fallback| !fallback.starts_with('{'))
+            && keys.get("upstream").is_some()
+        {
+            self.route_settings(flow, keys);
+        }
+        let mut inherited = self.inherited.clone();
+        context.response_headers(scope, HOST, &flow.values, &mut inherited, keys);
+        self.access_log(scope, keys);
+        if scope.all_of(&["allow", "deny"]).0 > HOST {
+            context.networks(scope, keys);
+        }
+        context.compression(scope, HOST, keys);
+        if context.passwords(scope, keys).is_err() {
+            // Without its restriction, the route must not be open.
+            keys.0.retain(|(key, _)| key == "path");
+            keys.set("respond", "{ status = 501 }");
+            return None;
+        }
+        self.auth_request(scope, keys);
+        context.satisfy(scope, keys);
+        context.sizes(scope, keys);
+        if keys.get("upstream").is_some() {
+            self.mirror(scope, keys);
+        }
+        self.error_pages(scope, HOST, keys);
+        let exempting = context.limits(&self.scope, 0).is_some_and(|limits| !limits.exempt.is_empty());
+        let limits = context.limits(scope, if exempting { 0 } else { HOST })?;
+        if !limits.names.is_empty() {
+            keys.set("limits", toml::list(&limits.names));
+        }
+        Some(limits)
+    }
+
+    /// Settings of a route with an upstream.
+    pub(crate) fn route_settings(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) {
+        let mut inherited = self.inherited.clone();
+        self.context.request_headers(&flow.scope, HOST, &flow.values, &mut inherited, keys);
+        if let Some(buffering) = flow.scope.one("proxy_request_buffering") {
+            self.context.unneeded(
+                buffering,
+                "brisk forwards bodies as they arrive; write buffer_request = true for slow clients",
+            );
+        }
+    }
+
+    /// `access_log off`, and logs that are on again.
+    pub(crate) fn access_log(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        if scope.level("access_log") <= HOST {
+            return;
+        }
+        for log in scope.all("access_log") {
+            let is_on = log.arg(0) != "off";
+            if is_on {
+                self.context.different(log, "brisk has the outputs of [access_log] for all routes");
+            } else {
+                self.context.carried(log);
+            }
+            if is_on != self.inherited.access_log {
+                keys.set("access_log", is_on.to_string());
+            }
+        }
+    }
+
+    /// `auth_request`: the server of the location that it names.
+    fn auth_request(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        let Some(question) = scope.one("auth_request") else { return };
+        let context = self.context;
+        if question.arg(0) == "off" {
+            return context.carried(question);
+        }
+        let target = self
+            .find(question.arg(0))
+            .and_then(|location| Some((location, location.scope.one("proxy_pass")?)));
+        let url = target.and_then(|(location, pass)| {
+            let plain = pass.arg(0).trim_end_matches("$request_uri").trim_end_matches("$is_args$args");
+            let (protocol, rest) = Protocol::of(plain)?;
+            let (authority, path) = rest.find('/').map_or((rest, question.arg(0)), |at| rest.split_at(at));
+            (!authority.contains('$')).then_some((location, pass, protocol, authority, path))
+        });
+        let Some((location, pass, protocol, authority, path)) = url else {
+            context.missing(
+                question,
+                "the location of the permission is not carried",
+                "write forward_auth = { url = \"http://...\" }; until then the route refuses requests",
+            );
+            keys.0.clear();
+            return keys.set("respond", "{ status = 501 }");
+        };
+        let mut table = Keys::default();
+        if context.groups.contains_key(authority) {
+            match context.upstream(protocol, authority, &location.scope, pass) {
+                Ok(name) => {
+                    table.set("upstream", toml::text(&name));
+                    table.set("path", toml::text(path));
+                }
+                Err(reason) => {
+                    context.missing(
+                        question,
+                        reason,
+                        "write forward_auth by hand; until then the route refuses requests",
+                    );
+                    keys.0.clear();
+                    return keys.set("respond", "{ status = 501 }");
+                }
+            }
+        } else {
+            let url = if matches!(protocol, Protocol::Https) { "https" } else { "http" };
+            table.set("url", toml::text(&format!("{url}://{authority}{path}")));
+        }
+        for directive in location.scope.own() {
+            if directive.name == "proxy_set_header" || directive.name == "proxy_pass_request_body" {
+                context.unneeded(
+                    directive,
+                    "the question of brisk has no body, and the original request in its headers",
+                );
+            }
+        }
+        context.carried(pass);
+        context.carried(question);
+        context.copied_headers(scope, &mut table);
+        keys.set("forward_auth", table.inline());
+    }
+
+    fn mirror(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        let Some(mirror) = scope.one("mirror").filter(|mirror| mirror.arg(0) != "off") else { return };
+        let target =
+            self.find(mirror.arg(0)).and_then(|location| Some((location, location.scope.one("proxy_pass")?)));
+        let name = target.and_then(|(location, pass)| {
+            let plain = pass.arg(0).trim_end_matches("$request_uri");
+            let (protocol, rest) = Protocol::of(plain)?;
+            (!rest.contains(['$', '/']))
+                .then(|| self.context.upstream(protocol, rest, &location.scope, pass).ok())?
+                .inspect(|_| self.context.carried(pass))
+        });
+        match name {
+            Some(name) => {
+                self.context.carried(mirror);
+                keys.set("mirror", format!("{{ upstream = {} }}", toml::text(&name)));
+            }
+            None => self.context.missing(
+                mirror,
+                "the copies go to a location that is not carried, or to another path",
+                "write mirror = { upstream = \"NAME\" }",
+            ),
+        }
+    }
+
+    /// Pages for errors, of the levels above `from`.
+    fn error_pages(&self, scope: &Scope<'a>, from: usize, keys: &mut Keys) {
+        if scope.level("error_page") <= from {
+            return;
+        }
+        let mut pages = Keys::default();
+        for page in scope.all("error_page") {
+            self.error_page(page, &mut pages);
+        }
+        if let Some(intercept) = scope.one("proxy_intercept_errors") {
+            self.context.carried(intercept);
+            if intercept.arg(0) == "on" && !pages.is_empty() {
+                pages.set("intercept", "true");
+            }
+        }
+        if !pages.is_empty() {
+            keys.set("error_pages", pages.inline());
+        }
+    }
+
+    fn error_page(&self, page: &Directive, pages: &mut Keys) {
+        let Some((uri, statuses)) = page.args.split_last() else { return };
+        let action = "write the page as error_pages = { 404 = \"404.html\" }";
+        if !uri.starts_with('/') || uri.contains('$') {
+            return self.context.missing(page, "pages for errors of brisk are files", action);
+        }
+        let Some(location) = self.find(uri) else {
+            return self.context.missing(page, "no location fits", action);
+        };
+        let folder = location.scope.all_of(&["root", "alias"]);
+        let is_file = location.scope.all_of(&["proxy_pass", "return", "fastcgi_pass"]).0 <= HOST;
+        let Some(folder) = folder.1.first().filter(|folder| is_file && !folder.arg(0).contains('$')) else {
+            return self.context.missing(page, "pages for errors of brisk are files", action);
+        };
+        let name = if folder.name == "alias" {
+            uri.rsplit_once('/').map_or("", |(_, name)| name)
+        } else {
+            uri.trim_start_matches('/')
+        };
+        let path = format!("{}/{name}", folder.arg(0).trim_end_matches('/'));
+        self.context.carried(folder);
+        let mut has_other = false;
+        for status in statuses {
+            match status.parse::<u16>() {
+                Ok(status) if (400..600).contains(&status) => {
+                    pages.set(&status.to_string(), self.context.file(&path));
+                }
+                _ => has_other = true,
+            }
+        }
+        if has_other {
+            self.context.different(page, "brisk keeps the status of the response");
+        } else {
+            self.context.carried(page);
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Locations of a server, and the routes that keep nginx's order.
+
+use std::cell::{Cell, RefCell};
+
+use crate::condition::When;
+use crate::context::Context;
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::headers::Inherited;
+use crate::host::{is_host_condition, is_scheme_condition};
+use crate::pattern;
+use crate::report::Class;
+use crate::scope::Scope;
+use crate::toml::{self, Keys};
+use crate::variables::Values;
+
+/// Kind of a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Exact(String),
+    /// A beginning of the path; `stop` with `^~`.
+    Prefix {
+        path: String,
+        stop: bool,
+    },
+    Expression {
+        pattern: String,
+        ignore_case: bool,
+    },
+    Named(String),
+}
+
+/// A location with the blocks around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Location<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) scope: Scope<'a>,
+    /// None for the paths that no location names.
+    pub(crate) directive: Option<&'a Directive>,
+    parent: Option<usize>,
+}
+
+/// A route of brisk.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) path: String,
+    pub(crate) exact: bool,
+    pub(crate) when: When,
+    pub(crate) keys: Keys,
+    pub(crate) comment: String,
+}
+
+/// A place for routes: the path in brisk, with the conditions that all of them have.
+#[derive(Clone, Debug)]
+pub(crate) struct At {
+    pub(crate) path: String,
+    pub(crate) exact: bool,
+    pub(crate) when: When,
+    pub(crate) values: Values,
+}
+
+/// A server of the input.
+#[derive(Debug)]
+pub(crate) struct Site<'c, 'a> {
+    pub(crate) context: &'c Context<'a>,
+    pub(crate) scope: Scope<'a>,
+    pub(crate) locations: Vec<Location<'a>>,
+    /// Rules that the host has for all routes.
+    pub(crate) inherited: Inherited,
+    /// Directives of the rewrite module in the server.
+    pub(crate) program: Vec<&'a Directive>,
+    /// A file that switches the host to maintenance.
+    pub(crate) maintenance: RefCell<Option<String>>,
+    pub(crate) effort: Effort,
+}
+
+/// Bounds of a translation, so that conditions and locations that lead to each other end.
+#[derive(Debug, Default)]
+pub(crate) struct Effort {
+    depth: Cell<usize>,
+    steps: Cell<usize>,
+}
+
+impl Effort {
+    /// Steps for one server at most.
+    const MOST: usize = 20_000;
+
+    /// Steps inside each other at most.
+    const DEEPEST: usize = 48;
+
+    /// Runs a step; none beyond the bounds.
+    pub(crate) fn step<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
+        let depth = self.depth.get();
+        self.steps.set(self.steps.get() + 1);
+        if depth == Self::DEEPEST || self.steps.get() > Self::MOST {
+            return None;
+        }
+        self.depth.set(depth + 1);
+        let result = run();
+        self.depth.set(depth);
+        Some(result)
+    }
+}
+
+/// Directives of the rewrite module, which nginx executes in their order.
+pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
+    let names = ["if", "rewrite", "return", "set", "break"];
+    block.iter().filter(|directive| names.contains(&&*directive.name)).collect()
+}
+
+impl<'c, 'a> Site<'c, 'a> {
+    /// Gathers the locations of a server.
+    pub(crate) fn new(context: &'c Context<'a>, server: &'a Directive) -> Self {
+        let scope = context.http.child(server.inner());
+        let mut steps = program(server.inner());
+        for step in steps.iter().filter(|step| is_scheme_condition(step)) {
+            context
+                .note_whole(step, &Class::Difference("brisk redirects plain HTTP to HTTPS (308)".to_owned()));
+        }
+        steps.retain(|step| !is_scheme_condition(step) && !is_host_condition(step));
+        let is_whole = steps.iter().any(|step| step.name == "return");
+        let inherited = Inherited::default();
+        let mut site = Self {
+            context,
+            program: steps,
+            scope: scope.clone(),
+            locations: Vec::new(),
+            inherited,
+            maintenance: RefCell::default(),
+            effort: Effort::default(),
+        };
+        if is_whole {
+            let unreached = Class::NotNeeded("the server responds before it looks for a location".to_owned());
+            let locations = server.inner().iter().filter(|line| line.name == "location");
+            locations.for_each(|location| context.note_whole(location, &unreached));
+        } else {
+            site.gather(&scope, None);
+        }
+        let is_root =
+            |location: &Location<'_>| matches!(&location.kind, Kind::Prefix { path, .. } if path == "/");
+        if !site.locations.iter().any(is_root) {
+            let everything = everything(&scope);
+            site.locations.push(everything);
+        }
+        site
+    }
+
+    /// The routes for all paths, by the directives of `step`.
+    pub(crate) fn run_whole(&self, step: &'a Directive, routes: &mut Vec<Route>) {
+        let location = everything(&self.scope);
+        let at = At { path: "/".to_owned(), exact: false, when: When::default(), values: Values::default() };
+        self.run(Flow::new(&location, &at).inside(step), &program(step.inner()), routes);
+    }
+
+    fn gather(&mut self, scope: &Scope<'a>, parent: Option<usize>) {
+        for directive in scope.own().iter().filter(|directive| directive.name == "location") {
+            self.context.carried(directive);
+            match kind(directive) {
+                Ok(kind) => {
+                    let inner = scope.child(directive.inner());
+                    self.locations.push(Location {
+                        kind,
+                        scope: inner.clone(),
+                        directive: Some(directive),
+                        parent,
+                    });
+                    self.gather(&inner, Some(self.locations.len() - 1));
+                }
+                Err(reason) => {
+                    self.context.missing(
+                        directive,
+                        reason,
+                        "write routes without this expression, for example with two paths",
+                    );
+                }
+            }
+        }
+    }
+
+    /// The routes of the server, in the order in which brisk has to try those of one path.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        let mut routes = Vec::new();
+        for location in &self.locations {
+            match &location.kind {
+                Kind::Exact(path) => {
+                    let at = At {
+                        path: path.clone(),
+                        exact: true,
+                        when: When::default(),
+                        values: Values::default(),
+                    };
+                    self.location(location, &at, &mut routes);
+                }
+                Kind::Prefix { path, stop } => self.prefix(location, path, *stop, &mut routes),
+                Kind::Expression { .. } | Kind::Named(_) => {}
+            }
+        }
+        routes
+    }
+
+    /// The routes of a prefix: those of expressions, those of longer prefixes that are no path of brisk, and its own.
+    fn prefix(&self, location: &Location<'a>, path: &str, stop: bool, routes: &mut Vec<Route>) {
+        if self.base(location).is_some() {
+            return;
+        }
+        self.parts(location, true, routes);
+        if !stop {
+            for (index, other) in self.locations.iter().enumerate() {
+                let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
+                if self.is_tried(location, index) && pattern::can_match(pattern, *ignore_case, path) {
+                    self.expression(other, pattern, *ignore_case, path, routes);
+                }
+            }
+        }
+        self.parts(location, false, routes);
+        if !path.ends_with('/')
+            && let Some(directive) = location.directive
+        {
+            let detail = format!(
+                "{path} and the paths below it: brisk compares whole segments, nginx also finds {path}x"
+            );
+            self.context.different(directive, detail);
+        }
+        let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
+        self.location(location, &at, routes);
+    }
+
+    /// The routes of longer prefixes whose requests come to the path of this one.
+    fn parts(&self, location: &Location<'a>, stopping: bool, routes: &mut Vec<Route>) {
+        let mut parts: Vec<_> = self
+            .locations
+            .iter()
+            .filter_map(|part| match &part.kind {
+                Kind::Prefix { path, stop } if *stop == stopping => Some((part, path, self.base(part)?)),
+                _ => None,
+            })
+            .filter(|(_, _, base)| std::ptr::eq(*base, location))
+            .collect();
+        parts.sort_by_key(|(_, path, _)| std::cmp::Reverse(path.len()));
+        for (part, path, base) in parts {
+            let Kind::Prefix { path: base, .. } = &base.kind else { continue };
+            let when = When::plain("path_regex", toml::raw(&format!("^{}", pattern::escaped(path))));
+            self.location(
+                part,
+                &At { path: base.clone(), exact: false, when, values: Values::default() },
+                routes,
+            );
+        }
+    }
+
+    /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.
+    fn base(&self, location: &Location<'a>) -> Option<&Location<'a>> {
+        let Kind::Prefix { path, .. } = &location.kind else { return None };
+        let is_segment = path.ends_with(|last: char| last == '/' || last.is_ascii_alphanumeric());
+        if path == "/" || (is_segment && self.folder_exists(location, path)) {
+            return None;
+        }
+        let above = self.locations.iter().filter(|other| match &other.kind {
+            Kind::Prefix { path: other, .. } => {
+                other.ends_with('/') && other.len() < path.len() && path.starts_with(other.as_str())
+            }
+            _ => false,
+        });
+        above.max_by_key(|other| match &other.kind {
+            Kind::Prefix { path, .. } => path.len(),
+            _ => 0,
+        })
+    }
+
+    /// Whether the folder of a location with files exists. Without its root, the files are on another machine.
+    fn folder_exists(&self, location: &Location<'a>, path: &str) -> bool {
+        let passes =
+            location.scope.all_of(&crate::content::PASSES).0 > 2 || !program(location.scope.own()).is_empty();
+        match location.scope.all_of(&["root", "alias"]).1.first() {
+            Some(folder) if folder.name == "root" && !passes => self.context.has_folder(folder.arg(0), path),
+            _ => true,
+        }
+    }
+
+    /// Whether nginx tries the expression at `index` for a path of this location: expressions at the same level or above.
+    fn is_tried(&self, location: &Location<'a>, index: usize) -> bool {
+        let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
+        let parent = self.locations[index].parent;
+        let mut level = own;
+        loop {
+            if parent == level {
+                return true;
+            }
+            match level {
+                Some(inner) => level = self.locations[inner].parent,
+                None => return false,
+            }
+        }
+    }
+
+    fn expression(
+        &self,
+        location: &Location<'a>,
+        pattern: &str,
+        ignore_case: bool,
+        path: &str,
+        routes: &mut Vec<Route>,
+    ) {
+        let Ok(translated) = pattern::translate(pattern, ignore_case) else { return };
+        let mut values = Values { groups: true, ..Values::default() };
+        for name in group_names(&translated) {
+            values.set.insert(name, "\u{2}".to_owned());
+        }
+        let when = When::plain("path_regex", toml::raw(&translated));
+        self.location(location, &At { path: path.to_owned(), exact: false, when, values }, routes);
+    }
+
+    /// The routes of one location at one place.
+    fn location(&self, location: &Location<'a>, at: &At, routes: &mut Vec<Route>) {
+        if location.scope.own().iter().any(|directive| directive.name == "internal") {
+            let mut keys = Keys::default();
+            keys.set("respond", "{ status = 404 }");
+            return routes.push(Self::route(location, at, at.when.clone(), keys));
+        }
+        let mut steps = self.program.clone();
+        if location.directive.is_some() {
+            steps.extend(program(location.scope.own()));
+        }
+        self.run(Flow::new(location, at), &steps, routes);
+    }
+
+    /// A route of a location.
+    pub(crate) fn route(location: &Location<'a>, at: &At, when: When, keys: Keys) -> Route {
+        let comment = location.directive.map_or_else(
+            || "paths without a location".to_owned(),
+            |directive| format!("{} {}", directive.place.short(), directive.text()),
+        );
+        Route { path: at.path.clone(), exact: at.exact, when, keys, comment }
+    }
+
+    /// The location for a path as nginx finds it, except for paths of clients that only an expression matches.
+    pub(crate) fn find(&self, path: &str) -> Option<&Location<'a>> {
+        let is_exact = |location: &&Location<'_>| matches!(&location.kind, Kind::Exact(own) if own == path);
+        if let Some(exact) = self.locations.iter().find(is_exact) {
+            return Some(exact);
+        }
+        let prefix = |location: &&Location<'a>| match &location.kind {
+            Kind::Prefix { path: own, stop } if path.starts_with(own.as_str()) => Some((own.len(), *stop)),
+            _ => None,
+        };
+        let longest = self
+            .locations
+            .iter()
+            .filter(|location| prefix(location).is_some())
+            .max_by_key(|location| prefix(location));
+        if longest.is_some_and(|location| prefix(&location).is_some_and(|(_, stop)| stop)) {
+            return longest;
+        }
+        let is_match = |location: &&Location<'_>| match &location.kind {
+            Kind::Expression { pattern, ignore_case } => pattern::matches(pattern, *ignore_case, path),
+            _ => false,
+        };
+        self.locations.iter().find(is_match).or(longest)
+    }
+
+    /// The location with a name such as `@app`.
+    pub(crate) fn named(&self, name: &str) -> Option<&Location<'a>> {
+        self.locations.iter().find(|location| matches!(&location.kind, Kind::Named(own) if own == name))
+    }
+}
+
+/// The location for paths that no location names.
+fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
+    let kind = Kind::Prefix { path: "/".to_owned(), stop: false };
+    Location { kind, scope: scope.child(&[]), directive: None, parent: None }
+}
+
+fn kind(directive: &Directive) -> Result<Kind, String> {
+    let (modifier, text) = match directive.args.as_slice() {
+        [one] => ["=", "^~", "~*", "~", "@"]
+            .iter()
+            .find_map(|modifier| Some((*modifier, one.strip_prefix(modifier)?)))
+            .map_or(
+                ("", one.as_str()),
+                |(modifier, text)| if modifier == "@" { ("@", one.as_str()) } else { (modifier, text) },
+            ),
+        [modifier, text] => (modifier.as_str(), text.as_str()),
+        _ => return Err("a location has one path".to_owned()),
+    };
+    match modifier {
+        "@" => Ok(Kind::Named(text.to_owned())),
+        "~" | "~*" => {
+            let ignore_case = modifier == "~*";
+            pattern::translate(text, ignore_case)?;
+            Ok(Kind::Expression { pattern: text.to_owned(), ignore_case })
+        }
+        _ if !text.starts_with('/') => Err("the path does not begin with /".to_owned()),
+        "=" => Ok(Kind::Exact(text.to_owned())),
+        "^~" => Ok(Kind::Prefix { path: text.to_owned(), stop: true }),
+        "" => Ok(Kind::Prefix { path: text.to_owned(), stop: false }),
+        _ => Err(format!("{modifier} is no kind of location")),
+    }
+}
+
+/// Names of the groups of an expression.
+pub(crate) fn group_names(pattern: &str) -> Vec<String> {
+    let parts = pattern.split("(?P<").skip(1);
+    parts.filter_map(|part| part.split_once('>')).map(|(name, _)| name.to_owned()).collect()
+}

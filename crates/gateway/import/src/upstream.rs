@@ -1,0 +1,313 @@
+//! Servers behind the gateway: `upstream` blocks and addresses in `proxy_pass`.
+
+use crate::context::Context;
+use crate::grammar::Directive;
+use crate::scope::Scope;
+use crate::toml::{self, Keys};
+
+/// Protocol to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http,
+    Https,
+    Grpc,
+    Grpcs,
+    FastCgi,
+    Uwsgi,
+}
+
+impl Protocol {
+    /// The protocol of a URL of nginx, and the rest of the URL.
+    pub(crate) fn of(url: &str) -> Option<(Self, &str)> {
+        let schemes = [
+            ("http://", Self::Http),
+            ("https://", Self::Https),
+            ("grpc://", Self::Grpc),
+            ("grpcs://", Self::Grpcs),
+        ];
+        schemes.iter().find_map(|(scheme, protocol)| Some((*protocol, url.strip_prefix(scheme)?)))
+    }
+
+    fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Grpcs)
+    }
+
+    /// The prefix of directives: `proxy_`, `grpc_`, `fastcgi_` or `uwsgi_`.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Http | Self::Https => "proxy",
+            Self::Grpc | Self::Grpcs => "grpc",
+            Self::FastCgi => "fastcgi",
+            Self::Uwsgi => "uwsgi",
+        }
+    }
+
+    /// URL of a server in brisk. The only place that knows the written forms of servers.
+    fn server(self, address: &str) -> Option<String> {
+        let socket = address.strip_prefix("unix:");
+        match (self, socket) {
+            (Self::Http, None) => Some(format!("http://{address}")),
+            (Self::Http, Some(path)) => Some(format!("unix:{path}")),
+            (Self::Https | Self::Grpcs, None) => Some(format!("https://{address}")),
+            (Self::Grpc, None) => Some(format!("h2c://{address}")),
+            (Self::Grpc, Some(path)) => Some(format!("h2c+unix:{path}")),
+            (Self::Https | Self::Grpcs, Some(_)) | (Self::FastCgi | Self::Uwsgi, _) => None,
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The name of the group for the servers of a `proxy_pass`; writes its table once for each set of settings.
+    pub(crate) fn upstream(
+        &self,
+        protocol: Protocol,
+        authority: &str,
+        scope: &Scope<'_>,
+        pass: &Directive,
+    ) -> Result<String, String> {
+        let group = self.groups.get(authority).copied();
+        let mut keys = Keys::default();
+        if let Some(group) = group {
+            self.group(group, protocol, &mut keys)?;
+        } else {
+            let unsupported = || unsupported(protocol);
+
+            keys.set("servers", toml::list([protocol.server(authority).ok_or_else(unsupported)?]));
+        }
+        self.transport(protocol, scope, authority, group.is_some(), &mut keys);
+        let label = match authority.strip_prefix("unix:") {
+            Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sock").to_owned(),
+            None => authority.to_owned(),
+        };
+        Ok(self.group_table(&toml::name(&label), &keys, group.unwrap_or(pass)))
+    }
+
+    fn group_table(&self, name: &str, keys: &Keys, source: &Directive) -> String {
+        for number in 1.. {
+            let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+            let header = format!("upstream.{candidate}");
+            let existing = self
+                .tables
+                .borrow()
+                .iter()
+                .find(|table| table.header == header)
+                .map(|table| table.keys.clone());
+            match existing {
+                Some(own) if own == *keys => return candidate,
+                Some(_) => {}
+                None => {
+                    self.table(header, keys.clone(), source);
+                    return candidate;
+                }
+            }
+        }
+        name.to_owned()
+    }
+
+    fn group(&self, group: &Directive, protocol: Protocol, keys: &mut Keys) -> Result<(), String> {
+        let (mut servers, mut health) = (Vec::new(), Keys::default());
+        self.carried(group);
+        for line in group.inner() {
+            match line.name.as_str() {
+                "server" => self.server(line, protocol, &mut servers, &mut health, keys)?,
+                "least_conn" => keys.set("balance", "\"least_connections\""),
+                "ip_hash" => keys.set("balance", "\"consistent_hash\""),
+                "hash" => self.hash(line, keys),
+                "keepalive_timeout" => {
+                    if let Some(time) = toml::milliseconds(line.arg(0)) {
+                        keys.set("pool.idle_timeout", toml::duration(time));
+                    }
+                }
+                "random" => self.different(line, "brisk uses the servers in turn"),
+                "keepalive" | "zone" | "keepalive_requests" | "keepalive_time" | "resolver"
+                | "resolver_timeout" => {
+                    self.unneeded(
+                        line,
+                        "brisk keeps connections and shares the state of servers without a setting",
+                    );
+                }
+                "sticky" => self.missing(
+                    line,
+                    "the cookie has another form",
+                    "write sticky = { cookie = \"NAME\" } in the group",
+                ),
+                _ => {}
+            }
+            if matches!(&*line.name, "least_conn" | "ip_hash" | "hash" | "keepalive_timeout" | "server") {
+                self.carried(line);
+            }
+        }
+        keys.0.insert(0, ("servers".to_owned(), format!("[{}]", servers.join(", "))));
+        if !health.is_empty() {
+            keys.set("health", health.inline());
+        }
+        Ok(())
+    }
+
+    fn server(
+        &self,
+        line: &Directive,
+        protocol: Protocol,
+        servers: &mut Vec<String>,
+        health: &mut Keys,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        if line.has("down") {
+            self.unneeded(line, "the server is out of use");
+            return Ok(());
+        }
+        let mut address = line.arg(0).to_owned();
+        if !address.starts_with("unix:") && !has_port(&address) {
+            address.push_str(":80");
+        }
+        let url = protocol.server(&address).ok_or_else(|| unsupported(protocol))?;
+        let mut server = Keys::default();
+        server.set("url", toml::text(&url));
+        if let Some(weight) = line.parameter("weight") {
+            server.set("weight", weight);
+        }
+        if line.has("backup") {
+            server.set("backup", "true");
+        }
+        if line.has("resolve") {
+            server.set("resolve", "true");
+        }
+        if let Some(most) = line.parameter("max_fails") {
+            health.set("max_failures", most);
+        }
+        match line.parameter("fail_timeout").and_then(toml::milliseconds) {
+            // nginx then excludes no server.
+            Some(0) => health.set("max_failures", "0"),
+            Some(pause) => health.set("failure_pause", toml::duration(pause.clamp(100, 86_400_000))),
+            None => {}
+        }
+        if let Some(most) = line.parameter("max_conns") {
+            keys.set("pool.max_connections", most);
+        }
+        servers.push(if server.0.len() == 1 { toml::text(&url) } else { server.inline() });
+        Ok(())
+    }
+
+    fn hash(&self, line: &Directive, keys: &mut Keys) {
+        let key = line.arg(0);
+        let by = match key.trim_start_matches('$') {
+            "remote_addr" | "binary_remote_addr" => Some("client_address".to_owned()),
+            "uri" | "request_uri" | "host$request_uri" | "scheme$proxy_host$request_uri" => {
+                Some("path".to_owned())
+            }
+            name => match name.split_once('_') {
+                Some(("http", header)) => Some(format!("header:{}", header.replace('_', "-"))),
+                Some(("cookie", cookie)) => Some(format!("cookie:{cookie}")),
+                _ => None,
+            },
+        };
+        match by {
+            Some(by) => {
+                keys.set("balance", "\"consistent_hash\"");
+                keys.set("hash_by", toml::text(&by));
+            }
+            None => self.missing(
+                line,
+                "brisk chooses servers by address, path, header or cookie",
+                "write hash_by in the group",
+            ),
+        }
+    }
+
+    /// Timeouts, retries and TLS, which nginx sets beside `proxy_pass`.
+    fn transport(
+        &self,
+        protocol: Protocol,
+        scope: &Scope<'_>,
+        authority: &str,
+        is_group: bool,
+        keys: &mut Keys,
+    ) {
+        let prefix = protocol.prefix();
+        let setting = |name: &str| scope.one(&format!("{prefix}_{name}"));
+        let mut timeouts = Keys::default();
+        for (name, own) in
+            [("connect_timeout", &["connect"][..]), ("read_timeout", &["head", "body", "upgraded"])]
+        {
+            let Some(directive) = setting(name) else { continue };
+            match toml::milliseconds(directive.arg(0)) {
+                Some(time) => {
+                    self.carried(directive);
+                    let time = time.clamp(100, 86_400_000);
+                    let kept = own.iter().filter(|_| name == "connect_timeout" || time != 60_000);
+                    kept.for_each(|own| timeouts.set(own, toml::duration(time)));
+                }
+                None => self.missing(directive, "the time is not a number", "write timeouts in the group"),
+            }
+        }
+        if !timeouts.is_empty() {
+            keys.set("timeouts", timeouts.inline());
+        }
+        if let Some(next) = setting("next_upstream") {
+            if next.has("off") {
+                keys.set("retry", "false");
+                self.carried(next);
+            } else if next.args.iter().any(|case| case.starts_with("http_") || case == "non_idempotent") {
+                self.different(next, "brisk repeats requests after failed connections, not after statuses");
+            } else {
+                self.carried(next);
+            }
+        }
+        if protocol.is_tls() {
+            self.tls(protocol, scope, authority, is_group, keys);
+        }
+    }
+
+    fn tls(&self, protocol: Protocol, scope: &Scope<'_>, authority: &str, is_group: bool, keys: &mut Keys) {
+        let setting = |name: &str| scope.one(&format!("{}_ssl_{name}", protocol.prefix()));
+        let mut tls = Keys::default();
+        if let Some(ca) = setting("trusted_certificate") {
+            tls.set("ca", self.file(ca.arg(0)));
+            self.carried(ca);
+        }
+        if let (Some(chain), Some(key)) = (setting("certificate"), setting("certificate_key")) {
+            tls.set(
+                "certificate",
+                format!("{{ chain = {}, key = {} }}", self.file(chain.arg(0)), self.file(key.arg(0))),
+            );
+            self.carried(chain);
+            self.carried(key);
+        }
+        if let Some(name) = setting("name") {
+            if name.arg(0).contains('$') {
+                self.different(name, "brisk sends and verifies the name in the URL of the server");
+            } else {
+                tls.set("server_name", toml::text(name.arg(0)));
+                self.carried(name);
+            }
+        } else if is_group && authority.contains('.') {
+            tls.set("server_name", toml::text(authority));
+        }
+        for directive in [setting("verify"), setting("server_name")].into_iter().flatten() {
+            if directive.arg(0) == "off" {
+                self.different(directive, "brisk always sends the name and verifies servers of https: write ca in [upstream.NAME.tls] for a certificate of your own");
+            } else {
+                self.carried(directive);
+            }
+        }
+        if protocol == Protocol::Grpcs {
+            tls.set("protocol", "\"h2\"");
+        }
+        if !tls.is_empty() {
+            keys.set("tls", tls.inline());
+        }
+    }
+}
+
+fn unsupported(protocol: Protocol) -> String {
+    match protocol {
+        Protocol::FastCgi => "brisk does not speak FastCGI".to_owned(),
+        Protocol::Uwsgi => "brisk does not speak the protocol of uWSGI".to_owned(),
+        _ => "brisk does not speak TLS over Unix sockets".to_owned(),
+    }
+}
+
+fn has_port(address: &str) -> bool {
+    let behind = address.rsplit_once(']').map_or(address, |(_, behind)| behind);
+    behind.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+}

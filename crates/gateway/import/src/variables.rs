@@ -1,0 +1,175 @@
+//! Variables of nginx in texts, and their counterparts in brisk.
+
+use std::collections::BTreeMap;
+
+use crate::context::Context;
+use crate::toml;
+
+/// Use of a text in brisk, which decides about the permitted variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A header, a key of a limit, or the source of a table.
+    Value,
+    /// The target of a redirect.
+    Redirect,
+    /// A rewritten path: groups only.
+    Path,
+    /// A line of the access log.
+    Log,
+}
+
+/// Values of variables at a place: those of `set`, and whether groups of an expression exist.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Values {
+    pub(crate) set: BTreeMap<String, String>,
+    /// Whether `$1` and names are groups of the `path_regex` of the route.
+    pub(crate) groups: bool,
+}
+
+impl Values {
+    /// A text with the fixed values of variables in their places.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let fixed = self.set.iter().rev().filter(|(_, value)| !value.contains(['{', '\u{2}']));
+        fixed.fold(text.to_owned(), |text, (name, value)| {
+            text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
+        })
+    }
+}
+
+/// Counterparts with the same value.
+const SAME: &[(&str, &str)] = &[
+    ("remote_addr", "{client.address}"),
+    ("binary_remote_addr", "{client.address}"),
+    ("realip_remote_addr", "{client.address}"),
+    ("proxy_protocol_addr", "{client.address}"),
+    ("remote_port", "{client.port}"),
+    ("server_addr", "{server.address}"),
+    ("server_port", "{server.port}"),
+    ("request_id", "{request.id}"),
+    ("request_method", "{request.method}"),
+    ("scheme", "{request.scheme}"),
+    ("server_protocol", "{request.version}"),
+    ("host", "{request.host}"),
+    ("http_host", "{request.header.host}"),
+    ("uri", "{request.path}"),
+    ("document_uri", "{request.path}"),
+    ("args", "{request.query}"),
+    ("query_string", "{request.query}"),
+    ("request_uri", "{request.target}"),
+    ("ssl_protocol", "{tls.version}"),
+    ("ssl_cipher", "{tls.cipher}"),
+    ("ssl_server_name", "{tls.server_name}"),
+    ("ssl_client_s_dn", "{client.certificate.subject}"),
+    ("ssl_client_fingerprint", "{tls.client.fingerprint}"),
+    ("upstream_addr", "{upstream.address}"),
+];
+
+/// Counterparts in lines of the access log only.
+const LOGGED: &[(&str, &str)] = &[
+    ("remote_user", "{user}"),
+    ("time_local", "{time.common}"),
+    ("request", "{request.line}"),
+    ("status", "{response.status}"),
+    ("body_bytes_sent", "{response.bytes}"),
+];
+
+impl Context<'_> {
+    /// A text with brisk's variables in place of nginx's. The error names the variable without a counterpart.
+    pub(crate) fn template(&self, text: &str, values: &Values, use_of: Use) -> Result<String, String> {
+        let text = text.replace("$is_args$args", "\u{1}").replace("$is_args$query_string", "\u{1}");
+        let text = text.trim_end_matches(['\r', '\n']);
+        let mut result = String::new();
+        let mut rest = text;
+        while let Some(next) = rest.chars().next() {
+            rest = &rest[next.len_utf8()..];
+            match next {
+                '\u{1}' if use_of == Use::Path => {}
+                '\u{1}' => result.push_str("{request.query_part}"),
+                '$' => {
+                    let (name, behind) = variable(rest)?;
+                    result.push_str(&self.counterpart(name, values, use_of)?);
+                    rest = behind;
+                }
+                '{' if rest.starts_with(|next: char| next.is_ascii_lowercase()) => result.push_str("{{"),
+                next => result.push(next),
+            }
+        }
+        Ok(result)
+    }
+
+    fn counterpart(&self, name: &str, values: &Values, use_of: Use) -> Result<String, String> {
+        let is_group = name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_group || values.set.get(name).is_some_and(|value| value == "\u{2}") {
+            let is_allowed = values.groups && matches!(use_of, Use::Redirect | Use::Path);
+            let reason = format!(
+                "${name} is a group of an expression, which brisk has in redirects and rewritten paths only"
+            );
+            return if is_allowed { Ok(format!("{{{name}}}")) } else { Err(reason) };
+        }
+        if let Some(value) = values.set.get(name) {
+            return Ok(value.clone());
+        }
+        if use_of == Use::Path {
+            return Err(format!("rewritten paths of brisk have no variable for ${name}"));
+        }
+        if use_of == Use::Redirect && matches!(name, "host" | "http_host" | "server_name") {
+            return Ok("{host}".to_owned());
+        }
+        if use_of == Use::Redirect && name == "request_uri" {
+            return Ok("{path}".to_owned());
+        }
+        if use_of == Use::Log
+            && let Some((_, own)) = LOGGED.iter().find(|(known, _)| *known == name)
+        {
+            return Ok((*own).to_owned());
+        }
+        if let Some((_, own)) = SAME.iter().find(|(known, _)| *known == name) {
+            return Ok((*own).to_owned());
+        }
+        if self.maps.contains_key(name) {
+            return self.map(name).map(|name| format!("{{map.{name}}}"));
+        }
+        let lower = |name: &str| name.replace('_', "-");
+        for (prefix, own) in [("http_", "header"), ("cookie_", "cookie"), ("arg_", "query")] {
+            if let Some(name) = name.strip_prefix(prefix) {
+                let name = if own == "header" { lower(name) } else { name.to_owned() };
+                return Ok(format!("{{request.{own}.{name}}}"));
+            }
+        }
+        Err(format!("brisk has no variable for ${name}"))
+    }
+
+    /// Writes the table of a `map` once, and returns its name.
+    pub(crate) fn map(&self, variable: &str) -> Result<String, String> {
+        let map = self.maps[variable];
+        let name = toml::name(variable);
+        if self.tables.borrow().iter().any(|table| table.header == format!("map.{name}")) {
+            return Ok(name);
+        }
+        let keys = self.map_keys(map)?;
+        self.table(format!("map.{name}"), keys, map);
+        self.carried(map);
+        Ok(name)
+    }
+}
+
+/// The name at the beginning of `text`, which follows a `$`, and the text behind it.
+pub(crate) fn variable(text: &str) -> Result<(&str, &str), String> {
+    if let Some(inner) = text.strip_prefix('{') {
+        let (name, behind) = inner.split_once('}').ok_or("a variable has no closing brace")?;
+        return Ok((name, behind));
+    }
+    let is_digit = text.starts_with(|next: char| next.is_ascii_digit());
+    let end = if is_digit {
+        1
+    } else {
+        text.find(|next: char| !next.is_ascii_alphanumeric() && next != '_').unwrap_or(text.len())
+    };
+    if end == 0 { Err("a $ without the name of a variable".to_owned()) } else { Ok(text.split_at(end)) }
+}
+
+/// The name, if the text is one variable and nothing else.
+pub(crate) fn only_variable(text: &str) -> Option<&str> {
+    let (name, behind) = variable(text.strip_prefix('$')?).ok()?;
+    behind.is_empty().then_some(name)
+}

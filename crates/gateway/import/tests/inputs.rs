@@ -1,0 +1,104 @@
+//! Configurations of nginx as they are used with well-known applications: nothing is dropped, and the result is short.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brisk_import::{Class, Imported, nginx};
+
+fn inputs() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nginx");
+    let mut paths: Vec<_> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn imported(name: &str) -> Imported {
+    nginx(&Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/nginx/{name}.conf"))).expect(name)
+}
+
+/// The text of a small configuration, with one `server` around the directives of a location.
+fn import_text(text: &str) -> Imported {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("nginx.conf");
+    fs::write(&path, text).expect("a file");
+    nginx(&path).expect("an import")
+}
+
+#[test]
+fn each_directive_of_each_input_has_a_class_and_none_is_unknown() {
+    let inputs = inputs();
+    assert!(inputs.len() >= 30);
+    for path in inputs {
+        let report = nginx(&path).expect("an import").report;
+        for entry in report.entries() {
+            let is_unknown = matches!(&entry.class, Class::NotCarried { reason, .. } if reason.contains("does not know the directive"));
+            assert!(!is_unknown, "{}: {}", entry.place, entry.text);
+            assert!(entry.place.contains(".conf:"), "{}", entry.text);
+        }
+        assert_eq!(report.counts().iter().sum::<usize>(), report.entries().count());
+    }
+}
+
+#[test]
+fn the_results_are_at_most_a_third_longer_than_their_inputs() {
+    let content = |text: &str| -> usize {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.map(|line| line.len() + 1).sum()
+    };
+    let shares: Vec<_> = inputs()
+        .iter()
+        .map(|path| {
+            let result = nginx(path).expect("an import").files.concat();
+            // Relative paths become absolute, which says nothing about the translation.
+            let result = result.replace(&format!("{}/", path.parent().expect("a folder").display()), "");
+            100 * content(&result) / content(&fs::read_to_string(path).expect("a file"))
+        })
+        .collect();
+    let mean = shares.iter().sum::<usize>() / shares.len();
+    assert!(mean <= 130, "{mean} % of nginx on average: {shares:?}");
+}
+
+#[test]
+fn an_unknown_directive_is_reported_with_its_line() {
+    let report = import_text("server {\n  some_module_setting on;\n}\n").report;
+    let missing: Vec<_> =
+        report.entries().filter(|entry| matches!(entry.class, Class::NotCarried { .. })).collect();
+    assert_eq!(missing.len(), 1);
+    assert!(missing[0].place.ends_with("nginx.conf:2"), "{}", missing[0].place);
+}
+
+#[test]
+fn expressions_precede_prefixes_but_not_those_with_a_stop() {
+    let text = "server { location / { root /a; } location ^~ /img/ { root /b; } location ~ \\.png$ { root /c; } location /web/ { root /d; } }";
+    let result = import_text(text).files.concat();
+    let position = |part: &str| result.find(part).unwrap_or_else(|| panic!("{part} is missing in {result}"));
+    assert!(position("static = \"/c\"") < position("static = \"/a\""));
+    assert!(position("static = \"/c/web\"") < position("static = \"/d/web\""));
+    assert!(!result.contains("/c/img"), "{result}");
+}
+
+#[test]
+fn lists_of_an_inner_level_replace_those_of_the_outer_one() {
+    let text = "server { add_header X-A 1; add_header X-B 2; location / { add_header X-C 3; return 204; } location /b/ { return 204; } }";
+    let result = import_text(text).files.concat();
+    assert!(result.contains("response_headers = { inherit = false, add = { X-C = \"3\" } }"), "{result}");
+    assert_eq!(result.matches("response_headers").count(), 2, "{result}");
+}
+
+#[test]
+fn a_location_that_is_not_carried_refuses_requests() {
+    let result = imported("blog").files.concat();
+    assert!(result.contains("path_regex = '\\.php$' }\nrespond = { status = 501 }"), "{result}");
+    let text =
+        "server { location / { auth_basic x; auth_basic_user_file $f; proxy_pass http://127.0.0.1:1; } }";
+    let result = import_text(text).files.concat();
+    assert!(result.contains("respond = { status = 501 }") && !result.contains("upstream = "), "{result}");
+}
+
+#[test]
+fn servers_at_other_addresses_get_a_file_of_their_own() {
+    let files = imported("hosts").files;
+    assert_eq!(files.len(), 2);
+    assert!(!files[0].contains("8081") && files[1].contains("127.0.0.1:8081"));
+}
