@@ -17,10 +17,12 @@ pub(crate) fn run(arguments: &Import) -> Result<()> {
 }
 
 fn nginx(arguments: &ImportNginx) -> Result<()> {
+    // Files that the result names keep their meaning if it is moved.
     let Imported { files, report } = brisk_import::nginx(&std::path::absolute(&arguments.file)?)?;
     if let Some(path) = &arguments.report {
         write(path, &report.to_string(), arguments.force)?;
     }
+    // The report is on standard error, so that standard output is a configuration.
     let Some(output) = &arguments.output else {
         io::stdout().write_all(files.join("\n# ---\n\n").as_bytes())?;
         eprint!("{}", summary(&report));
@@ -45,6 +47,7 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 }
 
 fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    // A configuration that the operator has edited must not be lost to a second import.
     let opened = if force { File::create(path) } else { File::create_new(path) };
     match opened.and_then(|mut file| file.write_all(text.as_bytes())) {
         Ok(()) => Ok(()),

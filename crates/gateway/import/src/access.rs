@@ -99,7 +99,9 @@ impl Context<'_> {
         let drops = |header: &&Directive| {
             header.arg(0).eq_ignore_ascii_case("authorization") && header.arg(1).is_empty()
         };
-        if !scope.all("proxy_set_header").iter().any(drops) {
+        let has_upstream =
+            keys.get("upstream").is_some() || keys.get("fallback").is_some_and(|to| to.starts_with('{'));
+        if has_upstream && !scope.all("proxy_set_header").iter().any(drops) {
             table.set("forward", "true");
         }
         keys.set("basic_auth", table.inline());

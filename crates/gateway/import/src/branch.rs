@@ -3,10 +3,11 @@
 use crate::condition::{Condition, When};
 use crate::flow::Flow;
 use crate::grammar::Directive;
+use crate::location::{Route, program};
 use crate::pattern;
 use crate::report::Class;
 use crate::scope::Scope;
-use crate::site::{Route, Site, program};
+use crate::site::Site;
 use crate::toml::{self, Keys};
 
 /// Reason for conditions that one route cannot have together.

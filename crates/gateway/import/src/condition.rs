@@ -307,3 +307,27 @@ fn file_test(subject: &str, operator: &str) -> Result<Condition, String> {
         _ => Err("conditions of brisk cannot test files".to_owned()),
     }
 }
+
+/// Whether the directive is `if` with a condition about the name of the host.
+pub(crate) fn is_host_condition(directive: &Directive) -> bool {
+    let subject = directive.arg(0).trim_start_matches('(');
+    directive.name == "if"
+        && matches!(subject, "$host" | "$http_host" | "$server_name")
+        && directive.args.len() > 2
+}
+
+/// Whether the directive is `if` with a redirect of plain HTTP to HTTPS.
+pub(crate) fn is_scheme_condition(directive: &Directive) -> bool {
+    let text = directive.args.join(" ");
+    let conditions = [
+        "($scheme = http)",
+        "($scheme != https)",
+        "($scheme = \"http\")",
+        "($server_port = 80)",
+        "($https = )",
+        "($https = \"\")",
+        "($server_port != 443)",
+        "($https != on)",
+    ];
+    directive.name == "if" && conditions.contains(&text.trim())
+}

@@ -3,26 +3,11 @@
 use crate::condition::When;
 use crate::context::Context;
 use crate::flow::Flow;
+use crate::location::{At, Location, PASSES, Route};
 use crate::program::Rewrite;
-use crate::site::{At, Location, Route, Site};
+use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::only_variable;
-
-/// Directives that produce the response of a location.
-pub(crate) const PASSES: [&str; 12] = [
-    "proxy_pass",
-    "grpc_pass",
-    "fastcgi_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "memcached_pass",
-    "stub_status",
-    "empty_gif",
-    "js_content",
-    "content_by_lua_block",
-    "content_by_lua_file",
-    "dav_methods",
-];
 
 impl<'a> Site<'_, 'a> {
     /// The routes for requests that no directive of the rewrite module has ended.

@@ -70,6 +70,13 @@ impl<'a> Context<'a> {
         toml::text(&self.folder.join(name).to_string_lossy())
     }
 
+    /// Whether the name is that of a file, or of a missing file with an extension in a folder that exists.
+    pub(crate) fn is_file(&self, name: &str) -> bool {
+        let path = self.folder.join(name);
+        let is_missing = !path.exists() && path.parent().is_some_and(Path::is_dir);
+        path.is_file() || (is_missing && path.extension().is_some())
+    }
+
     /// Whether `path` below `root` is a folder, as far as `root` exists on this machine.
     pub(crate) fn has_folder(&self, root: &str, path: &str) -> bool {
         let root = self.folder.join(root);
@@ -160,7 +167,7 @@ impl<'a> Context<'a> {
                 key => exact.set(key.trim_start_matches('\\'), toml::text(&self.constant(line.arg(0))?)),
             }
         }
-        let patterns: Vec<_> = patterns
+        let mut patterns: Vec<_> = patterns
             .into_iter()
             .map(|(regex, value)| {
                 format!("{{ regex = {}, value = {} }}", toml::raw(&regex), toml::text(&value))
@@ -170,6 +177,11 @@ impl<'a> Context<'a> {
             let values: Vec<_> =
                 exact.0.iter().map(|(key, value)| format!("{} = {value}", toml::raw(key))).collect();
             keys.set("values", format!("{{ {} }}", values.join(", ")));
+        }
+        if patterns.is_empty() && exact.is_empty() {
+            // A table of brisk has an entry.
+            let value = keys.get("default").unwrap_or("\"\"");
+            patterns.push(format!("{{ regex = \"^\", value = {value} }}"));
         }
         if !patterns.is_empty() {
             keys.set("patterns", format!("[{}]", patterns.join(", ")));

@@ -1,8 +1,8 @@
 //! Files, and the response for paths without a file.
 
-use crate::content::PASSES;
 use crate::flow::Flow;
 use crate::grammar::Directive;
+use crate::location::PASSES;
 use crate::scope::Scope;
 use crate::site::Site;
 use crate::toml::{self, Keys};
@@ -15,6 +15,9 @@ impl<'a> Site<'_, 'a> {
     /// One file for all paths of a route.
     pub(crate) fn one_file(&self, uri: &str, scope: &Scope<'a>, keys: &mut Keys) -> Result<(), String> {
         let root = scope.one("root").ok_or("there is no root")?;
+        if uri.ends_with('/') {
+            return Err("the file is a folder".to_owned());
+        }
         self.context.carried(root);
         keys.set("static", self.context.file(root.arg(0)));
         keys.set("fallback", toml::text(uri));
@@ -76,7 +79,8 @@ impl<'a> Site<'_, 'a> {
         let below =
             path.strip_prefix(flow.at.path.trim_end_matches('/')).filter(|below| below.starts_with('/'));
         let below = below.ok_or("the file for paths without a file is outside of the folder of the route")?;
-        keys.set("fallback", toml::text(below));
+        let index = if below.ends_with('/') { "index.html" } else { "" };
+        keys.set("fallback", toml::text(&format!("{below}{index}")));
         Ok(())
     }
 
@@ -124,6 +128,11 @@ impl<'a> Site<'_, 'a> {
             if !name.is_empty() {
                 keys.set("fallback", toml::text(&format!("/{name}")));
             }
+        } else if is_alias && self.context.is_file(&base) {
+            let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
+            keys.set("exact", "true");
+            keys.set("static", self.context.file(parent));
+            keys.set("fallback", toml::text(&format!("/{name}")));
         } else if is_alias || self.context.has_folder(&base, &at.path) {
             let trimmed = path.trim_end_matches('/');
             keys.set("static", self.context.file(if trimmed.is_empty() { "/" } else { trimmed }));

@@ -2,8 +2,8 @@
 
 use crate::condition::When;
 use crate::grammar::Directive;
+use crate::location::{At, Location};
 use crate::scope::Scope;
-use crate::site::{At, Location};
 use crate::variables::Values;
 
 /// Requests at a place of the output that are at a location of the input, under conditions.

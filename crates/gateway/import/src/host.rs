@@ -1,11 +1,13 @@
 //! Hosts: names, certificates and settings of a server.
 
+use crate::condition::{is_host_condition, is_scheme_condition};
 use crate::context::{Context, Table};
 use crate::grammar::Directive;
 use crate::listen::{Server, is_challenge, scope};
+use crate::location::{Effort, Route};
 use crate::report::Class;
 use crate::scope::Scope;
-use crate::site::{Route, Site};
+use crate::site::Site;
 use crate::toml::{self, Keys};
 
 /// A host of brisk with its routes.
@@ -51,6 +53,7 @@ impl<'a> Context<'a> {
             self.redirect_server(server);
             return Vec::new();
         }
+        let names = self.first_names(server, names, all);
         let (moved, rest) = self.moved_names(server, names);
         let mut hosts = Vec::new();
         if !rest.is_empty() || moved.is_empty() {
@@ -116,6 +119,20 @@ impl<'a> Context<'a> {
         names
     }
 
+    /// The names that no server before this one has. nginx ignores the others with a warning.
+    fn first_names(&self, server: &Server<'a>, names: Vec<String>, all: &Neighbours<'_, 'a>) -> Vec<String> {
+        let before = all.servers.iter().filter(|other| {
+            other.directive.id < server.directive.id && !(other.redirects_to_https() && all.has_tls)
+        });
+        let taken: Vec<_> = before.flat_map(|other| &other.names).collect();
+        let (free, other): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| !taken.contains(&name));
+        if !other.is_empty() {
+            let detail = format!("another server has the names {}: it gets their requests", other.join(", "));
+            self.different(server.directive, detail);
+        }
+        free
+    }
+
     /// Names that an `if ($host = ...)` of the server redirects, with that `if`, and the other names.
     fn moved_names(
         &self,
@@ -165,7 +182,7 @@ impl<'a> Context<'a> {
             inherited: crate::headers::Inherited::default(),
             program: Vec::new(),
             maintenance: std::cell::RefCell::default(),
-            effort: crate::site::Effort::default(),
+            effort: Effort::default(),
         };
         let mut routes = Vec::new();
         site.run_whole(step, &mut routes);
@@ -183,7 +200,7 @@ impl<'a> Context<'a> {
         names: Vec<String>,
         all: &Neighbours<'_, 'a>,
     ) -> Host {
-        let names = if names.is_empty() { vec![unnamed(all)] } else { names };
+        let names = if names.is_empty() { vec![unnamed(server, all)] } else { names };
         let mut keys = self.identity(server, scope, &names, all);
         let is_default = server.listens.iter().any(|listen| listen.default);
         let is_first =
@@ -298,30 +315,6 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Whether the directive is `if` with a condition about the name of the host.
-pub(crate) fn is_host_condition(directive: &Directive) -> bool {
-    let subject = directive.arg(0).trim_start_matches('(');
-    directive.name == "if"
-        && matches!(subject, "$host" | "$http_host" | "$server_name")
-        && directive.args.len() > 2
-}
-
-/// Whether the directive is `if` with a redirect of plain HTTP to HTTPS.
-pub(crate) fn is_scheme_condition(directive: &Directive) -> bool {
-    let text = directive.args.join(" ");
-    let conditions = [
-        "($scheme = http)",
-        "($scheme != https)",
-        "($scheme = \"http\")",
-        "($server_port = 80)",
-        "($https = )",
-        "($https = \"\")",
-        "($server_port != 443)",
-        "($https != on)",
-    ];
-    directive.name == "if" && conditions.contains(&text.trim())
-}
-
 fn redirects_scheme(server: &Server<'_>) -> bool {
     server.has_tls() && server.directive.inner().iter().any(is_scheme_condition)
 }
@@ -334,7 +327,11 @@ fn is_refusal(server: &Server<'_>) -> bool {
 }
 
 /// A name for a host that nginx chooses by its address alone.
-fn unnamed(all: &Neighbours<'_, '_>) -> String {
-    let is_free = |name: &str| !all.servers.iter().any(|server| server.names.iter().any(|own| own == name));
-    if is_free("localhost") { "localhost".to_owned() } else { "default.invalid".to_owned() }
+fn unnamed(server: &Server<'_>, all: &Neighbours<'_, '_>) -> String {
+    let is_free = |name: &str| !all.servers.iter().any(|other| other.names.iter().any(|own| own == name));
+    let number = all.servers.iter().take_while(|other| other.directive.id != server.directive.id).count();
+    match number {
+        0 if is_free("localhost") => "localhost".to_owned(),
+        number => format!("unnamed-{number}.invalid"),
+    }
 }

@@ -20,6 +20,7 @@ mod host;
 mod include;
 mod limits;
 mod listen;
+mod location;
 mod output;
 mod pattern;
 mod program;

@@ -213,7 +213,8 @@ impl Context<'_> {
             }
             None => table.set("types", "[\"text/html\"]"),
         }
-        let least = scope.one("gzip_min_length").and_then(|least| toml::bytes(least.arg(0))).unwrap_or(20);
+        let least =
+            scope.one("gzip_min_length").and_then(|least| toml::bytes(least.arg(0))).unwrap_or(20).max(1);
         table.set("least", toml::size(least));
         if let Some(level) = scope.one("gzip_comp_level").filter(|_| codings.contains(&"gzip")) {
             table.set("gzip_level", level.arg(0));

@@ -8,8 +8,8 @@ use crate::context::{Context, Table};
 use crate::grammar::Directive;
 use crate::host::Neighbours;
 use crate::listen::{Server, scope};
+use crate::location::Route;
 use crate::report::Report;
-use crate::site::Route;
 use crate::toml;
 
 /// The configuration for the servers of one process. `index` and `count` number the files.

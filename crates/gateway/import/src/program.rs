@@ -3,8 +3,9 @@
 use crate::condition::When;
 use crate::flow::Flow;
 use crate::grammar::Directive;
+use crate::location::{Location, Route, group_names, program};
 use crate::pattern;
-use crate::site::{Location, Route, Site, group_names, program};
+use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::{Use, Values};
 
@@ -240,7 +241,7 @@ fn check_redirect(to: &str) -> Result<(), String> {
     if is_variable && !allowed.iter().any(|own| host.starts_with(own)) {
         return Err("a client could choose the host of the redirect".to_owned());
     }
-    let is_path =
-        to.starts_with('/') || to.contains("://") || to.starts_with("{path}") || to.starts_with("{request.");
+    let starts = ["/", "{path}", "{request.path}", "{request.target}", "{map."];
+    let is_path = to.contains("://") || starts.iter().any(|start| to.starts_with(start));
     if is_path { Ok(()) } else { Err("the target is neither a path nor a URL".to_owned()) }
 }

@@ -2,9 +2,10 @@
 
 use crate::flow::Flow;
 use crate::grammar::Directive;
+use crate::location::Kind;
 use crate::pattern;
 use crate::program::Rewrite;
-use crate::site::{Kind, Site};
+use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::upstream::Protocol;
 use crate::variables::{Use, only_variable};

@@ -7,6 +7,9 @@ use crate::scope::Scope;
 use crate::toml::{self, Keys};
 use crate::variables::{Use, Values};
 
+/// The format `combined` of nginx. Lines in files have further fields at their ends instead.
+const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.line}\" {response.status} {response.bytes} \"{request.header.referer}\" \"{request.header.user-agent}\"";
+
 /// Largest number of bytes of a body in nginx without a setting.
 const BODY: u64 = 1 << 20;
 
@@ -237,7 +240,11 @@ impl<'a> Context<'a> {
     fn log_format(&self, log: &Directive, keys: &mut Keys) {
         let name = log.args.get(1).filter(|name| !name.contains('=')).map_or("combined", String::as_str);
         let formats = self.http.all("log_format");
-        let Some(format) = formats.iter().find(|format| format.arg(0) == name) else {
+        let format = formats.iter().find(|format| format.arg(0) == name);
+        if format.is_none() && log.arg(0).starts_with("syslog:") {
+            return keys.set("format", format!("{{ template = {} }}", toml::raw(COMBINED)));
+        }
+        let Some(format) = format else {
             return self
                 .different(log, "the lines are in the combined format, with further fields at their ends");
         };

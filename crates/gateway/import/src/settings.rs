@@ -192,7 +192,7 @@ impl<'a> Site<'_, 'a> {
 
     /// Pages for errors, of the levels above `from`.
     fn error_pages(&self, scope: &Scope<'a>, from: usize, keys: &mut Keys) {
-        if scope.level("error_page") <= from {
+        if scope.level("error_page") <= from && scope.level("proxy_intercept_errors") <= from {
             return;
         }
         let mut pages = Keys::default();

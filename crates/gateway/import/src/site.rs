@@ -1,63 +1,18 @@
 //! Locations of a server, and the routes that keep nginx's order.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
-use crate::condition::When;
+use crate::condition::{When, is_host_condition, is_scheme_condition};
 use crate::context::Context;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::headers::Inherited;
-use crate::host::{is_host_condition, is_scheme_condition};
+use crate::location::{At, Effort, Kind, Location, PASSES, Route, everything, group_names, kind, program};
 use crate::pattern;
 use crate::report::Class;
 use crate::scope::Scope;
 use crate::toml::{self, Keys};
 use crate::variables::Values;
-
-/// Kind of a location.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Exact(String),
-    /// A beginning of the path; `stop` with `^~`.
-    Prefix {
-        path: String,
-        stop: bool,
-    },
-    Expression {
-        pattern: String,
-        ignore_case: bool,
-    },
-    Named(String),
-}
-
-/// A location with the blocks around it.
-#[derive(Clone, Debug)]
-pub(crate) struct Location<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) scope: Scope<'a>,
-    /// None for the paths that no location names.
-    pub(crate) directive: Option<&'a Directive>,
-    parent: Option<usize>,
-}
-
-/// A route of brisk.
-#[derive(Clone, Debug)]
-pub(crate) struct Route {
-    pub(crate) path: String,
-    pub(crate) exact: bool,
-    pub(crate) when: When,
-    pub(crate) keys: Keys,
-    pub(crate) comment: String,
-}
-
-/// A place for routes: the path in brisk, with the conditions that all of them have.
-#[derive(Clone, Debug)]
-pub(crate) struct At {
-    pub(crate) path: String,
-    pub(crate) exact: bool,
-    pub(crate) when: When,
-    pub(crate) values: Values,
-}
 
 /// A server of the input.
 #[derive(Debug)]
@@ -72,40 +27,6 @@ pub(crate) struct Site<'c, 'a> {
     /// A file that switches the host to maintenance.
     pub(crate) maintenance: RefCell<Option<String>>,
     pub(crate) effort: Effort,
-}
-
-/// Bounds of a translation, so that conditions and locations that lead to each other end.
-#[derive(Debug, Default)]
-pub(crate) struct Effort {
-    depth: Cell<usize>,
-    steps: Cell<usize>,
-}
-
-impl Effort {
-    /// Steps for one server at most.
-    const MOST: usize = 20_000;
-
-    /// Steps inside each other at most.
-    const DEEPEST: usize = 48;
-
-    /// Runs a step; none beyond the bounds.
-    pub(crate) fn step<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
-        let depth = self.depth.get();
-        self.steps.set(self.steps.get() + 1);
-        if depth == Self::DEEPEST || self.steps.get() > Self::MOST {
-            return None;
-        }
-        self.depth.set(depth + 1);
-        let result = run();
-        self.depth.set(depth);
-        Some(result)
-    }
-}
-
-/// Directives of the rewrite module, which nginx executes in their order.
-pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
-    let names = ["if", "rewrite", "return", "set", "break"];
-    block.iter().filter(|directive| names.contains(&&*directive.name)).collect()
 }
 
 impl<'c, 'a> Site<'c, 'a> {
@@ -269,8 +190,8 @@ impl<'c, 'a> Site<'c, 'a> {
 
     /// Whether the folder of a location with files exists. Without its root, the files are on another machine.
     fn folder_exists(&self, location: &Location<'a>, path: &str) -> bool {
-        let passes =
-            location.scope.all_of(&crate::content::PASSES).0 > 2 || !program(location.scope.own()).is_empty();
+        let ends = program(location.scope.own()).iter().any(|step| step.name == "return");
+        let passes = ends || location.scope.all_of(&PASSES).0 > 2;
         match location.scope.all_of(&["root", "alias"]).1.first() {
             Some(folder) if folder.name == "root" && !passes => self.context.has_folder(folder.arg(0), path),
             _ => true,
@@ -362,43 +283,4 @@ impl<'c, 'a> Site<'c, 'a> {
     pub(crate) fn named(&self, name: &str) -> Option<&Location<'a>> {
         self.locations.iter().find(|location| matches!(&location.kind, Kind::Named(own) if own == name))
     }
-}
-
-/// The location for paths that no location names.
-fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
-    let kind = Kind::Prefix { path: "/".to_owned(), stop: false };
-    Location { kind, scope: scope.child(&[]), directive: None, parent: None }
-}
-
-fn kind(directive: &Directive) -> Result<Kind, String> {
-    let (modifier, text) = match directive.args.as_slice() {
-        [one] => ["=", "^~", "~*", "~", "@"]
-            .iter()
-            .find_map(|modifier| Some((*modifier, one.strip_prefix(modifier)?)))
-            .map_or(
-                ("", one.as_str()),
-                |(modifier, text)| if modifier == "@" { ("@", one.as_str()) } else { (modifier, text) },
-            ),
-        [modifier, text] => (modifier.as_str(), text.as_str()),
-        _ => return Err("a location has one path".to_owned()),
-    };
-    match modifier {
-        "@" => Ok(Kind::Named(text.to_owned())),
-        "~" | "~*" => {
-            let ignore_case = modifier == "~*";
-            pattern::translate(text, ignore_case)?;
-            Ok(Kind::Expression { pattern: text.to_owned(), ignore_case })
-        }
-        _ if !text.starts_with('/') => Err("the path does not begin with /".to_owned()),
-        "=" => Ok(Kind::Exact(text.to_owned())),
-        "^~" => Ok(Kind::Prefix { path: text.to_owned(), stop: true }),
-        "" => Ok(Kind::Prefix { path: text.to_owned(), stop: false }),
-        _ => Err(format!("{modifier} is no kind of location")),
-    }
-}
-
-/// Names of the groups of an expression.
-pub(crate) fn group_names(pattern: &str) -> Vec<String> {
-    let parts = pattern.split("(?P<").skip(1);
-    parts.filter_map(|part| part.split_once('>')).map(|(name, _)| name.to_owned()).collect()
 }

@@ -269,7 +269,10 @@ fn outcomes(
     section.requests.iter().map(outcome_of).collect()
 }
 
-fn compare(section: &Section) {
+/// The tables of brisk for a section: those of the page, or those that `brisk import nginx` forms.
+type Tables<'a> = &'a dyn Fn(&str, &str) -> (String, String);
+
+fn compare(section: &Section, tables: Tables<'_>) {
     let (folder, applications, socket) =
         (folder(), [application("first"), application("second")], Nginx::http());
     let srv = format!("{}/", folder.path().display());
@@ -293,13 +296,14 @@ fn compare(section: &Section) {
     let nginx_snippet = section.nginx.replace(" 10% ", " 100% ");
     let (http, server) = parts(&nginx_snippet);
     let nginx = Nginx::bare(&leaf, &here(&http), &here(&server));
-    let brisk_snippet = section.brisk.replace("percent = 10 ", "percent = 100 ");
-    let mut keys = base("");
+    let (keys, tables) = tables(&here(&http), &here(&server));
+    let tables = here(&tables).replace("percent = 10 ", "percent = 100 ");
+    let mut keys = base(&keys);
     if rsyslog.is_some() {
         // Outputs replace the file of the access log.
         keys = keys.replace("access_log.file = \"access.log\"\n", "");
     }
-    let config = format!("{keys}{}{}", host(&NAMES, &[&leaf]), here(&brisk_snippet));
+    let config = format!("{keys}{}{tables}", host(&NAMES, &[&leaf]));
     let site = Site { brisk: setup().config(&config).start(), ca };
     let client = site.client();
     let all = |server| {
@@ -353,16 +357,48 @@ fn compare_messages(section: &Section, rsyslog: &Rsyslog) {
     assert_eq!(ours, theirs, "{} (left: brisk, right: nginx)", section.title);
 }
 
+/// The tables for `http` and `server` of a section by `brisk import nginx`: keys of `[server]`, and all others without listeners,
+/// name and certificate, which are those of the test.
+fn imported(http: &str, server: &str) -> (String, String) {
+    let folder = TempDir::with_prefix("brisk-test-import-").expect("a temporary folder");
+    let path = folder.path().join("nginx.conf");
+    let frame = "listen 443 ssl;\nserver_name www.example.com;\nssl_certificate a;\nssl_certificate_key b;";
+    fs::write(&path, format!("http {{\n{http}\nserver {{\n{frame}\n{server}\n}}\n}}\n")).expect("a file");
+    let text = brisk_import::nginx(&path).expect("an import").files.remove(0);
+    let (service, hosts) = text.split_once("[[host]]\n").expect("a host");
+    let own = ["https = ", "http = ", "unknown_host = ", "names = ", "certificates = "];
+    let is_other = |line: &&str| !own.iter().any(|key| line.starts_with(key));
+    let (server, others) =
+        service.split_once("[server]\n").expect("a server").1.split_once("\n\n").unwrap_or_default();
+    let keys: Vec<_> = server.lines().filter(is_other).map(|line| format!("server.{line}")).collect();
+    let tables: Vec<_> = hosts.lines().filter(is_other).collect();
+    (keys.join("\n"), format!("{}\n{others}", tables.join("\n")))
+}
+
+fn failed(
+    sections: &[Section],
+    tables: impl Fn(&Section, &str, &str) -> (String, String) + std::panic::RefUnwindSafe,
+) -> Vec<&'static str> {
+    let failure = |section: &Section| {
+        let outcome =
+            std::panic::catch_unwind(|| compare(section, &|http, server| tables(section, http, server)));
+        outcome.is_err().then_some(section.title)
+    };
+    sections.iter().filter_map(failure).collect()
+}
+
 #[test]
 fn every_snippet_has_the_effect_that_it_has_in_nginx() {
     let sections = sections();
-    let failed: Vec<_> = sections
-        .iter()
-        .filter_map(|section| {
-            let outcome = std::panic::catch_unwind(|| compare(section));
-            outcome.is_err().then_some(section.title)
-        })
-        .collect();
+    let failed = failed(&sections, |section, _, _| (String::new(), section.brisk.to_owned()));
     assert!(failed.is_empty(), "{failed:?}");
     assert!(sections.len() >= 31);
+}
+
+#[test]
+fn every_imported_snippet_has_the_effect_that_it_has_in_nginx() {
+    let sections = sections();
+    let failed = failed(&sections, |_, http, server| imported(http, server));
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(sections.len() >= 30);
 }

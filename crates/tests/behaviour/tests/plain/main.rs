@@ -30,6 +30,7 @@ mod http3_probe;
 mod http3_rebinding;
 mod http3_restart;
 mod http3_workers;
+mod import;
 mod include;
 mod internal_routes;
 mod limits;

@@ -1,0 +1,100 @@
+//! `brisk import nginx`: the results for well-known applications are right configurations, and mistakes are named with their line.
+
+use std::fs;
+use std::path::Path;
+
+use brisk_behaviour::site::setup;
+use brisk_testkit::ca::TestCa;
+use tempfile::TempDir;
+
+/// Inputs of the tests of the importer.
+const INPUTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gateway/import/tests/nginx");
+
+/// A line of `htpasswd`.
+const USERS: &str = "anna:$6$abcdefgh$ltjgWl6579NluT/Vi1nwEvcil.G5Nbc4NiXZaNGStk8PSwGfQv72N2CKPPrVACtLtip/cZ/1GM/O6IND4WQhG.\n";
+
+/// Files and folders that the inputs name, below `/srv`.
+const PLACES: [&str; 21] = [
+    "log/x",
+    "social/public/500.html",
+    "blog/x",
+    "cloud/x",
+    "errors/404.html",
+    "errors/502.html",
+    "forum/public/x",
+    "static/404.html",
+    "one/x",
+    "closed/x",
+    "wide/images/x",
+    "users/x",
+    "files/x",
+    "forms/x",
+    "mixed/files/x",
+    "app/assets/x",
+    "django/static/500.html",
+    "django/media/x",
+    "challenges/x",
+    "gitea/public/x",
+    "static/index.html",
+];
+
+/// A folder with everything that the inputs name.
+fn folder() -> TempDir {
+    let folder = TempDir::with_prefix("brisk-test-import-").expect("a temporary folder");
+    let write = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    };
+    for place in PLACES {
+        write(&format!("srv/{place}"), b"x");
+    }
+    let ca = TestCa::new();
+    let leaf = ca.server(&["x.example"]).issue();
+    let read = |path: &Path| fs::read(path).expect("a file");
+    write("site.pem", &read(&leaf.chain));
+    write("site.key", &read(&leaf.key));
+    write("ca.pem", &read(&leaf.chain));
+    write("users", USERS.as_bytes());
+    folder
+}
+
+#[test]
+fn imported_configurations_pass_the_check() {
+    let (folder, setup) = (folder(), setup());
+    let srv = format!("{}/srv/", folder.path().display());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut count = 0;
+    for input in fs::read_dir(INPUTS).expect("inputs") {
+        let input = input.expect("an input").path();
+        let text = fs::read_to_string(&input).expect("text");
+        let text = text.replace("/srv/", &srv).replace("/usr/share/nginx/html", &format!("{srv}static"));
+        fs::write(folder.path().join("nginx.conf"), text).expect("a file");
+        let [conf, output, report] = ["nginx.conf", "brisk.toml", "report.md"].map(path);
+        let arguments = ["nginx", &conf, "-o", &output, "--report", &report, "--force"];
+        let files = setup.run("import", &arguments).success();
+        for file in files.lines() {
+            let checked = setup.run("check", &[file]);
+            let text = fs::read_to_string(file).expect("a result");
+            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
+            count += 1;
+        }
+    }
+    assert!(count >= 30, "{count} files");
+}
+
+#[test]
+fn mistakes_and_existing_files_are_named() {
+    let (folder, setup) = (folder(), setup());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [conf, output] = ["wrong.conf", "brisk.toml"].map(path);
+    fs::write(&conf, "server {\n  listen 80;\n").expect("a file");
+    let failed = setup.run("import", &["nginx", &conf, "-o", &output]);
+    assert!(failed.stderr.contains("wrong.conf:1: the block has no end: add }"), "{}", failed.text());
+    fs::write(&conf, "server { listen 80; server_name a.example; proxy_cache x; return 204; }")
+        .expect("a file");
+    let done = setup.run("import", &["nginx", &conf, "-o", &output]);
+    assert!(done.stderr.contains("NOT CARRIED: brisk has no shared cache"), "{}", done.text());
+    let again = setup.run("import", &["nginx", &conf, "-o", &output]);
+    assert!(!again.status.success() && again.stderr.contains("add --force"), "{}", again.text());
+}
