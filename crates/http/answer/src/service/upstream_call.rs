@@ -207,7 +207,10 @@ impl<'a> UpstreamCall<'a> {
             Some(request) => {
                 let of_host = (&*exchange, &*self.site.names);
                 match Box::pin(request.complete(&self.to.group, &head, of_host)).await {
-                    Ok(variables) => Some(variables),
+                    Ok(variables) => {
+                        exchange.hold_head(|| variables.size())?;
+                        Some(variables)
+                    }
                     Err(NoScript::Refuse(refusal)) => return Err(refusal),
                     Err(NoScript::Redirect(response)) => return Ok(*response),
                 }

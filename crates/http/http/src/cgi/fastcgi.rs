@@ -87,6 +87,7 @@ pub fn begin(variables: &Variables, keeps: bool, out: &mut BytesMut) {
         out.extend_from_slice(name);
         out.extend_from_slice(value);
     }
+    // Most requests fit one record, whose length is known only now.
     let content = out.len() - start - HEADER;
     if content <= CONTENT {
         out[start + 4..start + 6].copy_from_slice(&(content as u16).to_be_bytes());
@@ -214,6 +215,7 @@ impl Records {
         if !matches!(kind, STDOUT | STDERR | END_REQUEST) {
             return Err(RecordFault::Type(kind));
         }
+        // Another ID would be the response to a request of someone else.
         if request != REQUEST {
             return Err(RecordFault::Request(request));
         }
@@ -227,6 +229,7 @@ impl Records {
     fn read_content(&mut self, piece: &[u8], out: &mut BytesMut) {
         match self.kind {
             STDOUT => out.extend_from_slice(piece),
+            // A server that writes messages without end must not fill the memory.
             STDERR => {
                 let kept = piece.len().min(MESSAGES - self.messages.len());
                 self.messages.extend_from_slice(&piece[..kept]);

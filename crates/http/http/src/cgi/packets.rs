@@ -64,6 +64,6 @@ mod tests {
     fn an_scgi_request_begins_with_its_length() {
         let mut out = BytesMut::new();
         scgi(27, &variables(), &mut out);
-        assert_eq!(&out[..], b"33:CONTENT_LENGTH\x0027\0SCGI\x001\0A\0bc\0DE\0\0,");
+        assert_eq!(&out[..], b"34:CONTENT_LENGTH\x0027\0SCGI\x001\0A\0bc\0DE\0\0,");
     }
 }

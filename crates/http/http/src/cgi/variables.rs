@@ -48,6 +48,11 @@ impl Variables {
         self.iter().any(|(own, _)| own == name.as_bytes())
     }
 
+    /// Number of bytes in memory.
+    pub fn size(&self) -> usize {
+        self.bytes.capacity() + self.lengths.capacity() * size_of::<(u32, u32)>()
+    }
+
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &*self.bytes;
@@ -74,11 +79,13 @@ impl Variables {
             variable.clear();
             variable.push_str("HTTP_");
             variable.extend(name.as_str().bytes().map(upper));
+            // A client must not replace a variable of the operator.
             if self.iter().take(own).any(|(fixed, _)| fixed == variable.as_bytes()) {
                 continue;
             }
             value.clear();
             value.extend_from_slice(first.as_bytes());
+            // RFC 9113 section 8.2.3 for cookies, RFC 9110 section 5.3 for others.
             let separator: &[u8] = if *name == header::COOKIE { b"; " } else { b", " };
             for more in headers.get_all(name).skip(1) {
                 value.extend_from_slice(separator);

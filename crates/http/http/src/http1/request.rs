@@ -134,6 +134,7 @@ impl Output {
         match protocol {
             CgiProtocol::FastCgi => {
                 fastcgi::begin(variables, keeps, end);
+                // No piece of a body follows that could write its end.
                 if length == 0 {
                     fastcgi::body_header(0, end);
                 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use brisk_rules::Template;
 
 use super::{Context, GroupFeature, GroupScope};
-pub use keys::{CgiKeys, CgiTable, Files};
+pub use keys::{CgiKeys, Files, ScriptKeys};
 pub use scripts::Script;
 
 /// Scripts and variables of requests to application servers.

@@ -32,6 +32,9 @@ const HOLDERS: &[(&str, &[&str])] = &[
         "heads of requests",
         &[
             "http::RequestHead",
+            "http::Variables",
+            "answer::Target",
+            "upstream-group::Script",
             "http-server::Receiving",
             "http-server::State",
             "http-server::Control",
@@ -66,7 +69,10 @@ const HOLDERS: &[(&str, &[&str])] = &[
             "answer::OpenFile",
         ],
     ),
-    ("input from upstreams", &["upstream::Messages", "upstream::Wire"]),
+    (
+        "input from upstreams",
+        &["upstream::Messages", "upstream::Application", "upstream::Wire", "http::Records"],
+    ),
     ("output to upstreams", &["upstream::Sending"]),
     (
         "interim responses",

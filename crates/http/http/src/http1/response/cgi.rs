@@ -33,6 +33,7 @@ impl ResponseHead {
         let head: Bytes = input.split_to(start + length).split_off(start).freeze();
         let mut facts = Facts::new();
         let mut headers = facts.read(&head, &lines)?;
+        // RFC 3875 has no transfer codings: the body ends with its length or with the response.
         headers.remove(header::TRANSFER_ENCODING);
         let status = status(stated.as_ref(), &mut headers)?;
         facts.is_chunked = None;

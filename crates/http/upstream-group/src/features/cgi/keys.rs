@@ -12,13 +12,13 @@ use serde::de::{self, Deserializer, Visitor};
 #[serde(deny_unknown_fields, default)]
 pub struct CgiKeys {
     /// Scripts and variables of [application servers](#fastcgi-uwsgi-and-scgi).
-    pub cgi: CgiTable,
+    pub cgi: ScriptKeys,
 }
 
 /// `[upstream.NAME.cgi]`: scripts and variables of requests to servers of FastCGI, uwsgi and SCGI.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct CgiTable {
+pub struct ScriptKeys {
     /// Folder with the scripts, as the application server finds it: `DOCUMENT_ROOT`. Without it, one application gets all paths as
     /// `PATH_INFO`.
     pub root: Option<String>,

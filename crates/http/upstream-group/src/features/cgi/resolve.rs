@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use brisk_config_file::KeyPath;
 use brisk_rules::{Maps, Template, Variable};
 
-use super::{CgiSettings, CgiTable, Files, Param};
+use super::{CgiSettings, Files, Param, ScriptKeys};
 use crate::features::{Context, GroupScope};
 
 /// Variables that only brisk sets: those of the body, which another value would contradict, and `HTTP_PROXY`, which programs take for
@@ -17,7 +17,7 @@ const UNKNOWN: [Variable; 3] = [Variable::Upstream, Variable::Ja4, Variable::Cli
 
 /// Resolves the keys of one group.
 pub(super) fn settings(
-    keys: &CgiTable,
+    keys: &ScriptKeys,
     group: &GroupScope<'_>,
     context: &mut Context<'_, '_>,
 ) -> CgiSettings {
@@ -66,7 +66,7 @@ pub(super) fn settings(
 }
 
 /// The folder in which scripts are looked up.
-fn files(keys: &CgiTable, root: &str, path: &KeyPath, context: &mut Context<'_, '_>) -> Option<PathBuf> {
+fn files(keys: &ScriptKeys, root: &str, path: &KeyPath, context: &mut Context<'_, '_>) -> Option<PathBuf> {
     let (folder, key) = match &keys.files {
         Some(Files::None) => return None,
         Some(Files::Folder(folder)) => (context.base.join(folder), "files"),
@@ -105,7 +105,7 @@ fn suffixes(written: &[String], path: &KeyPath, context: &mut Context<'_, '_>) -
     written.iter().map(|suffix| suffix.as_str().into()).collect()
 }
 
-fn params(keys: &CgiTable, path: &KeyPath, context: &mut Context<'_, '_>) -> Vec<Param> {
+fn params(keys: &ScriptKeys, path: &KeyPath, context: &mut Context<'_, '_>) -> Vec<Param> {
     let mut params = Vec::new();
     for (name, text) in &keys.params {
         let path = path.key(name);

@@ -33,7 +33,7 @@ pub(super) async fn check(
     let (mut records, mut received, mut content) = (Records::default(), BytesMut::new(), BytesMut::new());
     records.begin();
     let (mut status, mut length) = (None, 0);
-    // An application whose response nobody reads would log an error.
+    // An application logs an error if its response is not read.
     while length < LENGTH {
         let read = io.read_buf(&mut received).await?;
         length += read;
