@@ -122,7 +122,7 @@ named! {
 }
 
 named! {
-    /// Outcome of a TCP connection whose bytes are forwarded.
+    /// Outcome of a TCP connection whose bytes are forwarded, a `[[tcp]]`.
     StreamEnd {
         /// Both directions ended, the client's first.
         ClientClosed = "client-closed",
@@ -148,7 +148,8 @@ named! {
 }
 
 impl StreamEnd {
-    /// The side responsible for an unusual end; `None` for the others.
+    /// The [`Side`] responsible for an unusual end; `None` for [`Self::ClientClosed`], [`Self::UpstreamClosed`] and
+    /// [`Self::IdleTimeout`].
     pub const fn side(self) -> Option<Side> {
         match self {
             Self::ClientClosed | Self::UpstreamClosed | Self::IdleTimeout => None,

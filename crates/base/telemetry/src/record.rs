@@ -259,14 +259,15 @@ pub struct RequestSpan {
     pub is_sampled: bool,
 }
 
-/// Facts of a TCP connection whose bytes were forwarded.
+/// Facts of a TCP connection whose bytes were forwarded, for [`RequestLog::log_stream`](crate::RequestLog::log_stream).
 #[derive(Debug, Clone, Copy)]
 pub struct StreamRecord<'a> {
     /// The connection of the client.
     pub connection: &'a ConnectionRecord,
     /// Name of the `[[tcp]]`.
     pub service: &'a str,
-    /// Server name in the `ClientHello` that was passed on; `None` without one, and if brisk terminated TLS.
+    /// Server name in the `ClientHello` that was passed on; `None` without one, and after a handshake of brisk, whose
+    /// [`TlsFacts`] have it.
     pub server_name: Option<&'a str>,
     /// The server that was connected to, or the last that was tried.
     pub upstream: Option<&'a str>,

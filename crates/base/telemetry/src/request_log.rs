@@ -17,7 +17,7 @@ pub trait RequestLog: fmt::Debug + Send + Sync + 'static {
     /// Logs a connection whose handshake failed with `outcome`.
     fn log_handshake(&self, connection: &ConnectionRecord, outcome: HandshakeOutcome);
 
-    /// Logs a TCP connection that has ended.
+    /// Logs a [`StreamRecord`]: a TCP connection that has ended.
     fn log_stream(&self, stream: &StreamRecord<'_>);
 
     /// Logs a malformed request, or counts it for later lines if there are too many.

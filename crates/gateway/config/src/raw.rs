@@ -6,6 +6,7 @@
 
 mod access_log;
 mod acme;
+mod certificate;
 mod dashboard;
 mod keys;
 mod keyserver;
@@ -35,12 +36,11 @@ pub(crate) use access_log::{AccessLog, Journal, LogFormat, LogOutput, Syslog};
 pub(crate) use acme::{
     Acme, AcmeKey, AcmeStore, Challenge, Dns, ExternalAccount, HostAcme, KeyAlgorithm, OnDemand, Trial,
 };
+pub(crate) use certificate::Certificate;
 pub(crate) use dashboard::Dashboard;
 pub(crate) use keyserver::{Client, KeyServers, Operation, ServerConfig, ServerSection};
 pub(crate) use redis::{Redis, RedisTopology};
-use values::{
-    Address, ClientConnections, FastOpen, KeyPlace, Network, PrivateHost, ProxyProtocol, TicketKeys,
-};
+use values::{Address, ClientConnections, FastOpen, Network, PrivateHost, ProxyProtocol, TicketKeys};
 
 pub(crate) use keys::{KeyFamily, Keys};
 pub(crate) use otlp::Otlp;
@@ -276,14 +276,4 @@ impl Config {
     pub(crate) fn features(&self) -> impl Iterator<Item = &HostKeys> {
         self.host.iter().map(|host| &host.features)
     }
-}
-
-/// A certificate of a host, or that of an upstream's client.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Certificate {
-    pub chain: PathBuf,
-    pub key: KeyPlace,
-    pub fallback_key: Option<PathBuf>,
-    pub staple: Option<PathBuf>,
 }

@@ -20,7 +20,6 @@ use brisk_tls::{Accepted, Demands, Refusal, Trace, Variant, read_hello};
 use brisk_variants::AssignedValues;
 use tokio::net::TcpStream;
 
-pub(crate) use self::accept::Socket;
 use self::client::{Permits, introduce, timed_out};
 use crate::tcp::forward::{Entry, forward};
 use crate::worker::Worker;

@@ -10,7 +10,7 @@ use brisk_server::{Control, Listen, Parts, Process, Server};
 use brisk_telemetry::metrics::Reload;
 
 use crate::GatewayError;
-use crate::connection::Socket;
+use crate::listener::Socket;
 use crate::pages::dashboard::Served;
 use crate::pages::pages_of;
 use crate::part::GatewayPart;

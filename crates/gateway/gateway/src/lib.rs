@@ -7,6 +7,7 @@ mod connection;
 mod error;
 mod gateway;
 mod limits;
+mod listener;
 mod pages;
 mod part;
 mod resumption;

@@ -60,6 +60,11 @@ impl Direction {
         self.moved
     }
 
+    /// Whether the sink has not accepted all that was read.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Whether the source has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.state != State::Open

@@ -67,12 +67,11 @@ pub async fn connect(
     facts: &StreamFacts,
 ) -> Result<StreamUpstream, UpstreamError> {
     let key = group.client_key(client.record.client.ip());
-    let mut server = match group.choose(key, None) {
-        Some(server) => server,
-        None => {
-            Box::pin(group.await_servers()).await;
-            group.choose(key, None).ok_or(UpstreamError::NoServer)?
-        }
+    let mut server = if let Some(server) = group.choose(key, None) {
+        server
+    } else {
+        Box::pin(group.await_servers()).await;
+        group.choose(key, None).ok_or(UpstreamError::NoServer)?
     };
     let mut may_retry = group.state().settings().retry == Retry::Once;
     loop {
@@ -114,7 +113,8 @@ impl StreamUpstream {
     /// Copies in both directions until both have ended, a side has failed, or nothing was copied for `idle`.
     ///
     /// `read_ahead` contains bytes read from the client before; `client` may have bytes to be flushed. The end of one side is passed on as the end of writing; the other
-    /// direction continues. A failure of one side, and the drop of this future, reset the connections to both.
+    /// direction continues. A failure of one side, data that a side has not taken for `idle`, and the drop of this future reset the
+    /// connections to both.
     pub async fn join<C: ClientTransport>(
         mut self,
         client: &mut C,
@@ -159,7 +159,8 @@ impl StreamUpstream {
             deadline.poll_expired(context).map(|()| StreamEnd::IdleTimeout)
         });
         let end = end.await;
-        if end.side().is_none() {
+        let is_cut = to_upstream.is_blocked() || to_client.is_blocked();
+        if end.side().is_none() && !is_cut {
             self.end_by_reset(client, false);
         }
         end

@@ -90,6 +90,7 @@ impl RequestLog for AccessLog {
     }
 
     fn log_stream(&self, stream: &StreamRecord<'_>) {
+        // Without a share: a connection is no request, and may have lasted for days.
         self.log_all(Event::Stream(stream));
     }
 

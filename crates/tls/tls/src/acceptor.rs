@@ -197,7 +197,7 @@ impl Acceptor {
                 }
                 Ok(Accepted { stream, facts, demands, place })
             }
-            Err(refusal) => Err(refusal.refined(hello)),
+            Err(refusal) => Err(refusal.refined(*hello)),
         }
     }
 

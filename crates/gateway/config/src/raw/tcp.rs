@@ -3,7 +3,7 @@
 use brisk_config_file::Period;
 use serde::Deserialize;
 
-use super::Certificate;
+use super::certificate::Certificate;
 use super::values::Address;
 
 /// `[[tcp]]`: connections of some listeners or server names, and their upstream.

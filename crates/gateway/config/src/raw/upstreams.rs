@@ -7,7 +7,7 @@ use brisk_upstream_group::features::GroupKeys;
 use brisk_upstream_group::features::servers::UpstreamServer;
 use serde::Deserialize;
 
-use super::Certificate;
+use super::certificate::Certificate;
 use super::values::TlsProtocol;
 
 table_of_parts! {

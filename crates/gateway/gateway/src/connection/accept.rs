@@ -12,20 +12,10 @@ use crate::connection::client::Permits;
 use crate::connection::plain::serve_http;
 use crate::connection::quic;
 use crate::connection::serve_https;
+use crate::listener::Socket;
 use crate::shared::Shared;
 use crate::tcp::serve::serve_tcp;
 use crate::worker::Worker;
-
-/// A listener of the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Socket {
-    /// HTTPS.
-    Https,
-    /// Plain HTTP.
-    Http,
-    /// A listener of `[[tcp]]`, by its number.
-    Tcp(usize),
-}
 
 impl Service for Shared {
     type Listener = Socket;

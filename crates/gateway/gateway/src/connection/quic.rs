@@ -21,9 +21,9 @@ use brisk_tls::{Confirmation, Refusal};
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, StreamEvent};
 
-use crate::connection::Socket;
 use crate::connection::client::Permits;
 use crate::connection::{charge, limit_client, note_refusal, refused, unconfirmed};
+use crate::listener::Socket;
 use crate::worker::Worker;
 
 /// Serves the connections of a datagram socket until the future is dropped.

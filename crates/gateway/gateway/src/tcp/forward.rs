@@ -53,7 +53,11 @@ pub(crate) async fn forward(
         worker: Rc::clone(&worker),
     };
     // The end of the handshake may still be in the stream; a client that does not take it gets it later.
-    poll_fn(|context| Poll::Ready(drop(Pin::new(&mut io).poll_flush(context)))).await;
+    poll_fn(|context| {
+        drop(Pin::new(&mut io).poll_flush(context));
+        Poll::Ready(())
+    })
+    .await;
     let share = worker.shared.live.load().one_client(forwarding.record.client.ip());
     let started = Instant::now();
     let client = StreamClient { record: &forwarding.record, share };

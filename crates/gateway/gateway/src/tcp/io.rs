@@ -80,7 +80,7 @@ impl AsyncWrite for ClientIo {
                     ready!(stream.poll_drain(context))?;
                     stream.poll_write(context, &[IoSlice::new(bytes)])
                 }
-                written => written,
+                written @ Poll::Ready(_) => written,
             },
         }
     }

@@ -28,7 +28,11 @@ fn redis_is_reached_with_and_without_tls() {
     let (server, ca) = (Redis::start(), TestCa::new());
     let leaf = ca.server(&["redis.test"]).issue();
     let upstream = format!("listen = [\"127.0.0.1:0\"]\nupstream = \"tcp://{}\"\n", server.address());
-    let certificates = format!("certificates = [{{ chain = {:?}, key = {:?} }}]\n", leaf.chain, leaf.key);
+    let certificates = format!(
+        "certificates = [{{ chain = \"{}\", key = \"{}\" }}]\n",
+        leaf.chain.display(),
+        leaf.key.display()
+    );
     let brisk = serve(&format!(
         "\n[[tcp]]\nname = \"plain\"\n{upstream}\n[[tcp]]\nname = \"tls\"\n{upstream}{certificates}"
     ));

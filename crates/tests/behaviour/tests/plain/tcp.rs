@@ -54,7 +54,7 @@ fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
 
 /// Bytes whose order a copy cannot confuse.
 fn numbered(length: usize) -> Vec<u8> {
-    (0..length).map(|place| (place / 251 ^ place) as u8).collect()
+    (0..length).map(|place| ((place / 251) ^ place) as u8).collect()
 }
 
 /// The read until the end, or the kind of its error.

@@ -88,7 +88,7 @@ fn peers_that_never_read_stop_nobody_else_and_end_in_time() {
         match &byte {
             // Sends without end.
             b"d" => loop {
-                stream.write_all(&[0; 65_536])?;
+                stream.write_all(&[0; 16_384])?;
             },
             // Never reads.
             b"u" => {
@@ -109,7 +109,7 @@ fn peers_that_never_read_stop_nobody_else_and_end_in_time() {
     for stream in &mut uploads {
         stream.write_all(b"u").expect("a listener");
         stream.set_nonblocking(true).expect("a socket");
-        while stream.write(&[0; 65_536]).is_ok() {}
+        while stream.write(&[0; 16_384]).is_ok() {}
     }
     let mut served = connect(brisk.tcp(0));
     served.write_all(b"x").expect("a listener");
@@ -120,6 +120,11 @@ fn peers_that_never_read_stop_nobody_else_and_end_in_time() {
         let ended = brisk.metrics().sum("brisk_tcp_connections_total", &["outcome=\"idle-timeout\""]);
         (ended >= 40.0).then_some(())
     });
+    for mut stream in downloads {
+        // Not an end, which would make the transfer look complete.
+        let end = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!(end.expect_err("a reset"), io::ErrorKind::ConnectionReset);
+    }
 }
 
 #[test]
@@ -132,7 +137,7 @@ fn one_flood_of_bytes_leaves_turns_to_others() {
     let mut flood = connect(brisk.tcp(0));
     let mut reader = flood.try_clone().expect("a copy");
     std::thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
-    std::thread::spawn(move || while flood.write_all(&[0; 65_536]).is_ok() {});
+    std::thread::spawn(move || while flood.write_all(&[0; 16_384]).is_ok() {});
     for _ in 0..20 {
         let mut other = connect(brisk.tcp(0));
         other.write_all(b"hello").expect("a listener");

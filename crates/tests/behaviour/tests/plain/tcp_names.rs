@@ -41,7 +41,7 @@ fn body(mut stream: TlsStream, name: &str) -> String {
 }
 
 fn certificate(leaf: &Leaf) -> String {
-    format!("certificates = [{{ chain = {:?}, key = {:?} }}]\n", leaf.chain, leaf.key)
+    format!("certificates = [{{ chain = \"{}\", key = \"{}\" }}]\n", leaf.chain.display(), leaf.key.display())
 }
 
 /// Serves a plain echo that answers `name` first.
@@ -184,7 +184,7 @@ fn terminated_connections_resume_and_end_properly() {
     let client = client(&ca, "db.test");
     // Made once: rustls resumes sessions of one configuration only.
     let old_client = client.clone().tls12();
-    let sent: Vec<u8> = (0..1_000_000_u32).map(|place| (place / 251 ^ place) as u8).collect();
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|place| ((place / 251) ^ place) as u8).collect();
     for (resumption, tls12) in [("full", false), ("psk", false), ("full", true), ("ticket", true)] {
         let client = if tls12 { &old_client } else { &client };
         let mut stream = client.connect(brisk.tcp(0)).expect("a handshake");
@@ -204,9 +204,9 @@ fn terminated_connections_resume_and_end_properly() {
 fn upstreams_may_speak_tls() {
     let (ca, server) = origin("secret", &["a.test"]);
     let group = format!(
-        "\n[upstream.db]\nservers = [\"tls://{}\"]\ntls = {{ ca = {:?}, server_name = \"a.test\" }}\n",
+        "\n[upstream.db]\nservers = [\"tls://{}\"]\ntls = {{ ca = \"{}\", server_name = \"a.test\" }}\n",
         server.https(),
-        ca.root_file()
+        ca.root_file().display()
     );
     let table = tcp("db", OWN);
     let brisk = setup().config(&format!("{}{table}{group}", base(ALONE))).start();

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 #[derive(Debug)]
 pub struct ReadHello {
     /// The fields.
-    pub hello: ClientHello,
+    pub hello: Box<ClientHello>,
     /// All bytes received so far: the records of the `ClientHello`, and bytes behind them.
     pub incoming: Vec<u8>,
     /// Time at which the `ClientHello` was complete.
@@ -49,11 +49,12 @@ pub async fn read_hello(
         match ClientHello::read(&incoming, limit) {
             Ok(Progress::Complete(hello)) => {
                 trace.timeline.mark(Milestone::ClientHello);
-                return Ok(ReadHello { hello: *hello, incoming, started: Instant::now() });
+                return Ok(ReadHello { hello, incoming, started: Instant::now() });
             }
             Ok(Progress::Incomplete) => {}
             Err(error) => return Err(refuse_hello(io, error, trace).await),
         }
+        // Room for a post-quantum hello; more would be held for every client that sends nothing.
         incoming.reserve(2048);
         match io.read_buf(&mut incoming).await {
             Ok(0) => return Err(Refusal::new(HandshakeOutcome::ClientClosed)),

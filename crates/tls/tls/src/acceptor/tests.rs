@@ -15,6 +15,7 @@ use rustls::client::Resumption as ClientResumption;
 use rustls::compress::{BROTLI_DECOMPRESSOR, CertDecompressor, DecompressionFailed};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateCompressionAlgorithm, ClientConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::LocalSet;
 use tokio_rustls::client::TlsStream;
 
