@@ -52,7 +52,7 @@ pub(crate) use visit_store::Visits;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    #[expect(dead_code, reason = "read before the rest, by `Sources`; its name is offered for unknown keys")]
+    /// Read before the rest, by `Sources`; its name is offered for unknown keys.
     pub include: Option<IgnoredAny>,
     pub server: Server,
     pub tls: Tls,

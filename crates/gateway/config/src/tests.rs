@@ -21,6 +21,7 @@ mod limits;
 mod maps;
 mod oversights;
 mod pages;
+mod routes;
 mod sessions;
 mod tcp;
 mod tokens;

@@ -16,12 +16,16 @@ fn names(resolved: &Resolved) -> Vec<&str> {
     resolved.settings.service.hosts.iter().map(|host| host.tls.names[0].as_str()).collect()
 }
 
-const OWN: &str = "[[host]]\nnames = [\"a.localhost\"]\n";
-
 #[test]
 fn files_are_joined_in_the_order_of_their_names() {
-    let host =
-        |name: &str| format!("[[host]]\nnames = [\"{name}.localhost\"]\n[[host.route]]\npath = \"/\"\n");
+    let leaf = TestCa::new().server(&["a.localhost", "b.localhost", "c.localhost", "d.localhost"]).issue();
+    let own = |name: &str| {
+        let (chain, key) = (&leaf.chain, &leaf.key);
+        format!(
+            "[[host]]\nnames = [\"{name}.localhost\"]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n"
+        )
+    };
+    let host = |name: &str| own(name) + "[[host.route]]\npath = \"/\"\n";
     let app = "upstream = \"app\"\n[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
     let other = "upstream = \"other\"\n[upstream.other]\nservers = [\"http://127.0.0.1:2\"]\n";
     let folder = written(&[
@@ -31,16 +35,16 @@ fn files_are_joined_in_the_order_of_their_names() {
         ("conf.d/8.toml~", "unread"),
         ("last.toml", &(host("d") + "respond = {}\n")),
     ]);
-    let main = format!("include = [\"last.toml\", \"conf.d/*.toml\", \"*.toml\"]\n{LISTENER}{OWN}");
+    let main = format!("include = [\"last.toml\", \"conf.d/*.toml\", \"*.toml\"]\n{LISTENER}{}", own("a"));
     let resolved = checked(folder.path(), &main).expect("settings");
     assert_eq!(names(&resolved), ["a.localhost", "d.localhost", "b.localhost", "c.localhost"]);
     for file in ["brisk.toml", "last.toml", "conf.d/10.toml", "conf.d/9.toml", "conf.d/*.toml", "*.toml"] {
         assert!(resolved.settings.server.files.contains(&folder.path().join(file)), "{file}");
     }
-    assert_eq!(resolved.line_of_route(2, 0), Some((3, Some(folder.path().join("conf.d/10.toml")))));
+    assert_eq!(resolved.line_of_route(2, 0), Some((4, Some(folder.path().join("conf.d/10.toml")))));
     assert_eq!(resolved.line_of_route(0, 0), None);
     // A folder without matching files is no mistake.
-    let main = format!("include = \"conf.d/*.none\"\n{LISTENER}{OWN}");
+    let main = format!("include = \"conf.d/*.none\"\n{LISTENER}{}", own("a"));
     assert_eq!(names(&checked(folder.path(), &main).expect("settings")), ["a.localhost"]);
 }
 
@@ -53,12 +57,12 @@ fn mistakes_have_the_file_in_which_they_are() {
         ),
         ("conf.d/b.toml", "# é\n[sever]\n"),
     ]);
-    let main = format!("include = \"conf.d/*.toml\"\n{LISTENER}workers = -1\n{OWN}");
+    let main = format!("include = \"conf.d/*.toml\"\n{LISTENER}workers = -1\n{HOST}");
     assert_eq!(
         checked(folder.path(), &main).expect_err("mistakes"),
         "brisk.toml:4:11: server.workers: expected a whole number from 0 to 65535, found the number -1\n\
          conf.d/a.toml:3:1: host[1].routes: unknown key; did you mean `route`?\n\
-         conf.d/a.toml:4:20: host[1].hsts.max_age: \"x\" is not a duration: write one as \"10s\", \"250ms\" or \"1h30m\"\n\
+         conf.d/a.toml:4:20: host[1].hsts.max_age: \"x\" is not a duration: write a whole number and a unit, as \"500ms\", \"10s\" or \"180d\"\n\
          conf.d/b.toml:2:2: sever: unknown key; did you mean `server`?"
     );
 }
@@ -72,7 +76,7 @@ fn a_table_or_key_of_two_files_names_both_places() {
         ),
         ("conf.d/b.toml", "host = 1\n[upstream.app]\nservers = []\n"),
     ]);
-    let main = format!("include = \"conf.d/*.toml\"\n{LISTENER}{OWN}");
+    let main = format!("include = \"conf.d/*.toml\"\n{LISTENER}{HOST}");
     let at = folder.path().display().to_string();
     assert_eq!(
         checked(folder.path(), &main).expect_err("mistakes").replace(&format!("{at}/"), ""),
@@ -119,7 +123,7 @@ fn wrong_includes_are_refused_with_the_reason() {
         ),
     ] {
         let said =
-            checked(folder.path(), &format!("include = {include}\n{LISTENER}{OWN}")).expect_err(include);
+            checked(folder.path(), &format!("include = {include}\n{LISTENER}{HOST}")).expect_err(include);
         assert!(said.starts_with(message), "{include}: {said}");
     }
     refused(

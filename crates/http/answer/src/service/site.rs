@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http::claims::OwnNames;
-use brisk_http::message::Response;
+use brisk_http::message::{HeaderList, Response};
 use brisk_http::validate::Refusal;
+use brisk_http_connection::body::client::ClientBody;
 use brisk_telemetry::Metrics;
 use brisk_upstream::Group;
-use http::StatusCode;
+use http::{StatusCode, header};
 
 use super::Service;
 use super::action::RouteAction;
@@ -19,6 +20,7 @@ use crate::error::ServiceError;
 use crate::exchange::Exchange;
 use crate::features::ordered;
 use crate::forwarding::Forwarding;
+use crate::head_limits::size_of_fields;
 use crate::own_names;
 use crate::redirect;
 use crate::settings::{InternalSettings, Plain, RoutePath, RouteSettings, ServiceSettings};
@@ -39,7 +41,7 @@ pub(super) struct Site {
     reserved: Routes<Route>,
     routes: Routes<Route>,
     /// Folders of internal routes, which `X-Sendfile` names.
-    pub(super) folders: Vec<Folder>,
+    folders: Vec<Folder>,
     /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route.
     slashless: Routes<Route>,
     /// The route of requests without a matching path: `404`.
@@ -123,6 +125,51 @@ impl Site {
         response
     }
 
+    /// Performs the action of `route`, whose stages the request has passed, and follows its internal redirects.
+    async fn answer_internally(
+        &self,
+        service: &Service,
+        mut route: &Route,
+        request: &mut ClientRequest,
+        exchange: &mut Exchange,
+        mut state: RequestState,
+    ) -> Response<Body> {
+        // The upstream call takes the head away.
+        let kept = exchange.hold_head(|| size_of_fields(&request.head.headers));
+        let mut head = request.head.clone();
+        let mut answered = match kept {
+            Ok(()) => route.act(service, self, request, exchange, &state).await,
+            Err(refusal) => Err(refusal),
+        };
+        let mut headers = HeaderList::new();
+        for count in 0.. {
+            let Ok(response) = &mut answered else { break };
+            let target =
+                if route.internal.redirects { internal::target(&self.folders, response) } else { None };
+            let Some(target) = target else { break };
+            internal::keep(response.headers(), &mut headers);
+            // Drops the replaced body before the next one begins.
+            answered = Err(Refusal::new(StatusCode::BAD_GATEWAY, "internal-redirect"));
+            exchange.named = Vec::new();
+            let Some(target) = target.ok().filter(|_| count < internal::MOST_REDIRECTS) else { break };
+            internal::redirect(&mut head, target);
+            let mut next = ClientRequest::new(head.clone(), ClientBody::default());
+            if next.is_ambiguous {
+                break;
+            }
+            state = RequestState::new(&next.head);
+            route = self.internal_route(&next, exchange);
+            answered = match route.stages.request(exchange, &mut next, &mut state).await {
+                Some(answered) => answered.map(|response| *response),
+                None => route.without_location(route.act(service, self, &mut next, exchange, &state).await),
+            };
+        }
+        let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
+        internal::add(&headers, route.has_files(), &mut response);
+        route.stages.response(exchange, &state, &mut response);
+        response
+    }
+
     fn route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
         let found = self.find(request, exchange, |path, holds| {
             // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
@@ -135,7 +182,7 @@ impl Site {
     }
 
     /// The internal route of a redirected request; the route of requests without one if there is none.
-    pub(super) fn internal_route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
+    fn internal_route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
         self.find(request, exchange, |path, holds| {
             self.routes.find(path, |route| route.internal.is_internal && holds(route))
         })
@@ -182,13 +229,25 @@ impl Site {
 
 impl Route {
     fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction) -> Self {
-        let target = match route.internal.is_internal {
-            true => StageTarget::Internal(route),
-            false => StageTarget::Route(route),
-        };
+        let is_internal = route.internal.is_internal;
+        let target = if is_internal { StageTarget::Internal(route) } else { StageTarget::Route(route) };
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
         let own_names = Rc::new(own_names::of_upstream(context.settings, route));
         Self { conditions: route.conditions.clone(), own_names, stages, action, internal: route.internal }
+    }
+
+    fn has_files(&self) -> bool {
+        matches!(self.action, RouteAction::Files(_))
+    }
+
+    /// `answered`, or 404 in place of a redirect to the final slash of a folder: it would name the path of the internal route.
+    fn without_location(&self, answered: Result<Response<Body>, Refusal>) -> Result<Response<Body>, Refusal> {
+        match answered {
+            Ok(response) if self.has_files() && response.headers().contains_key(header::LOCATION) => {
+                Err(Refusal::new(StatusCode::NOT_FOUND, "no-file"))
+            }
+            answered => answered,
+        }
     }
 
     /// A route for a reserved path or a refusal.

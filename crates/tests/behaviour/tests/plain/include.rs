@@ -34,8 +34,8 @@ fn included_files_are_reloaded_as_they_come_change_and_go() {
         wait_until("the included host", || (body() == text).then_some(()));
     }
     // A mistake in an included file changes nothing, and the message has the name of the file.
-    brisk.write("conf.d/wrong.toml", "[[host]]\nname = 1\n");
-    brisk.log_with("conf.d/wrong.toml:2:1: host[2].name: unknown key");
+    brisk.write("conf.d/wrong.toml", "[[host]]\nnames = [\"third.test\"]\nrouts = 1\n");
+    brisk.log_with("conf.d/wrong.toml:3:1: host[2].routs: unknown key");
     assert_eq!(body(), "two");
     for file in ["conf.d/wrong.toml", "conf.d/other.toml"] {
         std::fs::remove_file(brisk.folder().join(file)).expect("removed");
