@@ -14,6 +14,7 @@ use brisk_transform::body::Body;
 use brisk_upstream_group::settings::GroupSettings;
 use brisk_visits::Visits;
 use http::header;
+use percent_encoding::percent_decode_str;
 
 use crate::error::ServiceError;
 use crate::features::ordered;
@@ -238,6 +239,10 @@ fn upstream(
 
 /// The file, or the reason for which there is none.
 fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<String, String> {
+    if let Some(only) = &files.only {
+        let name = percent_decode_str(only.as_str()).decode_utf8_lossy();
+        return Ok(format!("file {}{name}", files.root.display()));
+    }
     let below = path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
     let name = String::from_utf8_lossy(below);
     let file = files.root.join(name.trim_start_matches('/'));

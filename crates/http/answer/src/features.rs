@@ -23,6 +23,7 @@ pub mod internal;
 pub mod keep_alive;
 pub mod limits;
 pub mod maintenance;
+pub mod media_types;
 pub mod mirror;
 pub mod plain;
 pub mod real_ip;
@@ -260,6 +261,8 @@ route_features! {
     is_unlogged: access_log::AccessLogFeature,
     /// Whether the route is internal, or leads to internal ones.
     internal: internal::InternalFeature,
+    /// Media types of files in place of the usual ones. Default: none.
+    media_types: media_types::MediaTypesFeature,
 }
 
 host_features! {
@@ -298,6 +301,8 @@ host_features! {
     plain: plain::PlainFeature,
     /// Whether requests without a setting of their route are omitted from the access log.
     is_unlogged: access_log::AccessLogFeature,
+    /// Media types of files in place of the usual ones. Default: none.
+    media_types: media_types::MediaTypesFeature,
 }
 
 /// Resolves the features and routes of a host, whose table is at `path`. Mistaken routes are omitted.

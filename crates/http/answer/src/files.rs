@@ -11,6 +11,9 @@ mod readers;
 mod room;
 mod selected;
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use brisk_coding::{AcceptedCodings, Coding};
 use brisk_folder::Beneath;
 use brisk_http::error::BodyError;
@@ -24,12 +27,13 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, header};
 use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::DefaultServeDirFallback;
 use tower_service::Service as _;
 
 use crate::redirect;
-use crate::settings::{RoutePath, StaticSettings};
+use crate::settings::{MediaTypes, RoutePath, StaticSettings, UrlPath};
 use listing::Listings;
 pub(crate) use room::{Room, in_room};
 
@@ -49,8 +53,12 @@ pub(crate) struct StaticFiles {
     /// The files with lookup of compressed copies.
     with_copies: Option<Files>,
     route: String,
+    /// The only file, for all requests.
+    only: Option<Uri>,
     /// The file for paths without one.
     fallback: Option<Uri>,
+    /// Media types in place of the usual ones.
+    types: Option<Arc<MediaTypes>>,
     /// Pages for folders without an index file.
     listings: Option<Listings>,
     /// Location of the folder for its path without the final slash, with which links of its pages would be wrong; `None` for a
@@ -87,15 +95,21 @@ impl StaticFiles {
             })
         });
         let files = Files::of(&Beneath::new(&settings.root), folder);
-        let fallback = settings.fallback.as_ref().and_then(|path| path.as_str().parse().ok());
+        let target = |path: &Option<UrlPath>| path.as_ref().and_then(|path| path.as_str().parse().ok());
+        let (only, fallback) = (target(&settings.only), target(&settings.fallback));
         let listings = settings.listing.then(|| Listings::new(Beneath::new(&settings.root)));
-        let route = route.to_owned();
-        Self { files, with_copies, route, fallback, listings, location, scripts: None }
+        let (route, types) = (route.to_owned(), None);
+        Self { files, with_copies, route, only, fallback, types, listings, location, scripts: None }
     }
 
     /// The files without the source text of `scripts`, which an upstream executes: they do not exist here.
     pub(crate) fn without_scripts(self, scripts: Option<&CgiSettings>) -> Self {
         Self { scripts: scripts.cloned(), ..self }
+    }
+
+    /// These files with `types` in place of the usual media types.
+    pub(crate) fn with_types(self, types: Option<Arc<MediaTypes>>) -> Self {
+        Self { types, ..self }
     }
 
     /// Responds to a request for `path`, within the memory of `room`.
@@ -105,6 +119,9 @@ impl StaticFiles {
         path: &RequestPath<'_>,
         room: &mut Room,
     ) -> Response<Body> {
+        if let Some(only) = &self.only {
+            return self.look_up(request, only.clone()).await;
+        }
         if let Some(response) = self.with_slash(request, path) {
             return response;
         }
@@ -163,6 +180,18 @@ impl StaticFiles {
     }
 
     async fn look_up(&self, request: &RequestParts, target: Uri) -> Response<Body> {
+        let Some(types) = &self.types else { return self.untyped(request, target).await };
+        let mut response = self.untyped(request, target.clone()).await;
+        if matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT)
+            && let Some(kind) = types.of(&name_of(target.path()))
+        {
+            response.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
+        }
+        response
+    }
+
+    /// The file at `target` with its usual media type.
+    async fn untyped(&self, request: &RequestParts, target: Uri) -> Response<Body> {
         let mut asked = http::Request::new(());
         *asked.method_mut() = request.method.clone();
         *asked.uri_mut() = target;
@@ -237,6 +266,14 @@ async fn call(folder: &Folder, request: http::Request<()>) -> Response<Body> {
 /// that waits for its client would keep one.
 fn fitting(data: Bytes) -> Bytes {
     if data.len() < CHUNK / 2 { Bytes::copy_from_slice(&data) } else { data }
+}
+
+/// The name of the file for a path; that of a folder is the name of its index file.
+fn name_of(path: &str) -> Cow<'_, str> {
+    match path.rsplit('/').next() {
+        None | Some("") => Cow::Borrowed("index.html"),
+        Some(name) => percent_decode_str(name).decode_utf8_lossy(),
+    }
 }
 
 /// Whether a request names a compressed copy itself.

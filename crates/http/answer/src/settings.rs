@@ -27,6 +27,7 @@ pub use crate::features::internal::InternalSettings;
 pub use crate::features::keep_alive::Preconnect;
 pub use crate::features::limits::{LimitKey, RequestLimit, RouteTimeouts};
 pub use crate::features::maintenance::{Maintenance, MaintenanceSwitch};
+pub use crate::features::media_types::MediaTypes;
 pub use crate::features::mirror::MirrorSettings;
 pub use crate::features::plain::Plain;
 pub use crate::features::{BodySettings, HostSettings, RouteSettings, Trace};

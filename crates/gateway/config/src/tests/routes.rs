@@ -34,3 +34,36 @@ fn internal_routes_and_those_that_lead_to_them_belong_together() {
         "brisk.toml:8:22: host[0].route[0].internal_redirects: has no effect without `upstream`",
     );
 }
+
+#[test]
+fn a_single_file_has_one_path() {
+    route(
+        "static = \"sw.js\"\n",
+        "brisk.toml:7:10: host[0].route[0].static: sw.js is a file: write exact = true too, or the name of a folder",
+    );
+    route(
+        "static = \"sw.js\"\nexact = true\nlisting = true\n",
+        "brisk.toml:9:11: host[0].route[0].listing: has no effect on a single file in `static`",
+    );
+    route(
+        "static = \"missing\"\n",
+        "brisk.toml:7:10: host[0].route[0].static: the folder missing does not exist",
+    );
+}
+
+#[test]
+fn wrong_media_types_are_named() {
+    route(
+        "static = \"www\"\ntypes = { \".js\" = \"text/javascript\" }\n",
+        "brisk.toml:8:19: host[0].route[0].types.\".js\": \".js\" is not an extension: write the letters after the last dot of a \
+         name, as wasm = \"application/wasm\"",
+    );
+    route(
+        "static = \"www\"\ndefault_type = \"text\"\n",
+        "brisk.toml:8:16: host[0].route[0].default_type: \"text\" is not a media type: write one as \"text/html; charset=utf-8\"",
+    );
+    route(
+        "respond = {}\ntypes = { js = \"text/javascript\" }\n",
+        "brisk.toml:8:9: host[0].route[0].types: has no effect without `static`",
+    );
+}

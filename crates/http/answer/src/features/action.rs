@@ -70,6 +70,8 @@ impl UpstreamAction {
 pub struct StaticSettings {
     /// The folder.
     pub root: PathBuf,
+    /// Path below the folder of the only file that is served; `None` for all files.
+    pub only: Option<UrlPath>,
     /// Whether clients that accept the coding get the file with `.br`, `.zst` or `.gz` appended to its name, if it
     /// exists and is not older than the original.
     pub precompressed: bool,

@@ -29,7 +29,7 @@ fn site() -> Site {
         fs::write(root.join(name), text).expect(name);
     }
     let files = StaticFiles::new(
-        &StaticSettings { root, precompressed: true, listing: false, fallback: None },
+        &StaticSettings { root, only: None, precompressed: true, listing: false, fallback: None },
         &files_route(),
     );
     Site { folder, files }
@@ -262,8 +262,13 @@ async fn the_folder_of_a_route_has_a_slash_at_its_end() {
         assert_eq!(location(&site, target).await, (301, Some(expected.to_owned())), "{target}");
     }
     assert_eq!(site.status("/files/").await, 200);
-    let settings =
-        || StaticSettings { root: site.root(), precompressed: false, listing: false, fallback: None };
+    let settings = || StaticSettings {
+        root: site.root(),
+        only: None,
+        precompressed: false,
+        listing: false,
+        fallback: None,
+    };
     let encoded = StaticFiles::new(&settings(), &RoutePath::Prefix("/a b\"\u{fc}".to_owned()));
     let exact = StaticFiles::new(&settings(), &RoutePath::Exact("/files".to_owned()));
     site.files = encoded;
@@ -278,7 +283,13 @@ async fn a_redirect_never_leads_to_another_host() {
     let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
     assert_eq!(location, "/files/docs/");
     let at_root = StaticFiles::new(
-        &StaticSettings { root: site.root(), precompressed: false, listing: false, fallback: None },
+        &StaticSettings {
+            root: site.root(),
+            only: None,
+            precompressed: false,
+            listing: false,
+            fallback: None,
+        },
         &RoutePath::Prefix("/".to_owned()),
     );
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
@@ -425,7 +436,7 @@ async fn a_copy_that_is_older_than_its_file_or_has_none_is_no_copy() {
 fn with_fallback(site: &Site) -> StaticFiles {
     let fallback = Some("/docs/index.html".parse().expect("a path"));
     StaticFiles::new(
-        &StaticSettings { root: site.root(), precompressed: true, listing: false, fallback },
+        &StaticSettings { root: site.root(), only: None, precompressed: true, listing: false, fallback },
         &files_route(),
     )
 }

@@ -19,7 +19,7 @@ use crate::exchange::Exchange;
 use crate::files::{StaticFiles, in_room};
 use crate::headers::RESOURCE_POLICY;
 use crate::redirect;
-use crate::settings::{Action, FixedResponse, Page, Redirect, RouteSettings};
+use crate::settings::{Action, FixedResponse, Page, Redirect, RouteSettings, StaticSettings};
 use crate::stage::{ClientRequest, RequestState};
 use crate::variables::RequestValues;
 use crate::visits::{SiteVisits, script};
@@ -58,10 +58,10 @@ impl RouteAction {
             Action::Upstream(upstream) => {
                 Self::Upstream(UpstreamRoute::new(route, upstream, group, metrics)?)
             }
-            Action::Static(files) => Self::Files(Box::new(StaticFiles::new(files, &route.path))),
+            Action::Static(files) => Self::Files(Box::new(self::files(files, route))),
             Action::StaticOrUpstream(files, upstream) => {
                 let upstream = UpstreamRoute::new(route, upstream, group, metrics)?;
-                let files = StaticFiles::new(files, &route.path).without_scripts(upstream.scripts());
+                let files = self::files(files, route).without_scripts(upstream.scripts());
                 Self::FilesOrUpstream(Box::new((files, upstream)))
             }
             Action::Fixed(response) => Self::fixed(response),
@@ -134,6 +134,10 @@ impl Route {
             RouteAction::Refuse(refusal) => Err(*refusal),
         }
     }
+}
+
+fn files(files: &StaticSettings, route: &RouteSettings) -> StaticFiles {
+    StaticFiles::new(files, &route.path).with_types(route.media_types.clone())
 }
 
 /// The response with the file for the path of `request`.

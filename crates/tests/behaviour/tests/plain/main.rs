@@ -36,6 +36,7 @@ mod internal_routes;
 mod limits;
 mod maintenance;
 mod malformed;
+mod media_types;
 mod nagle;
 mod plain_http;
 mod proxy_protocol;

@@ -128,6 +128,7 @@ const CONFIGURED: &[&str] = &[
     "answer::Folder",
     "answer::ForwardAuth",
     "answer::HostHeaders",
+    "answer::MediaTypes",
     "answer::MirrorSettings",
     "answer::Preconnect",
     "answer::RouteAction",

@@ -12,7 +12,7 @@ use serde::de::{self, Deserializer, Visitor, value};
 pub struct ActionKeys {
     /// Name of the `[upstream.NAME]` that handles the requests.
     pub upstream: Option<String>,
-    /// Folder with files, found by the part of the path after `path`; `index.html` for folders.
+    /// Folder with files, found by the part of the path after `path`; `index.html` for folders. With `exact`, also a single file.
     #[serde(rename = "static")]
     pub directory: Option<PathBuf>,
     /// Fixed response; default status 200, no body, `"text/plain; charset=utf-8"`.

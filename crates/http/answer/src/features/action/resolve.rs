@@ -11,6 +11,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::{Action, FixedResponse, Redirect, StaticSettings, UpstreamAction, keys, upstream_path};
 use crate::features::{Context, HostScope, PathKeys, RouteScope, RouteSettings, conditions};
+use crate::redirect as locations;
 
 /// Resolves the routes of a host. Mistaken ones are reported and omitted.
 pub(crate) fn routes(host: &HostScope<'_>, context: &mut Context<'_>) -> Vec<RouteSettings> {
@@ -100,7 +101,7 @@ fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
     // The path is checked for an unknown upstream too.
     let upstream = raw.any_upstream().and_then(|named| upstream(named, route, context));
     if let Some(folder) = &raw.directory {
-        let files = static_files(folder, raw, path, context)?;
+        let files = static_files(folder, route, context)?;
         return match raw.fallback {
             Some(keys::Fallback::Upstream(_)) => Some(Action::StaticOrUpstream(files, upstream?)),
             _ => Some(Action::Static(files)),
@@ -120,15 +121,14 @@ fn upstream(
     context.has_upstream(name, &route.key(key)).then(|| UpstreamAction::new(name, path))
 }
 
-fn static_files(
-    folder: &Path,
-    raw: &keys::ActionKeys,
-    path: &KeyPath,
-    context: &mut Context<'_>,
-) -> Option<StaticSettings> {
+fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<StaticSettings> {
+    let (raw, path) = (&route.keys.action, route.path);
     let root = context.base.join(folder);
+    if root.is_file() {
+        return single_file(&root, raw, route, context);
+    }
     if !root.is_dir() {
-        let what = if root.exists() { "is not a folder" } else { "does not exist" };
+        let what = if root.exists() { "is no folder and no file" } else { "does not exist" };
         context.findings.wrong(&path.key("static"), format!("the folder {} {what}", root.display()));
         return None;
     }
@@ -137,7 +137,39 @@ fn static_files(
         Some(keys::Fallback::Upstream(_)) | None => None,
     };
     let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
-    Some(StaticSettings { root, precompressed, listing, fallback })
+    Some(StaticSettings { root, only: None, precompressed, listing, fallback })
+}
+
+/// One file as the content of one path.
+fn single_file(
+    file: &Path,
+    raw: &keys::ActionKeys,
+    route: &RouteScope<'_>,
+    context: &mut Context<'_>,
+) -> Option<StaticSettings> {
+    for (key, is_written) in [("fallback", raw.fallback.is_some()), ("listing", raw.listing.is_some())] {
+        if is_written {
+            context.findings.wrong(&route.key(key), "has no effect on a single file in `static`");
+        }
+    }
+    if !route.keys.paths.exact {
+        let message =
+            format!("{} is a file: write exact = true too, or the name of a folder", file.display());
+        context.findings.wrong(&route.key("static"), message);
+        return None;
+    }
+    let root = file.parent()?;
+    let name = file.file_name()?.to_str().ok_or_else(|| "the name of the file is not UTF-8".to_owned());
+    let only = name.and_then(|name| locations::encoded(&format!("/{name}")).parse());
+    let only = only.map_err(|error| context.findings.wrong(&route.key("static"), error)).ok()?;
+    let precompressed = raw.precompressed.unwrap_or(false);
+    Some(StaticSettings {
+        root: root.to_owned(),
+        only: Some(only),
+        precompressed,
+        listing: false,
+        fallback: None,
+    })
 }
 
 /// Path of the file for paths without one. Warns if the file does not exist: the folder may be filled later.
