@@ -155,7 +155,7 @@ fn buffered_requests_need_an_upstream_and_a_limit() {
     refused(
         &route("upstream = \"app\"\nbuffer_request = true"),
         "brisk.toml:9:18: host[0].route[0].buffer_request: needs a limit for what is buffered: write body_size = \"10MiB\" \
-         for this route",
+         beside it",
     );
     refused(
         &route("respond = {}\nbuffer_request = true"),

@@ -292,6 +292,10 @@ host_features! {
     real_ip: real_ip::RealIpFeature,
     /// Other origins served below paths of this host. Default: none.
     consolidation: consolidation::ConsolidationFeature,
+    /// Limit and buffering of request bodies of routes without settings of their own.
+    body: body::BodyFeature,
+    /// Timeouts of requests to upstreams for routes without timeouts of their own. Default: those of the upstream.
+    timeouts: limits::TimeoutsFeature,
     /// Networks of clients that may send requests, for routes without networks of their own, and for all other paths.
     /// Default: all networks.
     networks: access::NetworksFeature,
@@ -317,19 +321,20 @@ pub fn host(
     let host = HostScope { keys, path, settings: &settings };
     let mut routes = action::routes(&host, context);
     let added = std::mem::take(&mut context.added_routes);
-    routes.extend(added.into_iter().map(|route| inheriting(route, &settings, context)));
+    routes.extend(added.into_iter().map(|route| inheriting(route, &settings)));
     settings.routes = routes;
     settings
 }
 
 /// A route that a feature of the host adds, with the defaults of the host.
-fn inheriting(route: RouteSettings, host: &HostSettings, context: &Context<'_>) -> RouteSettings {
+fn inheriting(route: RouteSettings, host: &HostSettings) -> RouteSettings {
     RouteSettings {
-        body: BodySettings { limit: context.body_size.and_then(|limit| limit.0), buffers: false },
+        body: BodySettings { buffers: false, ..host.body },
         compression: host.compression.clone(),
         keep_alive: host.keep_alive,
         error_pages: host.error_pages.clone(),
         limits: Arc::clone(&host.limits),
+        timeouts: host.timeouts,
         trace: host.trace,
         real_ip: host.real_ip,
         is_unlogged: host.is_unlogged,

@@ -67,3 +67,42 @@ fn wrong_media_types_are_named() {
         "brisk.toml:8:9: host[0].route[0].types: has no effect without `static`",
     );
 }
+
+#[test]
+fn settings_of_a_host_are_those_of_routes_without_their_own() {
+    let text = format!(
+        "{LISTENER}server.limits.body_size = \"1MiB\"\n{HOST}body_size = \"2MiB\"\nbuffer_request = true\ntimeouts = {{ head = \"5s\", request = \"9s\" }}\n\
+         [[host.route]]\npath = \"/\"\nupstream = \"app\"\n\
+         [[host.route]]\npath = \"/own\"\nupstream = \"app\"\nbody_size = \"3MiB\"\nbuffer_request = false\ntimeouts = {{ head = \"7s\" }}\n\
+         [[host.route]]\npath = \"/files\"\nrespond = {{}}\n\
+         [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n"
+    )
+    .replace("[server]\n", "")
+    .replace("https =", "server.https =");
+    let resolved = accepted(&text);
+    let routes = &resolved.settings.service.hosts[0].routes;
+    let found: Vec<_> = routes
+        .iter()
+        .map(|route| {
+            (
+                route.body.limit.map(|limit| limit >> 20),
+                route.body.buffers,
+                route.timeouts.upstream.head,
+                route.timeouts.request,
+            )
+        })
+        .collect();
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(
+        found,
+        [
+            (Some(2), true, seconds(5), seconds(9)),
+            (Some(3), false, seconds(7), seconds(9)),
+            (Some(2), false, seconds(5), seconds(9)),
+        ]
+    );
+    refused(
+        &format!("{LISTENER}{HOST}buffer_request = true\n"),
+        "brisk.toml:5:18: host[0].buffer_request: needs a limit for what is buffered: write body_size = \"10MiB\" beside it",
+    );
+}

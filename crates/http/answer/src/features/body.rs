@@ -2,12 +2,12 @@
 
 pub(crate) mod stage;
 
-use brisk_config_file::SizeLimit;
+use brisk_config_file::{KeyPath, SizeLimit};
 use serde::Deserialize;
 
-use super::{Context, RouteFeature, RouteScope};
+use super::{Context, HostFeature, HostScope, RouteFeature, RouteScope};
 
-/// Bodies of the requests of a route.
+/// Bodies of the requests of a host or route.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BodyKeys {
@@ -30,24 +30,51 @@ pub struct BodySettings {
     pub buffers: bool,
 }
 
-/// `body_size` and `buffer_request` of routes.
+/// `body_size` and `buffer_request` of hosts and routes.
 #[derive(Debug)]
 pub struct BodyFeature;
+
+impl HostFeature for BodyFeature {
+    type Keys = BodyKeys;
+    type Settings = BodySettings;
+
+    fn resolve(keys: &BodyKeys, host: &HostScope<'_>, context: &mut Context<'_>) -> BodySettings {
+        let limit = keys.body_size.or(context.body_size).unwrap_or(SizeLimit(None)).0;
+        let settings = BodySettings { limit, buffers: keys.buffer_request.unwrap_or(false) };
+        settings.checked(&host.key("buffer_request"), context)
+    }
+}
 
 impl RouteFeature for BodyFeature {
     type Keys = BodyKeys;
     type Settings = BodySettings;
 
     fn resolve(keys: &BodyKeys, route: &RouteScope<'_>, context: &mut Context<'_>) -> BodySettings {
-        let limit = keys.body_size.or(context.body_size).unwrap_or(SizeLimit(None)).0;
+        let host = route.host.settings.body;
+        let limit = keys.body_size.map_or(host.limit, |limit| limit.0);
         let path = route.key("buffer_request");
-        // Buffered bodies occupy disk space.
-        if keys.buffer_request.is_some() && !route.has_upstream() {
-            context.findings.wrong(&path, "has no effect without `upstream`");
-        } else if keys.buffer_request == Some(true) && limit.is_none() {
-            let message = "needs a limit for what is buffered: write body_size = \"10MiB\" for this route";
-            context.findings.wrong(&path, message);
+        if !route.has_upstream() {
+            if keys.buffer_request.is_some() {
+                context.findings.wrong(&path, "has no effect without `upstream`");
+            }
+            return BodySettings { limit, buffers: false };
         }
-        BodySettings { limit, buffers: keys.buffer_request.unwrap_or(false) }
+        let settings = BodySettings { limit, buffers: keys.buffer_request.unwrap_or(host.buffers) };
+        // A host without a limit has been reported already.
+        if keys.buffer_request.is_none() && host.limit.is_none() {
+            return settings;
+        }
+        settings.checked(&path, context)
+    }
+}
+
+impl BodySettings {
+    /// These settings; buffered bodies occupy disk space, so they need a limit.
+    fn checked(self, path: &KeyPath, context: &mut Context<'_>) -> Self {
+        if self.buffers && self.limit.is_none() {
+            let message = "needs a limit for what is buffered: write body_size = \"10MiB\" beside it";
+            context.findings.wrong(path, message);
+        }
+        self
     }
 }

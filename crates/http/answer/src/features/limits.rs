@@ -37,15 +37,28 @@ impl RouteFeature for LimitsFeature {
     }
 }
 
-/// `timeouts` of routes.
+/// `timeouts` of hosts and routes.
 #[derive(Debug)]
 pub struct TimeoutsFeature;
+
+impl HostFeature for TimeoutsFeature {
+    type Keys = TimeoutsKeys;
+    type Settings = RouteTimeouts;
+
+    fn resolve(keys: &TimeoutsKeys, host: &HostScope<'_>, context: &mut Context<'_>) -> RouteTimeouts {
+        resolve::timeouts(keys, &host.key("timeouts"), RouteTimeouts::default(), context)
+    }
+}
 
 impl RouteFeature for TimeoutsFeature {
     type Keys = TimeoutsKeys;
     type Settings = RouteTimeouts;
 
     fn resolve(keys: &TimeoutsKeys, route: &RouteScope<'_>, context: &mut Context<'_>) -> RouteTimeouts {
-        resolve::timeouts(keys, route, context)
+        let path = route.key("timeouts");
+        if context.findings.written(&path) && !route.has_upstream() {
+            context.findings.wrong(&path, "has no effect without `upstream`");
+        }
+        resolve::timeouts(keys, &path, route.host.settings.timeouts, context)
     }
 }

@@ -11,7 +11,7 @@ use http::StatusCode;
 
 use super::keys::{self, TimeoutsKeys};
 use super::settings::{LimitKey, RequestLimit, RouteTimeouts};
-use crate::features::{Context, HostKeys, RouteScope, TIMEOUTS};
+use crate::features::{Context, HostKeys, TIMEOUTS};
 
 /// Number of keys whose rates are remembered by default.
 const USUAL_KEYS: u32 = 1 << 16;
@@ -109,7 +109,7 @@ fn key(by: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<LimitKey> 
     }
     let fault = match Template::new(by, &context.maps) {
         Ok(template) if template.needs_response() => {
-            "{upstream.address} is known with the response only".to_owned()
+            "values of the response are known with the response only".to_owned()
         }
         Ok(template) if template.fixed().is_some_and(|text| text.is_empty()) => {
             format!(
@@ -127,21 +127,23 @@ fn key(by: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<LimitKey> 
     None
 }
 
-/// The timeouts of a route.
+/// The timeouts at `path`, and those of `general` that it does not have.
 pub(super) fn timeouts(
     keys: &TimeoutsKeys,
-    route: &RouteScope<'_>,
+    path: &KeyPath,
+    general: RouteTimeouts,
     context: &mut Context<'_>,
 ) -> RouteTimeouts {
-    let (written, path) = (&keys.timeouts, route.key("timeouts"));
-    if context.findings.written(&path) && !route.has_upstream() {
-        context.findings.wrong(&path, "has no effect without `upstream`");
-    }
-    let mut limit = |key: &str, value: Option<Period>| {
-        value.map(|value| context.findings.within(&path.key(key), Some(value), value, &TIMEOUTS).0)
+    let written = &keys.timeouts;
+    let mut limit = |key: &str, value: Option<Period>, general| {
+        let own = value.map(|value| context.findings.within(&path.key(key), Some(value), value, &TIMEOUTS).0);
+        own.or(general)
     };
-    let upstream = RequestTimeouts { head: limit("head", written.head), body: limit("body", written.body) };
-    RouteTimeouts { upstream, request: limit("request", written.request) }
+    let upstream = RequestTimeouts {
+        head: limit("head", written.head, general.upstream.head),
+        body: limit("body", written.body, general.upstream.body),
+    };
+    RouteTimeouts { upstream, request: limit("request", written.request, general.request) }
 }
 
 /// The limits with these names, of the host or route at `path`.
