@@ -27,6 +27,7 @@ pub mod media_types;
 pub mod mirror;
 pub mod plain;
 pub mod real_ip;
+pub mod response_urls;
 pub mod split;
 pub mod trace;
 pub mod visits;
@@ -42,6 +43,7 @@ use serde::de::DeserializeOwned;
 use self::action::{Action, ActionKeys};
 pub use self::body::BodySettings;
 pub use self::context::{Context, TIMEOUTS};
+use self::response_urls::{Locations, ResponseUrlsSettings};
 pub use self::trace::Trace;
 use crate::alt_svc::AltSvc;
 
@@ -263,6 +265,8 @@ route_features! {
     internal: internal::InternalFeature,
     /// Media types of files in place of the usual ones. Default: none.
     media_types: media_types::MediaTypesFeature,
+    /// URLs and cookies in the responses of the upstream. Default: URLs of its servers become paths of the route.
+    response_urls: response_urls::ResponseUrlsFeature,
 }
 
 host_features! {
@@ -335,6 +339,8 @@ fn inheriting(route: RouteSettings, host: &HostSettings) -> RouteSettings {
         error_pages: host.error_pages.clone(),
         limits: Arc::clone(&host.limits),
         timeouts: host.timeouts,
+        // The consolidation translates URLs of its origins.
+        response_urls: ResponseUrlsSettings { locations: Locations::Unchanged, cookies: None },
         trace: host.trace,
         real_ip: host.real_ip,
         is_unlogged: host.is_unlogged,

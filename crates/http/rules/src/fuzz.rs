@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{
-    GroupPattern, Map, MapPattern, Maps, RedirectTarget, RoutePath, Routes, Template, Values, Variable,
+    CookieRules, GroupPattern, Map, MapPattern, Maps, RedirectTarget, RoutePath, Routes, SameSite, Template,
+    UrlPrefixes, Values, Variable,
 };
 
 /// The same bytes for every variable.
@@ -100,6 +101,37 @@ pub fn routes(bytes: &[u8]) {
     assert_eq!(found, all.max_by_key(rank).map(|(index, _)| index));
 }
 
+/// The first line is the beginning of a URL and a text in its place, the second line a URL of an upstream, the rest a cookie. A URL
+/// that becomes a path is one of the same host for browsers, and a cookie keeps its name and value.
+pub fn response_urls(bytes: &[u8]) {
+    let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (from, url, cookie) = (line(), line(), line());
+    let Ok(from) = str::from_utf8(from) else { return };
+    let prefixes = UrlPrefixes::new([(from.to_owned(), "/x/".to_owned())]);
+    if let Some(replaced) = prefixes.replaced(url) {
+        assert!(replaced.starts_with(b"/x/") && replaced.len() <= url.len() + 3);
+    }
+    let prefixes = UrlPrefixes::new([(from.to_owned(), "/".to_owned())]);
+    if let Some(replaced) = prefixes.replaced(url) {
+        assert!(!matches!(replaced.get(1), Some(b'/' | b'\\' | b'\t' | b' ')), "{replaced:?}");
+    }
+    let _ = prefixes.replaced_refresh(url);
+    let rules = CookieRules {
+        paths: vec![(from.to_owned(), "/".to_owned())],
+        domains: vec![(from.to_owned(), String::new())],
+        secure: Some(true),
+        http_only: Some(true),
+        same_site: Some(SameSite::Strict),
+    };
+    let pair = |cookie: &[u8]| cookie.split(|byte| *byte == b';').next().map(<[u8]>::to_vec);
+    let replaced = rules.replaced(cookie);
+    assert_eq!(pair(&replaced), pair(cookie));
+    let flags = CookieRules { paths: Vec::new(), domains: Vec::new(), ..rules };
+    let once = flags.replaced(&replaced);
+    assert_eq!(flags.replaced(&once), once, "a second pass changes nothing");
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
@@ -112,5 +144,12 @@ mod tests {
     #[test]
     fn fuzz_routes() {
         drive("routes", &[b"\n/", b"\n=/", b"\n!/", b"/a", b"(/a+)+", b".{0,9}"], super::routes);
+    }
+
+    #[test]
+    fn fuzz_response_urls() {
+        let words: &[&[u8]] =
+            &[b"http://a/", b"\n", b"; path=", b"; domain=", b"; secure", b"url=", b"//", b"/\\"];
+        drive("response_urls", words, super::response_urls);
     }
 }

@@ -1,6 +1,6 @@
 //! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, requests that are processed
 //! as early data, changes of headers and targets of redirects with variables, shares of visitors,
-//! and sticky cookies.
+//! sticky cookies, and URLs and cookies of upstreams in their responses.
 
 mod conditions;
 mod early_data;
@@ -11,6 +11,7 @@ mod map_pattern;
 mod pairs;
 mod pattern;
 mod redirect_target;
+mod response_urls;
 mod route;
 mod share;
 mod split;
@@ -28,6 +29,7 @@ pub use map_pattern::MapPattern;
 pub use pairs::{Pairs, cookies, first_cookie, first_parameter};
 pub use pattern::{GroupPattern, Pattern};
 pub use redirect_target::{NoLocation, RedirectTarget};
+pub use response_urls::{CookieRules, SameSite, UrlPrefixes};
 pub use route::{RoutePath, Routes};
 pub use share::{Bucket, Share};
 pub use split::{SplitCookie, SplitSettings};

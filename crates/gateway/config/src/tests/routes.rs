@@ -69,6 +69,36 @@ fn wrong_media_types_are_named() {
 }
 
 #[test]
+fn wrong_locations_and_cookies_are_named() {
+    route(
+        "upstream = \"app\"\nrewrite_location = { app = \"/\" }\n",
+        "brisk.toml:8:28: host[0].route[0].rewrite_location.app: \"app\" is not the beginning of a URL: write one as \
+         \"http://app:8080/\", or as \"/path/\" for the host itself",
+    );
+    route(
+        "upstream = \"app\"\nrewrite_location = { \"http://app/\" = \"//other/\" }\n",
+        "brisk.toml:8:38: host[0].route[0].rewrite_location.\"http://app/\": \"//other/\" begins with a host: write its scheme too",
+    );
+    route(
+        "respond = {}\ncookies = { secure = true }\n",
+        "brisk.toml:8:11: host[0].route[0].cookies: has no effect without `upstream`",
+    );
+    route(
+        "upstream = \"app\"\ncookies = { path = { \"/a\" = \"b\" } }\n",
+        "brisk.toml:8:29: host[0].route[0].cookies.path.\"/a\": paths of cookies begin with a slash, as { \"/old/\" = \"/new/\" }",
+    );
+    route(
+        "upstream = \"app\"\ncookies = { domain = { a = \"b; c\" } }\n",
+        "brisk.toml:8:28: host[0].route[0].cookies.domain.a: \"b; c\" cannot stand in a cookie: it has spaces or \";\"",
+    );
+    route(
+        "upstream = \"app\"\ncookies = { same_site = \"none\", secure = false }\n",
+        "brisk.toml:8:25: host[0].route[0].cookies.same_site: browsers refuse cookies with SameSite=None and without Secure: \
+         write secure = true",
+    );
+}
+
+#[test]
 fn settings_of_a_host_are_those_of_routes_without_their_own() {
     let text = format!(
         "{LISTENER}server.limits.body_size = \"1MiB\"\n{HOST}body_size = \"2MiB\"\nbuffer_request = true\ntimeouts = {{ head = \"5s\", request = \"9s\" }}\n\

@@ -34,6 +34,7 @@ use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::features::early_hints::RequestHints;
 use crate::features::mirror::Mirror;
+use crate::features::response_urls::ResponseUrls;
 use crate::features::split::{Destination, Split};
 use crate::forwarding::ForwardedRequest;
 use crate::head_limits::size_of_fields;
@@ -53,6 +54,8 @@ pub(super) struct UpstreamRoute {
     /// Whether a request is sent only after its body has arrived completely.
     buffers: bool,
     timeouts: RouteTimeouts,
+    /// URLs and cookies in the responses of both groups.
+    urls: ResponseUrls,
 }
 
 impl UpstreamRoute {
@@ -73,8 +76,12 @@ impl UpstreamRoute {
             let group = group(&mirror.group)?;
             Ok::<_, ServiceError>(Mirror::new(mirror, group, metrics.collector()))
         });
+        let to = group(&upstream.group)?;
+        let other = route.split.as_ref().map(|split| group(&split.group)).transpose()?;
+        let groups = [&to].into_iter().chain(&other).map(|group| group.state().settings());
         Ok(Self {
-            to: Destination::new(group(&upstream.group)?),
+            urls: ResponseUrls::new(route, &upstream.path, groups),
+            to: Destination::new(to),
             path: upstream.path.clone(),
             split: split.transpose()?,
             mirror: mirror.transpose()?,
@@ -288,6 +295,7 @@ impl<'a> UpstreamCall<'a> {
                 }
                 let mut response = response.map(Body::Upstream);
                 self.route.stages.received(self.state, &mut response);
+                self.upstream.urls.apply(response.headers_mut());
                 exchange.named = headers::prepare_response(response.status(), response.headers_mut());
                 if let Some(assignment) = &self.assignment {
                     response.headers_mut().append(header::SET_COOKIE, HeaderValue::clone(assignment));

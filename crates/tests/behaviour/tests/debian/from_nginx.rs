@@ -105,6 +105,9 @@ fn parts(snippet: &str) -> (String, String) {
 const PERMITTED: &str =
     "Content-Type: text/x-permitted\r\nContent-Disposition: attachment\r\nSet-Cookie: a=1\r\nX-Other: 1\r\n";
 
+const COOKIES: &str = "Set-Cookie: a=1; Path=/two/x; Domain=app.internal; Max-Age=5\r\nSet-Cookie: b=2\r\n\
+                       Set-Cookie: c=3; path=/other; secure; SameSite=Strict\r\n";
+
 /// An application that names itself in its responses.
 fn application(name: &'static str) -> Origin {
     Origin::answering(move |request, stream| {
@@ -117,12 +120,20 @@ fn application(name: &'static str) -> Origin {
             "/powered" => (200, "X-Powered-By: PHP\r\nX-Other: 1\r\n", name.to_owned()),
             "/text" => (200, "Content-Type: text/plain\r\n", "a line of text\n".repeat(200)),
             "/short" => (200, "Content-Type: text/plain\r\n", "short".to_owned()),
+            "/fails" if name == "first" => (503, "", "fails".to_owned()),
+            "/two/move" => (302, "Location: http://ADDRESS/two/there?a=b\r\n", String::new()),
+            "/two/refresh" => (200, "Refresh: 5; url=http://ADDRESS/two/there\r\n", String::new()),
+            "/two/away" => (302, "Location: http://ADDRESS.example/two/there\r\n", String::new()),
+            "/two/relative" => (303, "Location: /two/there\r\n", String::new()),
+            "/two/cookie" => (200, COOKIES, String::new()),
             _ if file.is_some() => (200, PERMITTED, "unused".to_owned()),
             path => match path.strip_prefix("/status/").and_then(|status| status.parse().ok()) {
                 Some(status) => (status, "", format!("{name}: {status}")),
                 None => (200, "", name.to_owned()),
             },
         };
+        let address = stream.local_addr()?.to_string();
+        let headers = headers.replace("ADDRESS", &address);
         let file = file.map(|file| format!("X-Accel-Redirect: /files/{file}\r\n")).unwrap_or_default();
         let length =
             if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
