@@ -479,7 +479,7 @@ fn what_is_written_is_what_is_meant() {
         group.balance,
         Balance::ConsistentHash { by: HashKey::Header("x-user".parse().expect("a name")) }
     );
-    assert_eq!((group.retry, group.health.passive.max_failures), (Retry::Never, 0));
+    assert_eq!((group.retry.clone(), group.health.passive.max_failures), (Retry::Never, 0));
     assert!(group.health.active.is_some());
 }
 

@@ -15,7 +15,7 @@ pub use crate::features::health::{ActiveChecks, HealthSettings, PassiveChecks};
 pub use crate::features::hedge::HedgeSettings;
 pub use crate::features::pool::{PoolSettings, QueueSettings};
 pub use crate::features::proxy_protocol::ProxyVersion;
-pub use crate::features::retry::Retry;
+pub use crate::features::retry::{Retry, RetryReasons};
 pub use crate::features::servers::ServerSettings;
 pub use crate::features::timeouts::{RequestTimeouts, UpstreamTimeouts};
 pub use crate::tls::{TlsProtocol, UpstreamTlsSettings};

@@ -2,7 +2,8 @@
 //! head; both bodies stream.
 //!
 //! The head arrives rewritten; only changes that depend on the server's protocol are made here. A request is retried once,
-//! according to [`Retry`]: if nothing of it was sent, or if it is idempotent (RFC 9110 section 9.2.2) and has no body.
+//! according to [`Retry`]: if nothing of it was sent, or if it is idempotent (RFC 9110 section 9.2.2) and has no body, or one that
+//! was gathered.
 
 mod framing;
 mod hedged;
@@ -18,6 +19,7 @@ use brisk_http::cgi::Variables;
 use brisk_http::error::ConnectionError;
 use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
+use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
 use brisk_upstream_group::settings::{RequestTimeouts, Retry, ServerScheme};
@@ -87,6 +89,12 @@ pub async fn forward(
         match sent {
             Ok(mut response) => {
                 attempt.server.answered(response.status());
+                if let Some(next) = journey.after_response(&attempt, response.status()) {
+                    drop(response);
+                    attempt = next;
+                    journey.prepare_repetition(&mut request).await;
+                    continue;
+                }
                 attempt.server.assign(journey.assigned.as_ref(), response.headers_mut());
                 facts.outcome.time.set(Some(started.elapsed()));
                 return Ok(response);
@@ -94,9 +102,8 @@ pub async fn forward(
             Err(failure) => {
                 let was_sent = failure.was_sent;
                 attempt = journey.next(attempt, failure)?;
-                // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
-                if was_sent && let Some(handshake) = facts.connection.client.handshake() {
-                    Box::pin(handshake.complete()).await;
+                if was_sent {
+                    journey.prepare_repetition(&mut request).await;
                 }
             }
         }
@@ -116,6 +123,8 @@ struct Journey<'a> {
     retries: u32,
     /// Whether the request may be repeated after it was sent.
     may_repeat: bool,
+    /// The gathered body of a request that may be repeated.
+    body: Option<Box<Gathered>>,
     progress: Option<Rc<BodyProgress>>,
     /// Whether the request tries to authenticate its upstream connection (see [`login`]).
     logs_in: bool,
@@ -136,9 +145,18 @@ struct Attempt {
 
 impl<'a> Journey<'a> {
     fn new(group: &'a Group, head: &RequestParts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
-        let retries = match group.state().settings().retry {
-            Retry::Once => 1,
+        let retry = &group.state().settings().retry;
+        let retries = match retry {
+            Retry::Once | Retry::OnceFor(_) => 1,
             Retry::Never => 0,
+        };
+        let is_permitted = retries > 0
+            && (head.method.is_idempotent() || retry.reasons().is_some_and(|reasons| reasons.unsafe_methods));
+        let gathered = match body {
+            RequestBody::Gathered(body) if is_permitted && retry.reasons().is_some() => {
+                Some(Box::new(body.copy()))
+            }
+            _ => None,
         };
         let progress = body.progress().cloned();
         facts.outcome.progress.replace(progress.clone());
@@ -151,7 +169,8 @@ impl<'a> Journey<'a> {
             key: group.key(head, || facts.client.ip()),
             assigned: group.assigned(head),
             retries,
-            may_repeat: retries > 0 && body.is_end_stream() && head.method.is_idempotent(),
+            may_repeat: is_permitted && (body.is_end_stream() || gathered.is_some()),
+            body: gathered,
             progress,
             logs_in: login::is_attempt(&head.headers),
             upgrade: head.headers.get_all(header::UPGRADE).cloned().collect(),
@@ -209,6 +228,31 @@ impl<'a> Journey<'a> {
             Some(server) => Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: false }),
             None if was_kept && closed.is_some() => Ok(afresh(last.server)),
             None => Err(error),
+        }
+    }
+
+    /// The next attempt after a response whose status is a reason for one, if there is another server; `None` for a response that
+    /// is sent to the client.
+    fn after_response(&mut self, last: &Attempt, status: StatusCode) -> Option<Attempt> {
+        let reasons = self.group.state().settings().retry.reasons()?;
+        // A server that knows the client's login or cookie is the only one for the request.
+        let is_bound = self.logs_in || PrivateConnections::of(self.connection).is_some();
+        if self.retries == 0 || !self.may_repeat || is_bound || !reasons.statuses.contains(&status) {
+            return None;
+        }
+        let server = self.group.choose(self.key, Some(&last.server))?;
+        self.retries -= 1;
+        Some(Attempt { server, placement: Placement::Kept, at_limit: AtLimit::Wait, may_pipeline: false })
+    }
+
+    /// Prepares a request that was sent for another server.
+    async fn prepare_repetition(&self, request: &mut Request<RequestBody>) {
+        if let Some(body) = &self.body {
+            *request.body_mut() = RequestBody::Gathered(Box::new(body.copy()));
+        }
+        // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
+        if let Some(handshake) = self.connection.client.handshake() {
+            Box::pin(handshake.complete()).await;
         }
     }
 

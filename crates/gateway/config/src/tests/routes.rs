@@ -99,6 +99,16 @@ fn wrong_locations_and_cookies_are_named() {
 }
 
 #[test]
+fn a_retry_has_statuses_of_errors() {
+    refused(
+        &format!(
+            "{LISTENER}{HOST}upstream = \"http://127.0.0.1:1\"\n[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\nretry = {{ statuses = [503, 200] }}\n"
+        ),
+        "brisk.toml:8:28: upstream.app.retry.statuses[1]: 200 is not the status of an error: write 400 to 599",
+    );
+}
+
+#[test]
 fn settings_of_a_host_are_those_of_routes_without_their_own() {
     let text = format!(
         "{LISTENER}server.limits.body_size = \"1MiB\"\n{HOST}body_size = \"2MiB\"\nbuffer_request = true\ntimeouts = {{ head = \"5s\", request = \"9s\" }}\n\

@@ -49,7 +49,7 @@ pub struct Gathered {
     trailers: Option<HeaderMap>,
     /// Progress of the client's upload.
     progress: Option<Rc<BodyProgress>>,
-    _holding: Holding,
+    holding: Rc<Holding>,
 }
 
 /// The part of a body in a file, which precedes the part in memory.
@@ -95,7 +95,25 @@ impl Gathered {
                 file = Some(Spilled::after(file, mem::take(&mut memory).into()).await?);
             }
         }
-        Ok(Self { memory: memory.into(), file, trailers, progress, _holding: holding })
+        Ok(Self { memory: memory.into(), file, trailers, progress, holding: Rc::new(holding) })
+    }
+
+    /// A copy of a body of which nothing was sent yet, for a repetition. Both share memory and file.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let file = self.file.as_ref().map(|file| Spilled {
+            file: Arc::clone(&file.file),
+            length: file.length,
+            position: file.position,
+            reading: None,
+        });
+        Self {
+            memory: self.memory.clone(),
+            file,
+            trailers: self.trailers.clone(),
+            progress: self.progress.clone(),
+            holding: Rc::clone(&self.holding),
+        }
     }
 
     /// Progress of the client's upload.

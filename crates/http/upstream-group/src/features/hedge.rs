@@ -37,7 +37,7 @@ impl GroupFeature for HedgeFeature {
         let written = keys.hedge.as_ref()?;
         let path = group.key("hedge");
         let findings = &mut *context.findings;
-        if group.keys.retry.retry == Some(false) {
+        if group.keys.retry.is_off() {
             findings.wrong(&path, "has no effect with retry = false: requests are sent once");
         }
         let delays = Period(Duration::from_millis(1))..=Period(Duration::from_mins(1));

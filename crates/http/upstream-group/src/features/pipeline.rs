@@ -34,7 +34,7 @@ impl GroupFeature for PipelineFeature {
         if pipeline > 1 && group.cgi_protocol().is_some() {
             context.findings.wrong(&path, "has no effect: only connections over HTTP/1.1 have pipelines");
         }
-        if pipeline > 1 && group.keys.retry.retry == Some(false) {
+        if pipeline > 1 && group.keys.retry.is_off() {
             context.findings.wrong(
                 &path,
                 "a pipeline needs `retry = true`: requests behind a slow response, or on a connection that ends, are sent again",

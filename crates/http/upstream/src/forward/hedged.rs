@@ -26,6 +26,7 @@ impl<'a> Journey<'a> {
     pub(super) fn hedge(&self, request: &Request<RequestBody>) -> Option<&'a HedgeSettings> {
         let settings = self.group.state().settings().hedge.as_ref()?;
         let may_hedge = self.may_repeat
+            && self.body.is_none()
             && matches!(*request.method(), Method::GET | Method::HEAD)
             && !self.logs_in
             && self.upgrade.is_empty()

@@ -32,6 +32,7 @@ impl Journey<'_> {
             && attempt.server.pipelines().are_enabled()
             && attempt.placement == Placement::Kept
             && self.may_repeat
+            && self.body.is_none()
             && matches!(*request.method(), Method::GET | Method::HEAD)
             && !self.logs_in
             && self.upgrade.is_empty()

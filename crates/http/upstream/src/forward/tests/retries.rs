@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use brisk_upstream_group::settings::{Balance, HashKey, Retry};
+use brisk_upstream_group::settings::{Balance, HashKey, Retry, RetryReasons};
 use http::StatusCode;
 
 use super::harness::{Front, Origin, body_of, eventually, get, post, settings, text};
@@ -161,4 +161,67 @@ async fn a_server_that_fails_is_left_out_and_comes_back() {
     working.set(true);
     eventually(async || body_of(front.send(get("/")).await).await == "sick").await;
     assert!(sick_server.state().is_healthy());
+}
+
+/// Responds with 503.
+async fn failing() -> Origin {
+    Origin::serve(async |_| {
+        let mut response = text("failed");
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response
+    })
+    .await
+}
+
+fn after_503(unsafe_methods: bool) -> Retry {
+    let statuses = [StatusCode::SERVICE_UNAVAILABLE].into();
+    Retry::OnceFor(Box::new(RetryReasons { statuses, unsafe_methods }))
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_listed_status_is_a_reason_for_another_server() {
+    let (bad, good) = (failing().await, Origin::serve(async |_| text("good")).await);
+    let mut settings = settings(&[&bad, &good]);
+    settings.retry = after_503(false);
+    let mut front = Front::new(settings);
+    for _ in 0..4 {
+        assert_eq!(body_of(front.send(get("/")).await).await, "good");
+    }
+    assert!(bad.requests() > 0);
+    let before = bad.requests() + good.requests();
+    for _ in 0..2 {
+        front.send(post("/", "")).await;
+    }
+    assert_eq!(bad.requests() + good.requests(), before + 2, "a POST is not repeated");
+}
+
+#[tokio::test(flavor = "local")]
+async fn an_unsafe_method_is_repeated_where_that_is_configured() {
+    let (bad, good) = (failing().await, Origin::serve(async |_| text("good")).await);
+    let mut settings = settings(&[&bad, &good]);
+    settings.retry = after_503(true);
+    let mut front = Front::new(settings);
+    for _ in 0..4 {
+        assert_eq!(body_of(front.send(post("/", "")).await).await, "good");
+    }
+    // A body that was not gathered is gone.
+    let sent = bad.requests() + good.requests();
+    for _ in 0..2 {
+        front.send(post("/", "body")).await;
+    }
+    assert_eq!(bad.requests() + good.requests(), sent + 2);
+}
+
+#[tokio::test(flavor = "local")]
+async fn the_response_of_the_last_server_is_sent_whatever_its_status() {
+    for count in [1, 3] {
+        let all = [failing().await, failing().await, failing().await];
+        let origins: Vec<_> = all.iter().take(count).collect();
+        let mut settings = settings(&origins);
+        settings.retry = after_503(false);
+        let response = Front::new(settings).send(get("/")).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(body_of(response).await, "failed");
+        assert_eq!(all.iter().map(Origin::requests).sum::<usize>(), count.min(2));
+    }
 }
