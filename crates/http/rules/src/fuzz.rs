@@ -33,7 +33,7 @@ pub fn templates(bytes: &[u8]) {
         redirects(text, rest, &Maps::from([("m".to_owned(), Arc::new(map))]));
     }
     let Ok(template) = Template::new(text, &maps) else { return };
-    let header = template.fill(&Everywhere(rest)).header("10.0.0.1:80");
+    let header = template.fill(&Everywhere(rest)).header(&Everywhere(rest));
     let is_visible = |byte: &u8| matches!(byte, b' '..=b'~');
     assert!(header.as_ref().is_none_or(|value| value.as_bytes().iter().all(is_visible) && !value.is_empty()));
     if let Some(fixed) = template.fixed().filter(|fixed| !fixed.is_empty()) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use brisk_http::claims;
 use brisk_http::message::{HeaderList, Response};
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use crate::{Filled, Template, Values};
+use crate::{Filled, Template, Values, Variable};
 
 /// Headers that frame a message or control its connection. The gateway sets these itself, so [`HeaderRules`] may not.
 const FRAMING: [&str; 10] = [
@@ -141,28 +141,33 @@ impl HeaderRules {
         for name in self.own_names() {
             claims::remove_named(headers, name);
         }
-        self.apply(headers, filled, "", true);
+        let formed = filled.iter().map(|filled| filled.clone().header(&NoResponse)).collect();
+        self.apply(headers, formed, true);
     }
 
     /// Applies the rules to a response with the formed values of the request. `server` is the address of the upstream server, empty
     /// for none.
     pub fn apply_to_response<B>(&self, response: &mut Response<B>, filled: &[Filled], server: &str) {
         let is_successful = response.status().is_success() || response.status().is_redirection();
-        self.apply(response.headers_mut(), filled, server, is_successful);
+        // Values of the response are those before the rules.
+        let values = ResponseValues { server, status: response.status(), headers: response.headers() };
+        let formed = filled.iter().map(|filled| filled.clone().header(&values)).collect();
+        self.apply(response.headers_mut(), formed, is_successful);
     }
 
-    fn apply(&self, headers: &mut HeaderList, filled: &[Filled], server: &str, is_successful: bool) {
+    /// `formed` has the values of the rules with variables, in their order.
+    fn apply(&self, headers: &mut HeaderList, formed: Vec<Option<HeaderValue>>, is_successful: bool) {
         for name in &self.remove {
             headers.remove(name);
         }
-        let mut filled = filled.iter();
-        let mut filled = |rule: &HeaderRule| match &rule.value {
+        let mut formed = formed.into_iter();
+        let mut value_of = |rule: &HeaderRule| match &rule.value {
             RuleValue::Fixed(value) => Some(value.clone()),
-            RuleValue::Formed(_) => filled.next().and_then(|filled| filled.clone().header(server)),
+            RuleValue::Formed(_) => formed.next().flatten(),
         };
         let concerns = |rule: &HeaderRule| is_successful || rule.statuses == Statuses::All;
         for rule in &self.set {
-            match filled(rule) {
+            match value_of(rule) {
                 _ if !concerns(rule) => {}
                 Some(value) => drop(headers.insert(&rule.name, value)),
                 // The recipient would take a value of the client for that of the rule.
@@ -170,11 +175,38 @@ impl HeaderRules {
             }
         }
         for rule in &self.add {
-            if let Some(value) = filled(rule).filter(|_| concerns(rule)) {
+            if let Some(value) = value_of(rule).filter(|_| concerns(rule)) {
                 headers.append(&rule.name, value);
             }
         }
     }
+}
+
+/// Values of a response.
+struct ResponseValues<'a> {
+    server: &'a str,
+    status: StatusCode,
+    headers: &'a HeaderList,
+}
+
+impl Values for ResponseValues<'_> {
+    fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
+        match variable {
+            Variable::Upstream => out.extend_from_slice(self.server.as_bytes()),
+            Variable::ResponseStatus => out.extend_from_slice(self.status.as_str().as_bytes()),
+            Variable::ResponseHeader(name) => {
+                out.extend_from_slice(self.headers.get(name).map_or(&[], |value| value.as_bytes()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Values of a request for its upstream, which has no response yet.
+struct NoResponse;
+
+impl Values for NoResponse {
+    fn append(&self, _: &Variable, _: &mut Vec<u8>) {}
 }
 
 /// Headers of every response of a host, with their values as sent.
@@ -215,9 +247,7 @@ impl HostHeaders {
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
-
-    use crate::{Maps, Variable};
+    use crate::Maps;
 
     use super::*;
 
@@ -261,8 +291,11 @@ mod tests {
             add: vec![rule("x-d", "{request.method}"), rule("x-e", "{client.address}")],
         };
         assert!(rules.has_templates());
-        let mut headers: HeaderList = [pair("x-a", "sent"), pair("x-d", "sent")].into_iter().collect();
-        rules.apply(&mut headers, &rules.fill(&Post), "10.0.0.1:80", true);
+        let headers: HeaderList = [pair("x-a", "sent"), pair("x-d", "sent")].into_iter().collect();
+        let mut response = Response::new(());
+        *response.headers_mut() = headers;
+        rules.apply_to_response(&mut response, &rules.fill(&Post), "10.0.0.1:80");
+        let headers = response.headers();
         let found: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let expected: [(&str, &[u8]); 4] =
             [("x-d", b"sent"), ("x-d", b"POST"), ("x-b", b"1"), ("x-c", b"POST 10.0.0.1:80")];
@@ -280,7 +313,7 @@ mod tests {
             set: vec![rule("x-b", "3"), rule("x-d", "4")],
             add: vec![rule("x-c", "5"), rule("x-d", "6")],
         };
-        rules.apply(&mut headers, &[], "", true);
+        rules.apply(&mut headers, Vec::new(), true);
         let all =
             |name: &str| headers.get_all(name).map(|value| value.to_str().expect("text")).collect::<Vec<_>>();
         assert!(all("x-a").is_empty());
@@ -341,7 +374,7 @@ mod tests {
         let rules = own.over(&general);
         let mut headers: HeaderList =
             ["x-a", "x-b", "x-c"].map(|name| pair(name, "client")).into_iter().collect();
-        rules.apply(&mut headers, &[], "", true);
+        rules.apply(&mut headers, Vec::new(), true);
         let expected = [
             ("x-a", "own"),
             ("x-d", "general"),

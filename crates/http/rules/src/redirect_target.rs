@@ -102,13 +102,8 @@ impl RedirectTarget {
                     place = place.after(&text).ok_or_else(beginning)?;
                     Piece::Text(text)
                 }
-                Part::Map(map) if map.has_groups() => {
-                    return Err(
-                        "a client could choose the host by a table whose results have groups: use one with fixed results"
-                            .to_owned(),
-                    );
-                }
                 Part::Map(map) => {
+                    suits(&map)?;
                     let is_host = matches!(place, Place::AuthorityStart | Place::Authority);
                     let need = if is_host { Need::Required } else { Need::Optional };
                     place = place.after_map();
@@ -240,6 +235,20 @@ fn append_path(path: &[u8], is_permitted: impl Fn(u8) -> bool, location: &mut St
         location.push('/');
     }
     encode(path, is_permitted, location);
+}
+
+/// Whether a table may stand in a location; otherwise the reason.
+fn suits(map: &Map) -> Result<(), String> {
+    if map.has_groups() {
+        return Err(
+            "a client could choose the host by a table whose results have groups: use one with fixed results"
+                .to_owned(),
+        );
+    }
+    if map.from.needs_response() {
+        return Err("a table of the response is known with the response of an upstream only".to_owned());
+    }
+    Ok(())
 }
 
 fn beginning() -> String {

@@ -53,11 +53,18 @@ pub trait Values {
 }
 
 /// A template whose variables have their values, except for those that only a response has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Filled {
     text: Vec<u8>,
-    /// Places in `text` at which the address of the upstream server is inserted, in ascending order.
-    servers: Vec<usize>,
+    /// Values of the response with their places in `text`, in ascending order.
+    late: Vec<(usize, Late)>,
+}
+
+/// A value that is known with the response.
+#[derive(Clone, Debug)]
+enum Late {
+    Variable(Variable),
+    Map(Arc<Map>),
 }
 
 impl Template {
@@ -84,9 +91,14 @@ impl Template {
         }
     }
 
-    /// Whether the value depends on the upstream server, which is known with its response.
+    /// Whether the value depends on the response.
     pub fn needs_response(&self) -> bool {
-        self.has(&Variable::Upstream)
+        self.0.iter().any(Part::needs_response)
+    }
+
+    /// Whether the value depends on the request.
+    pub fn needs_request(&self) -> bool {
+        self.0.iter().any(|part| !matches!(part, Part::Text(_)) && !part.needs_response())
     }
 
     /// Whether the template has a variable; those of tables do not count.
@@ -101,7 +113,7 @@ impl Template {
         self.append(values, &mut filled);
         filled.text.truncate(LONGEST);
         filled.text.shrink_to_fit();
-        filled.servers.retain(|place| *place <= LONGEST);
+        filled.late.retain(|(place, _)| *place <= LONGEST);
         filled
     }
 
@@ -109,7 +121,12 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Text(text) => filled.text.extend_from_slice(text.as_bytes()),
-                Part::Variable(Variable::Upstream) => filled.servers.push(filled.text.len()),
+                Part::Variable(variable) if variable.is_of_response() => {
+                    filled.late.push((filled.text.len(), Late::Variable(variable.clone())));
+                }
+                Part::Map(map) if map.from.needs_response() => {
+                    filled.late.push((filled.text.len(), Late::Map(Arc::clone(map))));
+                }
                 Part::Variable(variable) => values.append(variable, &mut filled.text),
                 Part::Map(map) => filled.text.extend_from_slice(&map.find(values)),
             }
@@ -120,19 +137,17 @@ impl Template {
 impl Filled {
     /// Bytes that the value holds.
     pub fn size(&self) -> usize {
-        self.text.len() + self.servers.len() * size_of::<usize>()
+        self.text.len() + self.late.len() * size_of::<(usize, Late)>()
     }
 
-    /// The text, without the address of an upstream server.
+    /// The text, without the values of a response.
     pub fn into_bytes(self) -> Vec<u8> {
         self.text
     }
 
-    /// The header; `None` if the value is empty. `server` is the address of the upstream server, empty for none.
-    pub fn header(mut self, server: &str) -> Option<HeaderValue> {
-        for place in self.servers.into_iter().rev() {
-            self.text.splice(place..place, server.bytes());
-        }
+    /// The header; `None` if the value is empty. `response` has the values of the response.
+    pub fn header(mut self, response: &impl Values) -> Option<HeaderValue> {
+        self.insert(response);
         let mut safe = Vec::with_capacity(self.text.len());
         for byte in self.text {
             match byte {
@@ -148,11 +163,37 @@ impl Filled {
     }
 }
 
+impl Filled {
+    /// Inserts the values of a response.
+    fn insert(&mut self, response: &impl Values) {
+        for (place, late) in std::mem::take(&mut self.late).into_iter().rev() {
+            let mut value = Vec::new();
+            match &late {
+                Late::Variable(variable) => response.append(variable, &mut value),
+                Late::Map(map) => value.extend_from_slice(&map.find(response)),
+            }
+            value.truncate(LONGEST);
+            self.text.splice(place..place, value);
+        }
+    }
+}
+
+impl Part {
+    fn needs_response(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Variable(variable) => variable.is_of_response(),
+            Self::Map(map) => map.from.needs_response(),
+        }
+    }
+}
+
 impl Map {
-    /// The result for the value of a request.
+    /// The result for the value of a request, or of a response if `from` has one.
     pub(crate) fn find(&self, values: &impl Values) -> Cow<'_, [u8]> {
         let mut key = Filled::default();
         self.from.append(values, &mut key);
+        key.insert(values);
         let key = key.text;
         let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
         let exact = exact.map(|value| Cow::Borrowed(value.as_bytes()));
@@ -238,9 +279,22 @@ mod tests {
         }
     }
 
+    /// The values of a response.
+    struct Server;
+
+    impl Values for Server {
+        fn append(&self, variable: &Variable, out: &mut Vec<u8>) {
+            match variable {
+                Variable::Upstream => out.extend_from_slice(b"10.0.0.1:80"),
+                Variable::ResponseStatus => out.extend_from_slice(b"503"),
+                _ => {}
+            }
+        }
+    }
+
     fn value(text: &str, header: &'static [u8]) -> Option<String> {
         let template = Template::new(text, &Maps::new()).expect(text);
-        let value = template.fill(&Named(header)).header("10.0.0.1:80")?;
+        let value = template.fill(&Named(header)).header(&Server)?;
         Some(value.to_str().expect("ASCII").to_owned())
     }
 
@@ -291,8 +345,22 @@ mod tests {
         let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
         let template = Template::new("v{map.m}", &maps).expect("a template");
         for (header, expected) in [(&b"de"[..], "v1"), (b"da", "v2"), (b"\xff", "v3"), (b"", "v4")] {
-            assert_eq!(template.fill(&Named(header)).header("").expect("a value"), expected);
+            assert_eq!(template.fill(&Named(header)).header(&Server).expect("a value"), expected);
         }
+    }
+
+    #[test]
+    fn a_table_of_the_response_is_looked_up_with_the_response() {
+        let map = Map {
+            from: Template::new("{response.status}", &Maps::new()).expect("a template"),
+            values: BTreeMap::from([("503".to_owned(), "down".to_owned())]),
+            ..Map::default()
+        };
+        let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
+        let template =
+            Template::new("{request.method}: {map.m} {response.status}", &maps).expect("a template");
+        assert!(template.needs_response() && template.needs_request());
+        assert_eq!(template.fill(&Named(b"")).header(&Server).expect("a value"), "Method: down 503");
     }
 
     #[test]

@@ -53,12 +53,16 @@ pub enum Variable {
     Ja4,
     /// Address of the server that answered. Only in responses.
     Upstream,
+    /// Status of the response.
+    ResponseStatus,
+    /// First value of a header of the response, before the rules.
+    ResponseHeader(HeaderName),
     /// Text of a group of the expression that selected the route. Only in redirects, by number or name.
     Group(usize),
 }
 
 /// Variables with a fixed name.
-const NAMED: [(&str, Variable); 20] = [
+const NAMED: [(&str, Variable); 21] = [
     ("client.address", Variable::ClientAddress),
     ("client.port", Variable::ClientPort),
     ("client.certificate.subject", Variable::ClientSubject),
@@ -79,10 +83,18 @@ const NAMED: [(&str, Variable); 20] = [
     ("tls.client.fingerprint", Variable::ClientFingerprint),
     ("ja4", Variable::Ja4),
     ("upstream.address", Variable::Upstream),
+    ("response.status", Variable::ResponseStatus),
 ];
 
 /// Variables whose names end with a name of the request.
-const OPEN: [&str; 3] = ["request.header.", "request.cookie.", "request.query."];
+const OPEN: [&str; 4] = ["request.header.", "request.cookie.", "request.query.", "response.header."];
+
+impl Variable {
+    /// Whether the value is known with the response only.
+    pub fn is_of_response(&self) -> bool {
+        matches!(self, Self::Upstream | Self::ResponseStatus | Self::ResponseHeader(_))
+    }
+}
 
 impl FromStr for Variable {
     type Err = String;
@@ -98,10 +110,14 @@ impl FromStr for Variable {
         if name.is_empty() {
             return Err(format!("{{{text}}} lacks a name, as {{{prefix}name}}"));
         }
-        match prefix {
-            "request.header." => HeaderName::from_bytes(name.as_bytes()).map(Self::Header).map_err(|_| {
+        let header = || {
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
                 format!("{name:?} is not the name of a header: write one as {{request.header.user-agent}}")
-            }),
+            })
+        };
+        match prefix {
+            "request.header." => header().map(Self::Header),
+            "response.header." => header().map(Self::ResponseHeader),
             "request.cookie." => Ok(Self::Cookie(name.to_owned())),
             _ => Ok(Self::Parameter(name.to_owned())),
         }

@@ -6,7 +6,7 @@ use super::context::Context;
 
 /// Variables with the variable of brisk; a name that ends with `_` or `(` begins a family with the name of a header, cookie or
 /// parameter.
-const COUNTERPARTS: [(&str, &str); 48] = [
+const COUNTERPARTS: [(&str, &str); 54] = [
     ("$remote_addr", "{client.address}"),
     ("$binary_remote_addr", "{client.address}"),
     ("$remote_port", "{client.port}"),
@@ -31,6 +31,10 @@ const COUNTERPARTS: [(&str, &str); 48] = [
     ("$request_id", "{request.id}"),
     ("$server_protocol", "{request.version}"),
     ("$upstream_addr", "{upstream.address}"),
+    ("$upstream_status", "{response.status}"),
+    ("$status", "{response.status}"),
+    ("$upstream_http_", "{response.header.NAME}"),
+    ("$sent_http_", "{response.header.NAME}"),
     ("$http_", "{request.header.NAME}"),
     ("$cookie_", "{request.cookie.NAME}"),
     ("$arg_", "{request.query.NAME}"),
@@ -44,6 +48,8 @@ const COUNTERPARTS: [(&str, &str); 48] = [
     ("%[ssl_fc_sni]", "{tls.server_name}"),
     ("%[ssl_fc_protocol]", "{tls.version}"),
     ("%[ssl_fc_cipher]", "{tls.cipher}"),
+    ("%[status]", "{response.status}"),
+    ("%[res.hdr(", "{response.header.NAME}"),
     ("%[hdr(host)]", "{request.host}"),
     ("%[req.hdr(", "{request.header.NAME}"),
     ("%[hdr(", "{request.header.NAME}"),

@@ -79,7 +79,7 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
          known here: {client.address}, {client.port}, {client.certificate.subject}, {server.address}, {server.port}, {request.id}, \
          {request.method}, {request.scheme}, {request.host}, {request.path}, {request.query}, {request.query_part}, {request.target}, {request.version}, \
          {tls.version}, {tls.cipher}, {tls.server_name}, {tls.client.fingerprint}, {ja4}, {upstream.address}, \
-         {request.header.NAME}, {request.cookie.NAME}, {request.query.NAME}, {map.NAME}",
+         {response.status}, {request.header.NAME}, {request.cookie.NAME}, {request.query.NAME}, {response.header.NAME}, {map.NAME}",
     );
     refused(
         &route("path = \"/\"\nredirect = \"https://{request.header.x}/\""),

@@ -87,7 +87,7 @@ fn wrong_limits_are_refused() {
         (
             "limits = [\"a\"]\n",
             "[limit.a]\nrate = \"1/s\"\nby = \"{upstream.address}\"\n",
-            "11:6: limit.a.by: {upstream.address} is known with the response only",
+            "11:6: limit.a.by: values of the response are known with the response only",
         ),
         (
             "limits = [\"a\"]\n",

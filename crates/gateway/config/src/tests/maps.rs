@@ -50,8 +50,15 @@ fn wrong_variables_and_tables_are_refused() {
     );
     refused(&with(&rule("{map.x}"), ""), &format!("{place} there is no table [map.x]; no table is defined"));
     refused(
-        &with("", "[map.a]\nfrom = \"{upstream.address}\"\nvalues = { x = \"y\" }\n"),
-        "brisk.toml:9:8: map.a.from: {upstream.address} is known with the response only",
+        &with("", "[map.a]\nfrom = \"{response.status} {request.host}\"\nvalues = { x = \"y\" }\n"),
+        "brisk.toml:9:8: map.a.from: has values of the request and of the response: use those of one of the two",
+    );
+    let of_response = "[map.a]\nfrom = \"{response.header.x-a}\"\nvalues = { x = \"y\" }\n";
+    accepted(&with(&rule("{map.a} {response.status}"), of_response));
+    refused(
+        &with("", of_response).replace("respond = {}", "redirect = \"/{map.a}\""),
+        "brisk.toml:7:12: host[0].route[0].redirect: \"/{map.a}\" is no place to redirect to: a table of the response is known with \
+         the response of an upstream only",
     );
     refused(
         &with("", "[map.a]\nfrom = \"{request.host}\"\n"),

@@ -66,8 +66,10 @@ impl Place {
         use Variable as V;
         let is_path = matches!(variable, V::Path | V::Target);
         Ok(match self {
-            _ if variable == V::Upstream => {
-                return Err("{upstream.address} is known with the response of an upstream only".to_owned());
+            _ if variable.is_of_response() => {
+                return Err(
+                    "variables of the response are known with the response of an upstream only".to_owned()
+                );
             }
             Self::Start if variable == V::Scheme => (Piece::Verbatim(variable), Self::AfterScheme),
             Self::Start | Self::AfterMap | Self::Authority if is_path => (Piece::Path(variable), Self::Path),

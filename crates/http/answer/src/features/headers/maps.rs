@@ -21,8 +21,9 @@ pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>
             Template::default()
         });
         context.note_fingerprints(|variable| from.has(variable));
-        if from.needs_response() {
-            context.findings.wrong(&path.key("from"), "{upstream.address} is known with the response only");
+        if from.needs_response() && from.needs_request() {
+            let message = "has values of the request and of the response: use those of one of the two";
+            context.findings.wrong(&path.key("from"), message);
         }
         for (key, value) in &map.values {
             resolve::value(value, &path.key("values").key(key), context);

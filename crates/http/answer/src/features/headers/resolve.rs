@@ -141,9 +141,8 @@ fn template(text: &str, message: Message, path: &KeyPath, context: &mut Context<
             context.note_fingerprints(|variable| template.has(variable));
             return Some(template.into());
         }
-        Ok(_) => {
-            "{upstream.address} is known with the response only: use it in `response_headers`".to_owned()
-        }
+        Ok(_) => "values of the response are known with the response only: use them in `response_headers`"
+            .to_owned(),
         Err(reason) => reason,
     };
     context.findings.wrong(path, fault);
