@@ -68,7 +68,8 @@ fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> any
     let name = request.uri().host().map(str::to_ascii_lowercase).unwrap_or_default();
     let tcp = resolved.settings.tcp_of_name(&name).filter(|_| request.uri().scheme() != Some(&Scheme::HTTP));
     if let Some(index) = tcp {
-        return explain_tcp(resolved, index, &name);
+        explain_tcp(resolved, index, &name);
+        return Ok(());
     }
     let mut head = request.clone().into_parts().0;
     head.headers.extend(arguments.headers.iter().cloned());
@@ -103,13 +104,12 @@ fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> any
 }
 
 /// Prints the decision about a connection that belongs to a `[[tcp]]`.
-fn explain_tcp(resolved: &Resolved, index: usize, name: &str) -> anyhow::Result<()> {
+fn explain_tcp(resolved: &Resolved, index: usize, name: &str) {
     let tcp = &resolved.settings.tcp[index];
     let tls = if tcp.terminated().is_some() { "TLS is terminated" } else { "TLS is passed on" };
     println!("connection: server name {name:?}");
     println!("tcp: tcp[{index}], {}: {tls}", tcp.name);
     println!("action: bytes are forwarded to upstream {:?}", tcp.upstream);
-    Ok(())
 }
 
 /// Prints the names of certificate folders whose files cannot be loaded. Fails if there are any.

@@ -139,7 +139,8 @@ fn upstream(raw: &raw::Config, tcp: &raw::TcpKeys, path: &KeyPath, context: &mut
     };
     if let Some(group) = raw.upstream.get(name) {
         let servers = &group.features.servers.servers;
-        if let Some(server) = servers.iter().find(|server| !server.url.scheme().is_stream()) {
+        // A group of both kinds is a mistake of its own.
+        if let Some(server) = servers.first().filter(|server| !server.url.scheme().is_stream()) {
             let message = format!(
                 "{} is for requests: a server of [[tcp]] is written as \"tcp://127.0.0.1:5432\", or with tls:// or tcp+unix:",
                 server.url
@@ -161,10 +162,13 @@ pub(crate) fn is_server(upstream: &str) -> bool {
     upstream.contains("://") || upstream.contains("unix:")
 }
 
+/// The place of a name, and the protocols of ALPN without which it does not apply.
+type Claim<'a> = (KeyPath, &'a [String]);
+
 /// Checks that no name has two meanings on one listener: those of `server.https` belong to hosts too.
 fn check_names(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
     // By listener, with an empty text for `server.https`: the names with the place and the protocols.
-    let mut taken: BTreeMap<(String, String), Vec<(KeyPath, &[String])>> = BTreeMap::new();
+    let mut taken: BTreeMap<(String, String), Vec<Claim<'_>>> = BTreeMap::new();
     let hosts = KeyPath::of("host");
     for (index, host) in raw.host.iter().enumerate() {
         for (place, name) in host.names().iter().enumerate() {
@@ -194,7 +198,7 @@ fn check_names(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
             };
             for listener in &listeners {
                 let known = taken.entry((listener.clone(), name.clone())).or_default();
-                let is_same = |(_, other): &&(KeyPath, &[String])| {
+                let is_same = |(_, other): &&Claim<'_>| {
                     alpn.is_empty() && other.is_empty() || alpn.iter().any(|own| other.contains(own))
                 };
                 if let Some((first, _)) = known.iter().find(is_same) {

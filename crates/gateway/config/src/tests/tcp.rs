@@ -26,7 +26,7 @@ fn a_file_may_have_no_host() {
     let [tcp] = &settings.tcp[..] else { panic!("{:?}", settings.tcp) };
     assert!(matches!(tcp.tls, TcpTls::None) && tcp.is_default);
     assert_eq!((tcp.name.as_str(), tcp.upstream.as_str()), ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"));
-    assert_eq!(tcp.idle_timeout, std::time::Duration::from_mins(10));
+    assert_eq!(tcp.idle_timeout, Duration::from_mins(10));
     assert_eq!(settings.upstreams[0].name, tcp.upstream);
 }
 
@@ -90,7 +90,8 @@ fn keys_that_contradict_each_other_are_mistakes() {
         ),
         (
             "listen = [\"127.0.0.1:1\"]\nupstream = \"tcp://a\"",
-            "tcp[0].upstream: \"tcp://a\" is not a server: it has to name a port",
+            "tcp[0].upstream: \"tcp://a\" is not a server: it has to name a port, such as \"http://127.0.0.1:8080\", \
+             \"https://app.internal\", \"h2c://[::1]:50051\" or \"unix:/run/app.sock\"",
         ),
         (
             "listen = [\"127.0.0.1:1\"]\nupstream = \"http://a\"",
@@ -129,7 +130,7 @@ fn servers_are_for_requests_or_for_bytes() {
     );
     let text = with(&format!("{table}{}", group("\"tcp://a:1\"", "health = { interval = \"1s\" }\n")));
     let checks = accepted(&text).settings.upstreams[0].health.active.clone().expect("checks");
-    assert_eq!(checks.interval, std::time::Duration::from_secs(1));
+    assert_eq!(checks.interval, Duration::from_secs(1));
     assert!(
         accepted(&with(&format!("{table}{}", group("\"tcp://a:1\"", "")))).settings.upstreams[0]
             .health
