@@ -235,7 +235,7 @@ impl<'a> Context<'a> {
         Host { table: Table { header: "host".to_owned(), keys, comment }, routes }
     }
 
-    /// Names and certificates.
+    /// `names` and `certificates`.
     fn identity(
         &self,
         server: &Server<'a>,
@@ -258,7 +258,7 @@ impl<'a> Context<'a> {
         keys
     }
 
-    /// The certificates of a server.
+    /// The `certificates` of a server.
     pub(crate) fn certificates(&self, scope: &Scope<'a>) -> Option<String> {
         let (chains, keys) = (scope.all("ssl_certificate"), scope.all("ssl_certificate_key"));
         let mut pairs = Vec::new();

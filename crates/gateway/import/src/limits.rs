@@ -136,7 +136,7 @@ impl Context<'_> {
         self.template(key, &Values::default(), Use::Value)
     }
 
-    /// Size of bodies, pace and similar keys that only routes have.
+    /// `body_size` and `bandwidth`, which only routes have.
     pub(crate) fn sizes(&self, scope: &Scope<'_>, keys: &mut Keys) {
         if let Some(size) = scope.one("client_max_body_size") {
             self.carried(size);
@@ -169,7 +169,7 @@ impl Context<'_> {
         }
     }
 
-    /// Compression, of the levels above `from`.
+    /// `compression`, of the levels above `from`.
     pub(crate) fn compression(&self, scope: &Scope<'_>, from: usize, keys: &mut Keys) {
         let names = ["zstd", "brotli", "gzip"];
         let parts = [

@@ -32,16 +32,6 @@ impl Protocol {
         matches!(self, Self::Https | Self::Grpcs)
     }
 
-    /// The prefix of directives: `proxy_`, `grpc_`, `fastcgi_` or `uwsgi_`.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Http | Self::Https => "proxy",
-            Self::Grpc | Self::Grpcs => "grpc",
-            Self::FastCgi => "fastcgi",
-            Self::Uwsgi => "uwsgi",
-        }
-    }
-
     /// URL of a server in brisk. The only place that knows the written forms of servers.
     fn server(self, address: &str) -> Option<String> {
         let socket = address.strip_prefix("unix:");
@@ -66,6 +56,13 @@ impl Context<'_> {
         pass: &Directive,
     ) -> Result<String, String> {
         let group = self.groups.get(authority).copied();
+        let prefix = pass.name.strip_suffix("_pass").unwrap_or("proxy");
+        let is_http2 = scope.one("proxy_http_version").is_some_and(|version| version.arg(0) == "2");
+        let protocol = match protocol {
+            Protocol::Http if is_http2 => Protocol::Grpc,
+            Protocol::Https if is_http2 => Protocol::Grpcs,
+            protocol => protocol,
+        };
         let mut keys = Keys::default();
         if let Some(group) = group {
             self.group(group, protocol, &mut keys)?;
@@ -74,7 +71,7 @@ impl Context<'_> {
 
             keys.set("servers", toml::list([protocol.server(authority).ok_or_else(unsupported)?]));
         }
-        self.transport(protocol, scope, authority, group.is_some(), &mut keys);
+        self.transport(protocol, prefix, scope, authority, group.is_some(), &mut keys);
         let label = match authority.strip_prefix("unix:") {
             Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sock").to_owned(),
             None => authority.to_owned(),
@@ -214,16 +211,16 @@ impl Context<'_> {
         }
     }
 
-    /// Timeouts, retries and TLS, which nginx sets beside `proxy_pass`.
+    /// `timeouts`, `retry` and `tls`, which nginx sets beside `proxy_pass`.
     fn transport(
         &self,
         protocol: Protocol,
+        prefix: &str,
         scope: &Scope<'_>,
         authority: &str,
         is_group: bool,
         keys: &mut Keys,
     ) {
-        let prefix = protocol.prefix();
         let setting = |name: &str| scope.one(&format!("{prefix}_{name}"));
         let mut timeouts = Keys::default();
         for (name, own) in
@@ -254,12 +251,20 @@ impl Context<'_> {
             }
         }
         if protocol.is_tls() {
-            self.tls(protocol, scope, authority, is_group, keys);
+            self.tls(protocol, prefix, scope, authority, is_group, keys);
         }
     }
 
-    fn tls(&self, protocol: Protocol, scope: &Scope<'_>, authority: &str, is_group: bool, keys: &mut Keys) {
-        let setting = |name: &str| scope.one(&format!("{}_ssl_{name}", protocol.prefix()));
+    fn tls(
+        &self,
+        protocol: Protocol,
+        prefix: &str,
+        scope: &Scope<'_>,
+        authority: &str,
+        is_group: bool,
+        keys: &mut Keys,
+    ) {
+        let setting = |name: &str| scope.one(&format!("{prefix}_ssl_{name}"));
         let mut tls = Keys::default();
         if let Some(ca) = setting("trusted_certificate") {
             tls.set("ca", self.file(ca.arg(0)));
