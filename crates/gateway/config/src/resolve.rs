@@ -35,7 +35,7 @@ pub(crate) mod visit_store;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brisk_answer::features::{self, headers, limits};
+use brisk_answer::features::{self, consolidation, forward_auth, headers, limits};
 use brisk_certs::{Certificate, DevelopmentCa};
 use brisk_config_file::{Document, Findings, KeyPath, Located};
 use brisk_gateway::HostCertificates;

@@ -199,7 +199,8 @@ impl FromStr for ServerUrl {
             let (address, authority) = service(&authority).map_err(wrong)?;
             return Ok(Self { scheme, authority, address, path });
         }
-        let port = authority.port_u16().or_else(|| scheme.port()).ok_or_else(|| wrong("it has to name a port"))?;
+        let port =
+            authority.port_u16().or_else(|| scheme.port()).ok_or_else(|| wrong("it has to name a port"))?;
         let address = ServerAddress::Tcp(Target::new(authority.host(), port));
         Ok(Self { scheme, authority, address, path })
     }
@@ -252,8 +253,13 @@ mod tests {
 
     #[test]
     fn urls_are_read_and_written_alike() {
-        let sockets =
-            ["unix:/run/app.sock", "h2c+unix:/run/grpc.sock", "unix:@app", "tcp+unix:/run/redis.sock", "fastcgi+unix:/run/php.sock"];
+        let sockets = [
+            "unix:/run/app.sock",
+            "h2c+unix:/run/grpc.sock",
+            "unix:@app",
+            "tcp+unix:/run/redis.sock",
+            "fastcgi+unix:/run/php.sock",
+        ];
         for text in [
             "http://127.0.0.1:8080",
             "https://app.internal",

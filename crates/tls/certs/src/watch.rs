@@ -5,6 +5,7 @@
 //! which network file systems do not provide. Intended for few and small files, since each is read completely.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;

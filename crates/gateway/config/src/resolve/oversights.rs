@@ -52,9 +52,8 @@ fn unused_upstreams(raw: &Config, context: &mut Context<'_>) {
 fn repeated_servers(raw: &Config, context: &mut Context<'_>) {
     for (name, group) in &raw.upstream {
         let mut seen = HashSet::new();
-        let repeated = |url: &&_| !seen.insert(url.to_string());
-        let urls = group.features.servers.servers.iter().map(|server| &server.url);
-        for url in urls.filter(repeated).collect::<Vec<_>>() {
+        let urls = group.features.servers.servers.iter().map(|server| server.url.to_string());
+        for url in urls.filter(|url| !seen.insert(url.clone())).collect::<Vec<_>>() {
             let warning = format!(
                 "[upstream.{name}]: {url} is in `servers` more than once: write it once, with weight = 2 for twice the requests"
             );
@@ -70,9 +69,9 @@ fn has_built_in_page(host: &Host) -> bool {
 }
 
 fn is_local(name: &str) -> bool {
-    let has_end =
-        |end: &&str| name.strip_suffix(**end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    LOCAL.iter().any(|end| has_end(&end)) || name.parse::<IpAddr>().is_ok()
+    let ends_with =
+        |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    LOCAL.iter().any(ends_with) || name.parse::<IpAddr>().is_ok()
 }
 
 /// The warning of a route whose `path` no path has that `when.path_regex` permits.

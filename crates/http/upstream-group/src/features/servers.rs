@@ -103,7 +103,9 @@ fn check_alike(servers: &[ServerSettings], path: &KeyPath, context: &mut Context
                  write a second upstream"
             )
         } else if url.path() != first.path() {
-            format!("has another path than {first}: all servers of an upstream have the same; write a second upstream")
+            format!(
+                "has another path than {first}: all servers of an upstream have the same; write a second upstream"
+            )
         } else {
             continue;
         };
