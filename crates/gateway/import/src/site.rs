@@ -91,7 +91,7 @@ impl<'c, 'a> Site<'c, 'a> {
                     self.context.missing(
                         directive,
                         reason,
-                        "write routes without this expression, for example with two paths",
+                        "its requests reach the next location: write a route with another expression first",
                     );
                 }
             }
