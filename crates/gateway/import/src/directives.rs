@@ -118,6 +118,10 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "no upstream uses it",
     ),
     ("set if rewrite return break", "the processing ends before it"),
+    (
+        "ssl_protocols ssl_session_timeout ssl_session_tickets ssl_certificate ssl_certificate_key ssl_client_certificate ssl_crl ssl_verify_client large_client_header_buffers underscores_in_headers listen server_name brotli brotli_types brotli_comp_level brotli_static zstd zstd_types zstd_comp_level zstd_static proxy_ssl_certificate proxy_ssl_certificate_key grpc_ssl_certificate grpc_ssl_certificate_key grpc_ssl_verify grpc_ssl_name grpc_ssl_server_name grpc_ssl_trusted_certificate grpc_next_upstream limit_req_dry_run limit_conn_dry_run",
+        "no server uses it",
+    ),
     ("mirror_request_body", "brisk copies bodies of up to 64 KiB"),
     ("include", "the file was read"),
     ("http server location", "its content was read"),

@@ -69,6 +69,13 @@ fn an_unknown_directive_is_reported_with_its_line() {
 }
 
 #[test]
+fn settings_that_no_server_uses_are_known() {
+    let text = "ssl_protocols TLSv1.3; ssl_session_timeout 1d; brotli on; server { listen 80; return 204; }";
+    let counts = import_text(text).report.counts();
+    assert_eq!(counts[3], 0, "{counts:?}");
+}
+
+#[test]
 fn expressions_precede_prefixes_but_not_those_with_a_stop() {
     let text = "server { location / { root /a; } location ^~ /img/ { root /b; } location ~ \\.png$ { root /c; } location /web/ { root /d; } }";
     let result = import_text(text).files.concat();
