@@ -22,12 +22,12 @@ use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
 use crate::open::{AtLimit, OpenConnection};
 
-/// The client of a TCP connection.
+/// The client of a TCP connection, for [`connect`].
 #[derive(Clone, Copy, Debug)]
 pub struct StreamClient<'a> {
     /// The record of its connection, for PROXY headers.
     pub record: &'a ConnectionRecord,
-    /// The address to which shares apply; `None` if it represents many clients.
+    /// The address to which shares of a [`Group`] apply; `None` if it represents many clients.
     pub share: Option<IpAddr>,
 }
 
@@ -48,7 +48,7 @@ pub trait ClientTransport: AsyncRead + AsyncWrite + Unpin {
     fn tcp(&self) -> &TcpStream;
 }
 
-/// A connection to a server for one TCP connection of a client.
+/// A connection to a server for one TCP connection of a client, as [`connect`] returns it.
 #[derive(Debug)]
 pub struct StreamUpstream {
     io: UpstreamIo,

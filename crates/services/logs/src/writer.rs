@@ -282,6 +282,7 @@ impl Sink {
         match &mut self.target {
             Target::File(path, file) if !is_last => match open_file(path) {
                 Ok(new) => {
+                    // A new file begins with a line of its own, unlike the same file opened again.
                     self.cut &= new.metadata().is_ok_and(|metadata| metadata.len() > 0);
                     *file = new;
                 }
@@ -345,6 +346,7 @@ fn write_lines(target: &mut impl Write, batch: &mut Vec<u8>, cut: &mut bool) -> 
         target.write_all(b"\n")?;
         *cut = false;
     }
+    // One call may write a part only, for example the part for which a full disk had room.
     let mut written = 0;
     let result = loop {
         if written == batch.len() {

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_to_other_files_of_the_folder_wakes_nobody() {
+    fn writing_to_other_files_of_the_folder_is_ignored() {
         let named = BTreeSet::from([OsString::from("a.pem")]);
         let counts =
             |kind, file: &str| alters(&Event::new(kind).add_path(Path::new("/etc").join(file)), &named);

@@ -3,8 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
+
+/// Shortest pause while operations wait for a server.
+const WANTED: Duration = Duration::from_millis(250);
 
 /// Pauses of one connection, between [`FIRST`] and [`LONGEST`].
 #[derive(Debug)]
@@ -25,6 +30,19 @@ impl Backoff {
         // The random keys of `RandomState` suffice to separate the attempts of different gateways.
         let random = RandomState::new().hash_one(whole) as u32;
         whole / 2 + (whole / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+    }
+
+    /// Waits for the [`pause`](Self::pause), or for [`WANTED`] and then `wanted`: otherwise the longest pause would follow
+    /// the end of an outage, during which operations fail.
+    pub(super) async fn wait(&mut self, wanted: impl Future<Output = ()>) {
+        let early = async {
+            sleep(WANTED).await;
+            wanted.await;
+        };
+        tokio::select! {
+            () = sleep(self.pause()) => {}
+            () = early => {}
+        }
     }
 
     /// Restarts at the shortest pause, after a connection that lasted.

@@ -4,7 +4,7 @@ mod sending;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -27,9 +27,6 @@ use crate::io::{poll_drain, poll_fill};
 
 /// Timeout for connecting, with handshake and the server's `HELLO`; then the next pause of [`Backoff`] begins.
 const CONNECT: Duration = Duration::from_secs(2);
-
-/// Shortest pause between attempts to connect while operations wait for a server.
-const WANTED: Duration = Duration::from_millis(250);
 
 /// Timeout of the kernel for unacknowledged data.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
@@ -135,11 +132,8 @@ impl ServerLink {
             } else {
                 tracing::warn!(keyserver = name, server, %error, "no connection to a key server");
             }
-            tokio::select! {
-                () = sleep(backoff.pause()) => {}
-                // Otherwise the longest pause would follow the end of an outage, during which operations fail.
-                () = async { sleep(WANTED).await; pool.wanted().await }, if !is_wrong => {}
-            }
+            let wanted = async || if is_wrong { pending().await } else { pool.wanted().await };
+            backoff.wait(wanted()).await;
         }
     }
 
