@@ -1,7 +1,7 @@
 //! A configuration file as text: its values with their positions, and all errors of the file at once.
 //!
-//! [`Sources`] reads a file and those that it includes, [`Document::of`] their TOML, [`Document::read`] fills structs that implement `Deserialize`, and [`Findings`] collects the
-//! problems that later checks find. [`ConfigError`] shows each problem in one line with position, key, fault and correction.
+//! [`Sources`] reads a file and those that it includes, [`Document::of`] their TOML, [`Document::read`] fills structs that
+//! implement `Deserialize`, and [`Findings`] collects the problems that later checks find. [`ConfigError`] shows each problem in one line with position, key, fault and correction.
 
 mod document;
 mod environment;

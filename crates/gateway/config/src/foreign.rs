@@ -53,17 +53,13 @@ pub(crate) fn advice(key: &str) -> Option<String> {
 
 /// The first line, from 1, in the syntax of another program or format, and the message about it. `text` must not be valid TOML.
 pub(crate) fn syntax(text: &str) -> Option<(usize, String)> {
-    let mut lines = text.lines().zip(1..);
-    let (number, format) = lines.find_map(|(line, number)| Some((number, format_of(line.trim())?)))?;
-    let program = match format {
-        Format::Program(program) => program,
-        Format::Data(name, example) => {
-            let message = format!(
-                "this is {name}, but brisk reads TOML: {example}; docs/configuration.md has all keys"
-            );
-            return Some((number, message));
-        }
-    };
+    if let Some((number, (format, advice))) = data_of(text) {
+        let message =
+            format!("this is {format}, but brisk reads TOML: {advice}; docs/configuration.md has all keys");
+        return Some((number, message));
+    }
+    let (number, program) =
+        text.lines().zip(1..).find_map(|(line, number)| Some((number, program_of(line.trim())?)))?;
     let message = format!(
         "this is the syntax of {program}, but brisk reads TOML: docs/configuration.md has an example and all keys; brisk names \
          the counterpart of a key of {program} in its messages"
@@ -71,31 +67,32 @@ pub(crate) fn syntax(text: &str) -> Option<(usize, String)> {
     Some((number, message))
 }
 
-/// Format of a file that is not TOML.
-enum Format {
-    /// That of another program.
-    Program(&'static str),
-    /// A format for data, and the same in TOML.
-    Data(&'static str, &'static str),
-}
-
-/// The format in which `line` occurs, but which is no line of TOML.
-fn format_of(line: &str) -> Option<Format> {
-    if line.starts_with('{') || (line.starts_with('"') && line.contains("\":")) {
-        return Some(Format::Data(
-            "JSON",
-            "[server] and [[host]] begin sections, and a key is written as https = [\"0.0.0.0:443\"]",
-        ));
+/// The format of a file that begins as JSON or YAML, with the same in TOML, and the number of its first line. Later lines
+/// prove nothing: those of a text or list of TOML may look alike.
+fn data_of(text: &str) -> Option<(usize, (&'static str, &'static str))> {
+    let lines = text.lines().map(str::trim).zip(1..);
+    let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#') && *line != "---");
+    let (line, number) = lines.next()?;
+    // A Caddyfile may begin with a brace too, but not with a quotation mark behind it.
+    let inner = line.strip_prefix('{').map(str::trim_start);
+    let inner =
+        inner.map(|rest| if rest.is_empty() { lines.next().map_or("", |(line, _)| line) } else { rest });
+    if inner.is_some_and(|inner| inner.starts_with(['"', '}'])) {
+        let advice =
+            "[server] and [[host]] begin sections, and a key is written as https = [\"0.0.0.0:443\"]";
+        return Some((number, ("JSON", advice)));
     }
-    program_of(line).map(Format::Program).or_else(|| {
-        let (key, value) = line.split_once(':')?;
-        let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        let is_entry = is_key && (value.is_empty() || value.starts_with(' ')) && !value.contains(" = ");
-        is_entry.then_some(Format::Data(
+    let (key, value) = line.split_once(':')?;
+    let is_key =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let is_entry = is_key && (value.is_empty() || value.starts_with(' ')) && !value.ends_with(['{', ';']);
+    is_entry.then_some((
+        number,
+        (
             "YAML",
             "`server:` is written as [server], `hosts:` with a list as [[host]] for each host, and `key: text` as key = \"text\"",
-        ))
-    })
+        ),
+    ))
 }
 
 /// The program in whose files `line` occurs, but which is no line of TOML.

@@ -109,6 +109,8 @@ pub(super) fn resolve(
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
     let streams = upstreams.iter().filter(|group| group.is_stream());
     context.shared.streams = streams.map(|group| group.name.clone()).collect();
+    let applications = upstreams.iter().filter(|group| group.cgi_protocol().is_some());
+    context.shared.applications = applications.map(|group| group.name.clone()).collect();
     context.shared.upstreams = raw.upstream.keys().cloned().collect();
     context.shared.body_size = raw.server.limits.body_size;
     upstreams.extend(consolidation::groups(raw.features(), &context.shared.upstreams));

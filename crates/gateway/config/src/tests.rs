@@ -291,7 +291,8 @@ fn a_doubtful_certificate_is_a_warning() {
 fn a_key_that_others_may_read_or_change_is_a_warning() {
     let leaf = TestCa::new().server(&["example.com"]).issue();
     let config = format!(
-        "{LISTENER}[[host]]\nnames = [\"example.com\"]\ncertificates = [{{ chain = \"{}\", key = \"{}\" }}]\n",
+        "{LISTENER}[[host]]\nnames = [\"example.com\"]\ncertificates = [{{ chain = \"{}\", key = \"{}\" }}]\n\
+         [[host.route]]\npath = \"/\"\nrespond = {{}}\n",
         leaf.chain.display(),
         leaf.key.display()
     );

@@ -70,8 +70,10 @@ pub(crate) struct Exchange {
     early: Option<EarlyRequest>,
     line: Option<Box<Line>>,
     pub(crate) outcome: ForwardOutcome,
-    /// Headers from the server that permitted the request, for the upstream and for the response.
+    /// Headers from the server that permitted the request, for the upstream.
     pub(crate) granted: Option<Box<HeaderList>>,
+    /// Headers from the server that permitted the request, for the response.
+    pub(crate) returned: Option<Box<HeaderList>>,
     /// Names in `Connection` of the upstream's response, which its trailers lose.
     pub(crate) named: Vec<HeaderName>,
     /// Names in the rules for responses, which trailers lose too.
@@ -127,6 +129,7 @@ impl Exchange {
             line: telemetry.access_log.as_ref().map(|log| Box::new(Line::of(request, &**log))),
             outcome: ForwardOutcome::default(),
             granted: None,
+            returned: None,
             named: Vec::new(),
             ruled: None,
             permits: Vec::new(),

@@ -247,7 +247,8 @@ impl<'a> HostContext<'a> {
 pub(crate) enum StageTarget<'a> {
     /// A route of the configuration.
     Route(&'a RouteSettings),
-    /// An internal route: the request has passed the stages of another route, whose limits, log settings and measurement it keeps.
+    /// An internal route: the request has passed the stages of another route, whose limits and log settings it keeps. Page views
+    /// are not measured.
     Internal(&'a RouteSettings),
     /// The path on which pages open connections in advance.
     Preconnect(&'a Preconnect),

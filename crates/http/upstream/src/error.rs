@@ -58,6 +58,10 @@ pub enum UpstreamError {
     /// The head of the request exceeds the limit of uwsgi: `431`.
     #[error(transparent)]
     RequestHeadTooLarge(#[from] TooManyVariables),
+    /// A request of the gateway itself has no variables for an application server, which would run no script and seem to
+    /// succeed: `502`.
+    #[error("an application server gets only the requests of routes")]
+    NoVariables,
     /// An application server cannot get a request body of unknown length: `411`.
     #[error("an application server needs the length of the request body")]
     LengthRequired,
@@ -95,7 +99,8 @@ impl UpstreamError {
             | Self::HeadTooLarge
             | Self::InterimResponses
             | Self::UnexpectedUpgrade
-            | Self::NotSwitched => StatusCode::BAD_GATEWAY,
+            | Self::NotSwitched
+            | Self::NoVariables => StatusCode::BAD_GATEWAY,
             Self::ConnectionLimit | Self::QueueFull | Self::StreamLimit | Self::NoServer => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -121,6 +126,7 @@ impl UpstreamError {
             | Self::QueueFull
             | Self::StreamLimit
             | Self::NoServer
+            | Self::NoVariables
             | Self::RequestBuffer(_) => Side::Internal,
             _ => Side::Upstream,
         }
@@ -144,6 +150,7 @@ impl UpstreamError {
             Self::UnexpectedUpgrade => "unexpected-upgrade",
             Self::NotSwitched => "not-switched",
             Self::RequestHeadTooLarge(_) => "request-head-too-large",
+            Self::NoVariables => "no-variables",
             Self::LengthRequired => "length-required",
             Self::RequestBody(_) => "request-body",
             Self::RequestBuffer(_) => "request-buffer",

@@ -45,8 +45,9 @@ type Changed = Arc<Mutex<BTreeSet<PathBuf>>>;
 type Names = Arc<Mutex<BTreeSet<OsString>>>;
 
 impl FileWatch {
-    /// Watches `paths`, which need not exist. For a folder, and for a path with `*` in its last part, the names of the
-    /// [matching](brisk_config_file::matching) entries are watched but not their contents. A change is reported once no further change has occurred for `quiet`.
+    /// Watches `paths`, which need not exist. For a folder, the names of its entries are watched but not their contents; for
+    /// a path with `*` in its last part, the [matching](brisk_config_file::matching) files. A change is reported once no
+    /// further change has occurred for `quiet`.
     ///
     /// Start the watch before reading the files, so that no change is missed. Several changes within `quiet`, or before
     /// a call of [`changed`](Self::changed), yield one report.
@@ -186,15 +187,28 @@ impl Files {
     }
 }
 
-/// Digest of the contents of a file or the names in a folder or of a pattern; `None` if it cannot be read.
+/// The files that `path` names as a pattern; `None` for other paths, and for an existing file with `*` in its name.
+fn files_of_pattern(path: &Path) -> Option<Vec<PathBuf>> {
+    let found = matching(path).filter(|_| fs::symlink_metadata(path).is_err())?;
+    Some(found.unwrap_or_default().into_iter().filter(|file| !file.is_dir()).collect())
+}
+
+/// Digest of the contents of a file, of the names in a folder, or of the files of a pattern; `None` if it cannot be read.
 ///
 /// Modification time and size do not suffice: two writes within one clock tick of the file system have the same.
 fn digest(path: &Path) -> Option<u64> {
-    let names = matching(path).map(Result::ok).or_else(|| path.is_dir().then(|| names(path)));
-    if let Some(names) = names {
+    let of = |facts: &dyn Fn(&mut DefaultHasher)| {
         let mut hasher = DefaultHasher::new();
-        names?.hash(&mut hasher);
-        return Some(hasher.finish());
+        facts(&mut hasher);
+        Some(hasher.finish())
+    };
+    // With their contents: a file that came with a mistake is no file of the configuration in force.
+    if let Some(files) = files_of_pattern(path) {
+        return of(&|hasher| files.iter().for_each(|file| (file, digest(file)).hash(hasher)));
+    }
+    if path.is_dir() {
+        let names = names(path)?;
+        return of(&|hasher| names.hash(hasher));
     }
     // `NONBLOCK`, so that a FIFO at this path does not block. Reads in blocks, so that memory does not depend on the
     // size.
@@ -236,7 +250,8 @@ impl Folders {
         let paths: Vec<_> = paths.into_iter().collect();
         let wanted: BTreeSet<PathBuf> = paths.iter().flat_map(|path| folders_of(path)).collect();
         let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
-        let files = paths.iter().map(|path| (*path).clone()).chain(real);
+        let found = paths.iter().filter_map(|path| files_of_pattern(path)).flatten();
+        let files = paths.iter().map(|path| (*path).clone()).chain(real).chain(found);
         let names = files.filter_map(|path| path.file_name().map(OsString::from));
         *self.named.lock().unwrap_or_else(PoisonError::into_inner) = names.collect();
         for gone in self.watched.difference(&wanted) {
@@ -401,6 +416,23 @@ mod tests {
         fs::write(&second, "two").unwrap();
         assert_eq!(files.changed(), [path, second]);
         assert!(files.changed().is_empty());
+    }
+
+    #[test]
+    fn the_contents_of_the_files_of_a_pattern_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let pattern = folder.path().join("*.toml");
+        fs::write(folder.path().join("a.toml"), "one").unwrap();
+        let before = digest(&pattern);
+        fs::write(folder.path().join("a.toml"), "two").unwrap();
+        assert_ne!(digest(&pattern), before);
+        // A file with the name of the pattern is a file.
+        fs::write(&pattern, "one").unwrap();
+        let before = digest(&pattern);
+        fs::write(folder.path().join("a.toml"), "three").unwrap();
+        assert_eq!(digest(&pattern), before);
+        fs::write(&pattern, "two").unwrap();
+        assert_ne!(digest(&pattern), before);
     }
 
     #[test]

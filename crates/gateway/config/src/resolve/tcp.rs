@@ -186,8 +186,11 @@ fn check_names(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
             listeners.push(String::new());
         }
         let alpn = if tcp.tls() == raw::TcpTls::Passthrough { &tcp.alpn[..] } else { &[] };
-        for (place, written) in tcp.names.iter().enumerate() {
-            let path = path.index(place);
+        let any = [ANY.to_owned()];
+        let is_all = tcp.names.is_empty() && !tcp.listen.is_empty() && tcp.tls() != raw::TcpTls::None;
+        let names = if is_all { &any[..] } else { &tcp.names[..] };
+        for (place, written) in names.iter().enumerate() {
+            let path = if is_all { path.clone() } else { path.index(place) };
             let name = match host_name(written) {
                 _ if written == ANY => ANY.to_owned(),
                 Ok(name) => name,

@@ -142,3 +142,21 @@ fn a_folder_with_scripts_that_are_not_executed_is_a_warning() {
         assert!(!found.iter().any(|warning| warning.contains("source text")), "{fine}: {found:?}");
     }
 }
+
+#[test]
+fn application_servers_get_no_requests_of_the_gateway_itself() {
+    let route = "[[host.route]]\npath = \"/\"\nrespond = {}\n";
+    let advice = "the servers of \"app\" are application servers, which get only the requests of routes: write an upstream with \
+                  HTTP, as \"http://127.0.0.1:8080\"";
+    let asking =
+        |keys: &str| format!("{LISTENER}{HOST}{route}{keys}[upstream.app]\nservers = [{FASTCGI:?}]\n");
+    for (keys, key) in [
+        ("forward_auth = { upstream = \"app\" }\n", "forward_auth.upstream"),
+        ("mirror = { upstream = \"app\" }\n", "mirror.upstream"),
+    ] {
+        let text = asking(keys).replace("respond = {}", "upstream = \"other\"");
+        let text = format!("{text}[upstream.other]\nservers = [\"http://127.0.0.1:1\"]\n");
+        let message = checked(folder().path(), &text).expect_err(keys);
+        assert!(message.contains(&format!("host[0].route[0].{key}: {advice}")), "{message}");
+    }
+}

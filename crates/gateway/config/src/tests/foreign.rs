@@ -62,7 +62,7 @@ fn a_file_of_another_program_is_named_as_a_whole() {
     let nginx = "# main\nuser www;\nevents {\n}\nhttp {\n  server {\n    listen 443 ssl;\n  }\n}\n";
     refused(
         nginx,
-        "brisk.toml:3:1: this is the syntax of nginx, but brisk reads TOML: docs/configuration.md has an example and all keys; \
+        "brisk.toml:2:1: this is the syntax of nginx, but brisk reads TOML: docs/configuration.md has an example and all keys; \
          brisk names the counterpart of a key of nginx in its messages",
     );
     for (text, program) in [
@@ -81,7 +81,7 @@ fn a_file_of_another_program_is_named_as_a_whole() {
         ("server:\n  https: 0.0.0.0:443\n", "YAML"),
         ("version: '3'\nservices:\n", "YAML"),
         ("{\n  \"apps\": {}\n}\n", "JSON"),
-        ("[server]\n\"https\": [\"0.0.0.0:443\"]\n", "JSON"),
+        ("# site\n\nserver: {}\n", "YAML"),
     ] {
         let (_, message) = syntax(text).expect(text);
         assert!(
@@ -89,8 +89,14 @@ fn a_file_of_another_program_is_named_as_a_whole() {
             "{text}: {message}"
         );
     }
-    for text in ["[server\n", "https = { a: 1 }\n", "[server]\nhttps = [127.0.0.1:443]\n", "# server {\nx\n"]
-    {
+    for text in [
+        "[server\n",
+        "https = { a: 1 }\n",
+        "servers = [\n  { url = \"http://127.0.0.1:1\" },\n]\na = \"\n",
+        "body = \"\"\"\nUser-agent: x\n\"\"\"\na = \"\n",
+        "[server]\nhttps = [127.0.0.1:443]\n",
+        "# server {\nx\n",
+    ] {
         assert_eq!(syntax(text), None, "{text}");
     }
 }

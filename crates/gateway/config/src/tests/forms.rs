@@ -92,7 +92,7 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
 fn a_printed_quotation_mark_is_named() {
     refused(
         "[server]\nhttps = [“127.0.0.1:443”]\n",
-        "brisk.toml:2:10: “ is a quotation mark of printed text: write \" at both ends of a text",
+        "brisk.toml:2:10: not valid TOML: “ is a quotation mark of printed text: write \" at both ends of a text",
     );
 }
 

@@ -146,3 +146,35 @@ fn settings_of_a_host_are_those_of_routes_without_their_own() {
         "brisk.toml:5:18: host[0].buffer_request: needs a limit for what is buffered: write body_size = \"10MiB\" beside it",
     );
 }
+
+#[test]
+fn an_internal_route_has_files_or_an_upstream() {
+    let app = "[[host.route]]\npath = \"/x\"\nupstream = \"app\"\ninternal_redirects = true\n";
+    route(
+        &format!("static = \"www\"\ninternal = true\nfallback = {{ upstream = \"app\" }}\n{app}"),
+        "brisk.toml:9:12: host[0].route[0].fallback: an internal route has files or an upstream, not both: write a second internal \
+         route",
+    );
+}
+
+#[test]
+fn replaced_urls_end_alike() {
+    route(
+        "upstream = \"app\"\nrewrite_location = { \"http://a.test/\" = \"https://www.example.com\" }\n",
+        "brisk.toml:8:40: host[0].route[0].rewrite_location.\"http://a.test/\": \"http://a.test/\" ends with a slash and \
+         \"https://www.example.com\" does not: write it at both ends, or the rest of a path joins the last word",
+    );
+}
+
+#[test]
+fn a_single_file_beside_the_configuration_is_found() {
+    let text =
+        format!("{LISTENER}{HOST}[[host.route]]\npath = \"/a\"\nexact = true\nstatic = \"Cargo.toml\"\n");
+    let file = Path::new("brisk-single-file.toml");
+    fs::write(file, text).expect("a file");
+    let checked = check(file, &Running::default());
+    fs::remove_file(file).expect("a file");
+    let settings = checked.expect("a configuration").settings;
+    let Action::Static(files) = &settings.service.hosts[0].routes[0].action else { panic!("no files") };
+    assert_eq!(files.root, Path::new("."));
+}

@@ -138,3 +138,16 @@ fn servers_are_for_requests_or_for_bytes() {
             .is_none()
     );
 }
+
+#[test]
+fn a_listener_has_one_destination_for_other_names() {
+    let pass = |keys: &str| {
+        format!("[[tcp]]\nlisten = [\"127.0.0.1:5432\"]\nupstream = \"tcp://127.0.0.1:1\"\n{keys}\n")
+    };
+    let all = pass("tls = \"passthrough\"");
+    refused(
+        &with(&(all.clone() + &all)),
+        "tcp[1].names: tcp[0].names is \"*\" already; a client gets one of the two",
+    );
+    accepted(&with(&(all + &pass("names = [\"a.test\"]"))));
+}

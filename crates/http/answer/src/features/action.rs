@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 pub use keys::ActionKeys;
+pub(crate) use keys::Fallback;
 pub(super) use resolve::routes;
 
 /// Production of a response.

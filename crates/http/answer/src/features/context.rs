@@ -28,6 +28,8 @@ pub struct Context<'d> {
     pub upstreams: BTreeSet<String>,
     /// Those of them whose servers get bytes of `[[tcp]]` instead of requests.
     pub streams: HashSet<String>,
+    /// Those of them whose servers are application servers, which get variables instead of HTTP.
+    pub applications: HashSet<String>,
     /// Tables that header rules refer to.
     pub maps: Maps,
     /// Limits that hosts and routes refer to.
@@ -63,6 +65,7 @@ impl<'d> Context<'d> {
             secrets: Vec::new(),
             upstreams: BTreeSet::new(),
             streams: HashSet::new(),
+            applications: HashSet::new(),
             maps: Maps::default(),
             limits: BTreeMap::new(),
             body_size: None,
@@ -95,6 +98,20 @@ impl<'d> Context<'d> {
     /// A path of the file as it is opened, noted as one to watch.
     pub fn file(&mut self, path: &Path) -> PathBuf {
         self.of_groups().file(path)
+    }
+
+    /// Whether there is an upstream with this name for requests of the gateway itself, which application servers do not get;
+    /// otherwise reports the mistake at `path`.
+    pub(crate) fn has_http_upstream(&mut self, name: &str, path: &KeyPath) -> bool {
+        if self.applications.contains(name) {
+            let message = format!(
+                "the servers of {name:?} are application servers, which get only the requests of routes: write an upstream with \
+                 HTTP, as \"http://127.0.0.1:8080\""
+            );
+            self.findings.wrong(path, message);
+            return false;
+        }
+        self.has_upstream(name, path)
     }
 
     /// Whether there is an upstream with this name; otherwise reports the mistake at `path`.

@@ -2,6 +2,7 @@
 
 mod keys;
 
+use super::action::Fallback;
 use super::{Context, RouteFeature, RouteScope};
 pub use keys::InternalKeys;
 
@@ -37,6 +38,11 @@ impl RouteFeature for InternalFeature {
             let message = "nothing leads to this route: write internal_redirects = true in the route whose upstream sends \
                            X-Accel-Redirect or X-Sendfile";
             context.findings.wrong(&route.key("internal"), message);
+        }
+        if is_internal && matches!(route.keys.action.fallback, Some(Fallback::Upstream(_))) {
+            let message =
+                "an internal route has files or an upstream, not both: write a second internal route";
+            context.findings.wrong(&route.key("fallback"), message);
         }
         if is_internal {
             for key in ["limits", "access_log", "trace", "keep_alive"].map(|key| route.key(key)) {

@@ -82,6 +82,12 @@ fn location(from: &str, to: &str, path: &KeyPath, context: &mut Context<'_>) {
         );
         context.findings.wrong(path, message);
     }
+    if from.ends_with('/') && !to.ends_with('/') {
+        let message = format!(
+            "{from:?} ends with a slash and {to:?} does not: write it at both ends, or the rest of a path joins the last word"
+        );
+        context.findings.wrong(path, message);
+    }
     if to.starts_with("//") {
         context.findings.wrong(path, format!("{to:?} begins with a host: write its scheme too"));
     }

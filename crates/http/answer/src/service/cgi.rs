@@ -1,5 +1,6 @@
 //! Variables of requests to application servers (RFC 3875 section 4.1, with those that PHP expects), and the script for a path.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
@@ -16,7 +17,7 @@ use brisk_upstream::Group;
 use brisk_upstream_group::features::cgi::Script;
 use brisk_upstream_group::settings::CgiSettings;
 use http::{HeaderValue, Method, StatusCode, Version, header};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{CONTROLS, percent_decode_str, percent_encode};
 use tower_http::services::fs::{Backend as _, Metadata as _};
 
 use crate::exchange::Exchange;
@@ -60,10 +61,10 @@ pub(super) fn is_application(group: &Group) -> bool {
     group.state().settings().cgi_protocol().is_some()
 }
 
-/// The scripts of `group`, if it executes files.
+/// The scripts of `group`, if its servers are application servers. Without a root, an application may execute scripts too.
 pub(super) fn scripts(group: &Group) -> Option<&CgiSettings> {
     let settings = &group.state().settings().cgi;
-    (is_application(group) && settings.root.is_some()).then_some(settings)
+    is_application(group).then_some(settings)
 }
 
 impl CgiRequest {
@@ -75,10 +76,14 @@ impl CgiRequest {
         let mut variables = Variables::default();
         let values = RequestValues { exchange, head };
         for param in &group.state().settings().cgi.params {
-            variables.add(&param.name, param.value.fill(&values).into_bytes());
+            variables.add(&param.name, without_controls(&param.value.fill(&values).into_bytes()));
         }
-        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-        variables.add_missing("REQUEST_URI", target);
+        // Without dot segments, as in all paths for upstreams: otherwise an application would find the path of another route.
+        let path = RequestPath::read(head.uri.path()).map_or(Cow::Borrowed("/"), |path| path.forwarded);
+        match head.uri.query() {
+            Some(query) => variables.add_missing("REQUEST_URI", format!("{path}?{query}")),
+            None => variables.add_missing("REQUEST_URI", &*path),
+        }
         Some(Self { variables, path: head.uri.path().into() })
     }
 
@@ -164,6 +169,11 @@ impl CgiRequest {
         let location = format!("{}/", one_leading_slash(&self.path));
         Err(NoScript::Redirect(Box::new(redirect::final_slash(&location, head))))
     }
+}
+
+/// `value` with its control bytes percent-encoded: NUL separates the variables of SCGI.
+fn without_controls(value: &[u8]) -> String {
+    percent_encode(value, CONTROLS).to_string()
 }
 
 impl Target {

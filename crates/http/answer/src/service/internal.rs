@@ -75,9 +75,7 @@ pub(super) struct NoTarget;
 /// The folders of the internal routes among `routes`.
 pub(super) fn folders(routes: &[RouteSettings]) -> Vec<Folder> {
     let folder = |route: &RouteSettings| match (&route.action, &route.path) {
-        (Action::Static(files) | Action::StaticOrUpstream(files, _), RoutePath::Prefix(path))
-            if route.internal.is_internal =>
-        {
+        (Action::Static(files), RoutePath::Prefix(path)) if route.internal.is_internal => {
             let root = std::path::absolute(&files.root).unwrap_or_else(|_| files.root.clone());
             Some(Folder { root, route: path.clone() })
         }

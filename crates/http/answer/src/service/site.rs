@@ -141,13 +141,15 @@ impl Site {
             Ok(()) => route.act(service, self, request, exchange, &state).await,
             Err(refusal) => Err(refusal),
         };
-        let mut headers = HeaderList::new();
+        let (mut headers, mut returned) = (HeaderList::new(), None);
         for count in 0.. {
             let Ok(response) = &mut answered else { break };
             let target =
                 if route.internal.redirects { internal::target(&self.folders, response) } else { None };
             let Some(target) = target else { break };
             internal::keep(response.headers(), &mut headers);
+            // Those of the permission for the client's route; the internal route may ask for another one.
+            returned = returned.or_else(|| exchange.returned.take());
             // Drops the replaced body before the next one begins.
             answered = Err(Refusal::new(StatusCode::BAD_GATEWAY, "internal-redirect"));
             exchange.named = Vec::new();
@@ -167,6 +169,9 @@ impl Site {
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
         internal::add(&headers, route.has_files(), &mut response);
         route.stages.response(exchange, &state, &mut response);
+        for (name, value) in returned.iter().flat_map(|returned| returned.iter()) {
+            response.headers_mut().append(name, value.clone());
+        }
         response
     }
 

@@ -90,12 +90,11 @@ impl UpstreamRoute {
             timeouts: route.timeouts,
         })
     }
-}
 
-impl UpstreamRoute {
-    /// The scripts of the group, if it executes files.
+    /// The scripts of the groups of the route, if one of them has application servers.
     pub(super) fn scripts(&self) -> Option<&CgiSettings> {
-        cgi::scripts(&self.to.group)
+        let split = || self.split.as_ref().and_then(|split| cgi::scripts(split.group()));
+        cgi::scripts(&self.to.group).or_else(split)
     }
 }
 

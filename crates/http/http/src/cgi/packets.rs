@@ -31,7 +31,8 @@ pub fn scgi(length: u64, variables: &Variables, out: &mut BytesMut) {
     let others: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     out.extend_from_slice(format!("{}:{first}", first.len() + others).as_bytes());
     for part in variables.iter().flat_map(|(name, value)| [name, value]) {
-        out.extend_from_slice(part);
+        // NUL ends a part, and no header has it.
+        out.extend(part.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }));
         out.put_u8(0);
     }
     out.put_u8(b',');

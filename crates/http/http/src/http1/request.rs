@@ -134,9 +134,10 @@ impl Output {
         match protocol {
             CgiProtocol::FastCgi => {
                 fastcgi::begin(variables, keeps, end);
-                // No piece of a body follows that could write its end.
                 if length == 0 {
                     fastcgi::body_header(0, end);
+                    // Writes no second end, which a server could take for the begin of the next request.
+                    return Ok(BodyWriter::Length(0));
                 }
                 return Ok(BodyWriter::Records(length));
             }
@@ -236,6 +237,15 @@ mod tests {
         let mut output = Output::default();
         output.head(&request.expect("a request"));
         assert_eq!(sent(&mut output), "GET /b?c HTTP/1.1\r\nhost: a.test\r\nx: 1\r\n\r\n");
+    }
+
+    #[test]
+    fn the_end_of_an_empty_body_is_written_once() {
+        let mut output = Output::default();
+        let writer = output.variables(CgiProtocol::FastCgi, &Variables::default(), 0, true).expect("a head");
+        let before = output.slices().map(<[u8]>::len).sum::<usize>();
+        writer.end(None, &mut output).expect("an end");
+        assert_eq!(output.slices().map(<[u8]>::len).sum::<usize>(), before);
     }
 
     #[test]

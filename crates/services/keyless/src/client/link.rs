@@ -16,7 +16,7 @@ use brisk_net::TurnLimit;
 use brisk_net::dial::DialLimits;
 use brisk_tls::connector::Connector;
 use bytes::{Bytes, BytesMut};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::address::Stream;
 use super::backoff::Backoff;

@@ -217,3 +217,37 @@ fn uwsgi_and_scgi_servers_get_the_variables_and_the_body() {
     assert!(rest.starts_with("CONTENT_LENGTH|5|SCGI|1|"), "{text}");
     assert!(text.contains("|PATH_INFO|/a b|") && text.ends_with("|,hello"), "{text}");
 }
+
+#[test]
+fn no_variable_forges_another_one() {
+    let origin = Origin::raw(|mut stream| {
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        while !text.ends_with(b",") {
+            let read = stream.read(&mut buffer)?;
+            text.extend_from_slice(&buffer[..read]);
+        }
+        let text = String::from_utf8_lossy(&text).replace('\0', "|");
+        write!(stream, "Content-Type: text/plain\r\n\r\n{text}")
+    });
+    let keys = "cgi = { params = { X_NAME = \"{request.query.name}\" } }\n";
+    let site = site(&format!("scgi://{}", origin.address()), keys);
+    let text = site.get("/admin/../a?name=a%00REMOTE_USER%00b").text();
+    assert!(text.contains("|X_NAME|a%00REMOTE_USER%00b|"), "{text}");
+    // The path of the route, without dot segments.
+    assert!(text.contains("|REQUEST_URI|/a?name="), "{text}");
+}
+
+#[test]
+fn scripts_beside_an_application_without_a_root_are_not_sent_as_text() {
+    let origin = answering(|| [record(STDOUT, b"X-A: 1\r\n\r\nran"), end()].concat());
+    let tables = format!(
+        "\n[[host.route]]\npath = \"/\"\nstatic = \"www\"\nfallback = {{ upstream = \"app\" }}\n\n[upstream.app]\nservers = \
+         [\"fastcgi://{}\"]\ncgi = {{ params = {{ SCRIPT_FILENAME = \"/srv/index.php\" }} }}\n",
+        origin.address()
+    );
+    let site =
+        Site::custom("", &tables, |setup| setup.file("www/a.php", "<?php secret").file("www/a.txt", "text"));
+    assert_eq!(site.get("/a.php").text(), "ran");
+    assert_eq!(site.get("/a.txt").text(), "text");
+}

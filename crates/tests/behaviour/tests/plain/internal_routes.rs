@@ -222,3 +222,21 @@ fn hostile_targets_are_refused() {
     assert_eq!(two.status(), 502);
     assert!(site.brisk.logged("internal-redirect").contains("\"status\":502"));
 }
+
+#[test]
+fn headers_of_a_permission_reach_the_client_of_a_redirected_request() {
+    let app = application();
+    let judge = Origin::answering(|_, stream| {
+        write!(stream, "HTTP/1.1 200 OK\r\nSet-Cookie: session=new\r\nContent-Length: 0\r\n\r\n")
+    });
+    let routes = ROUTES.replacen(
+        "internal_redirects = true\n",
+        "internal_redirects = true\nforward_auth = { upstream = \"judge\", copy_to_response = [\"set-cookie\"] }\n",
+        1,
+    );
+    let groups = [("app", &app), ("store", &app), ("judge", &judge)]
+        .map(|(name, origin)| format!("[upstream.{name}]\nservers = [{:?}]\n", origin.url()));
+    let site = Site::custom("", &(routes + &groups.concat()), |setup| setup.file("files/a.txt", "text"));
+    let response = redirected(&site, "X-Accel-Redirect: /files/a.txt");
+    assert_eq!((response.text(), response.header("set-cookie")), ("text".to_owned(), Some("session=new")));
+}

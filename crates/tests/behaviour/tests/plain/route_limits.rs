@@ -93,7 +93,7 @@ fn a_response_without_length_that_takes_too_long_does_not_seem_complete() {
     });
     let tables =
         format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{}", upstream(&[&origin.url()]));
-    let site = Site::custom("timeouts = { request = \"500ms\" }\n", &tables, |setup| setup);
+    let site = Site::custom("server.timeouts.request = \"500ms\"\n", &tables, |setup| setup);
     let mut connection = site.connect();
     // A client of HTTP/1.0 knows the end of the body by the end of the connection only.
     write!(connection, "GET /a HTTP/1.0\r\nHost: {NAME}\r\n\r\n").expect("a server");

@@ -158,7 +158,7 @@ fn single_file(
         context.findings.wrong(&route.key("static"), message);
         return None;
     }
-    let root = file.parent()?;
+    let root = file.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = file.file_name()?.to_str().ok_or_else(|| "the name of the file is not UTF-8".to_owned());
     let only = name.and_then(|name| locations::encoded(&format!("/{name}")).parse());
     let only = only.map_err(|error| context.findings.wrong(&route.key("static"), error)).ok()?;

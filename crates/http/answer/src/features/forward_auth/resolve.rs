@@ -50,7 +50,7 @@ pub(super) fn of_route(
             (server.to_owned(), target)
         }
         (None, Some(name)) => {
-            if !context.has_upstream(name, &path.key("upstream")) {
+            if !context.has_http_upstream(name, &path.key("upstream")) {
                 return None;
             }
             (name.clone(), raw.path.as_deref().unwrap_or("/"))

@@ -129,22 +129,23 @@ impl Stage for ForwardAuthStage {
         for name in &*self.copied {
             headers.remove(name);
         }
-        append(exchange, &self.copied, headers);
+        append(exchange.granted.iter().flat_map(|granted| granted.iter()), headers);
     }
 
     fn response(&self, exchange: &Exchange, _: &RequestState, response: &mut Response<Body>) {
-        append(exchange, &self.returned, response.headers_mut());
+        append(exchange.returned.iter().flat_map(|returned| returned.iter()), response.headers_mut());
     }
 }
 
-/// Appends the headers of a permission with these names.
-fn append(exchange: &Exchange, names: &[HeaderName], headers: &mut HeaderList) {
-    let Some(granted) = &exchange.granted else { return };
-    for name in names {
-        for value in granted.get_all(name) {
-            headers.append(name, value.clone());
-        }
-    }
+fn append<'h>(lines: impl Iterator<Item = (&'h HeaderName, &'h HeaderValue)>, headers: &mut HeaderList) {
+    lines.for_each(|(name, value)| headers.append(name, value.clone()));
+}
+
+/// The headers of a permission with these names.
+fn of_permission(headers: &HeaderList, names: &[HeaderName]) -> Option<Box<HeaderList>> {
+    let mut named = HeaderList::new();
+    append(headers.iter().filter(|(name, _)| names.contains(name)), &mut named);
+    (!named.is_empty()).then(|| Box::new(named))
 }
 
 impl ForwardAuthStage {
@@ -212,17 +213,8 @@ impl ForwardAuthStage {
         }
         if status.is_success() {
             let (head, body) = response.into_parts();
-            let mut granted = HeaderList::new();
-            for name in self.copied.iter().chain(self.returned.iter()) {
-                // A name may be in both lists.
-                if granted.contains_key(name) {
-                    continue;
-                }
-                for value in head.headers.get_all(name) {
-                    granted.append(name, value.clone());
-                }
-            }
-            exchange.granted = (!granted.is_empty()).then(|| Box::new(granted));
+            exchange.granted = of_permission(&head.headers, &self.copied);
+            exchange.returned = of_permission(&head.headers, &self.returned);
             // A body that is too long, too slow or breaks costs its connection only.
             let _ = timeout(PERMISSION_TIME, Limited::new(body, LONGEST_PERMISSION).collect()).await;
             return Flow::Continue;

@@ -30,7 +30,8 @@ pub(super) fn of_route(
     context: &mut Context<'_>,
 ) -> Option<MirrorSettings> {
     let path = route.key("mirror");
-    let group = other_upstream(&raw.upstream, route, &path, context);
+    let group = other_upstream(&raw.upstream, route, &path, context)
+        .filter(|name| context.has_http_upstream(name, &path.key("upstream")));
     let share = raw.percent.map_or(Some(Share::ALL), |percent| share(percent, &path, context));
     let findings = &mut context.findings;
     let body_size = findings.within(&path.key("body_size"), raw.body_size, BODY, &BODIES).0 as usize;

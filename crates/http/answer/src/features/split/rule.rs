@@ -40,6 +40,11 @@ impl Split {
         Self { to: Destination::new(group), share: settings.share, cookie }
     }
 
+    /// The other group.
+    pub(crate) fn group(&self) -> &Group {
+        &self.to.group
+    }
+
     /// The destination of a request, if it is not that of the route, and the cookie for a visitor without one. While no server
     /// of the split is available, all visitors use the destination of the route, and keep their buckets.
     pub(crate) fn choose(

@@ -51,8 +51,8 @@ impl Application {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::LengthRequired`] for a body of unknown length, and [`UpstreamError::RequestHeadTooLarge`]; nothing is
-    /// written.
+    /// [`UpstreamError::LengthRequired`] for a body of unknown length, [`UpstreamError::RequestHeadTooLarge`], and
+    /// [`UpstreamError::NoVariables`]; nothing is written.
     pub(super) fn begin(
         &mut self,
         request: &Request<RequestBody>,
@@ -60,7 +60,7 @@ impl Application {
         output: &mut Output,
     ) -> Result<BodyWriter, UpstreamError> {
         let length = length(request).ok_or(UpstreamError::LengthRequired)?;
-        let mut all = variables.cloned().unwrap_or_default();
+        let mut all = variables.cloned().ok_or(UpstreamError::NoVariables)?;
         let content_type = request.headers().get(header::CONTENT_TYPE);
         all.add_missing("CONTENT_TYPE", content_type.map_or(&[][..], HeaderValue::as_bytes));
         if self.server.protocol != CgiProtocol::Scgi {
