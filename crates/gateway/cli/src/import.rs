@@ -23,17 +23,23 @@ fn nginx(arguments: &ImportNginx) -> Result<()> {
         write(path, &report.to_string(), arguments.force)?;
     }
     // The report is on standard error, so that standard output is a configuration.
-    let Some(output) = &arguments.output else {
+    if let Some(output) = &arguments.output {
+        for (index, text) in files.iter().enumerate() {
+            let path = numbered(output, index + 1);
+            write(&path, text, arguments.force)?;
+            println!("{}", path.display());
+        }
+    } else {
         io::stdout().write_all(files.join("\n# ---\n\n").as_bytes())?;
-        eprint!("{}", summary(&report));
-        return Ok(());
-    };
-    for (index, text) in files.iter().enumerate() {
-        let path = numbered(output, index + 1);
-        write(&path, text, arguments.force)?;
-        println!("{}", path.display());
     }
     eprint!("{}", summary(&report));
+    let open = report.open();
+    if !open.is_empty() {
+        bail!(
+            "nginx refuses requests that the result serves, because of {}: write routes with `respond` or `deny` for them before use",
+            open.join(", ")
+        );
+    }
     Ok(())
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn contains(outer: &str, inner: &str) -> bool {
 }
 
 /// All addresses.
-const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 impl Context<'_> {
     /// `allow` and `deny` in the order of nginx, in which the first match decides; in brisk it is the longest prefix.

@@ -27,12 +27,7 @@ impl<'a> Site<'_, 'a> {
             Ok(Condition::Any { any, negated }) => {
                 let flows: Vec<_> = any.iter().filter_map(|condition| flow.with(condition)).collect();
                 if flows.len() < any.len() {
-                    context.missing(
-                        step,
-                        CLASH,
-                        "write it as a route with `when`, before the other route of this path",
-                    );
-                    return false;
+                    return self.unexpressed(flow, step, CLASH, routes);
                 }
                 context.carried(step);
                 self.alternatives(flow, flows, negated, step, rest, routes);
@@ -48,14 +43,7 @@ impl<'a> Site<'_, 'a> {
                 self.switch(step, &flow.scope, &file);
                 false
             }
-            Err(reason) => {
-                context.missing(
-                    step,
-                    reason,
-                    "write it as a route with `when`, before the other route of this path",
-                );
-                false
-            }
+            Err(reason) => self.unexpressed(flow, step, &reason, routes),
         }
     }
 
@@ -113,9 +101,9 @@ impl<'a> Site<'_, 'a> {
     ) -> bool {
         let Some(valid) = flow.scope.one("valid_referers") else { return false };
         if valid.args.iter().any(|arg| arg.starts_with('~')) {
-            let action = "write the condition in when.headers of the route";
-            self.context.missing(valid, "expressions of referers are not translated", action);
-            return false;
+            let reason = "expressions of referers are not translated";
+            self.context.missing(valid, reason, "write the condition in when.headers of the route");
+            return self.unexpressed(flow, step, reason, routes);
         }
         let names = flow.scope.one("server_name").map(|names| names.args.as_slice()).unwrap_or_default();
         let own = if valid.has("server_names") { names } else { &[] };

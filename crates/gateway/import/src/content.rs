@@ -1,5 +1,6 @@
 //! The action of a route: an upstream, files, or a refusal in place of something that brisk does not have.
 
+use crate::closing::UNKNOWN;
 use crate::condition::When;
 use crate::context::Context;
 use crate::flow::Flow;
@@ -18,6 +19,7 @@ impl<'a> Site<'_, 'a> {
             flow.with(&When::plain("methods", toml::list(&except.args)))
         });
         let flow = limited.as_ref().unwrap_or(flow);
+        self.rewritten_paths(flow, routes);
         for (condition, name, value) in self.choices(flow) {
             if let Some(mut flow) = flow.with(&condition) {
                 flow.values.set.insert(name, value);
@@ -38,6 +40,11 @@ impl<'a> Site<'_, 'a> {
             Ok(()) if keys.is_empty() => {}
             Ok(()) => {
                 let limits = self.settings(flow, &mut keys);
+                let is_closed = keys.get("upstream").is_none()
+                    && !keys.get("fallback").is_some_and(|next| next.starts_with('{'));
+                if !is_closed && !flow.location.is_internal() && self.has_targets(&flow.scope) {
+                    keys.set("internal_redirects", "true");
+                }
                 if let Some(limits) = limits.filter(|limits| !limits.exempt.is_empty())
                     && let Some(free) = flow.with(&When::plain("networks", toml::list(limits.exempt)))
                 {
@@ -130,6 +137,14 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
+        if let Some(unknown) = flow.scope.all_of(&UNKNOWN).1.first().filter(|line| line.arg(0) != "off") {
+            self.context.missing(
+                unknown,
+                "brisk does not have this restriction",
+                "restrict the route by other keys; until then it refuses requests",
+            );
+            return Err("a restriction".to_owned());
+        }
         let (level, passes) = flow.scope.all_of(&PASSES);
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             return self.pass(pass, flow, rewrite, keys).inspect_err(|reason| {

@@ -77,6 +77,11 @@ impl<'a> Context<'a> {
         path.is_file() || (is_missing && path.extension().is_some())
     }
 
+    /// Whether the file exists on this machine.
+    pub(crate) fn has_file(&self, path: &str) -> bool {
+        self.folder.join(path).is_file()
+    }
+
     /// Whether `path` below `root` is a folder, as far as `root` exists on this machine.
     pub(crate) fn has_folder(&self, root: &str, path: &str) -> bool {
         let root = self.folder.join(root);
@@ -110,6 +115,11 @@ impl<'a> Context<'a> {
     /// Notes that a directive needs no counterpart.
     pub(crate) fn unneeded(&self, directive: &Directive, reason: &str) {
         self.report.borrow_mut().note(directive.id, Class::NotNeeded(reason.to_owned()));
+    }
+
+    /// Notes that requests which a directive refuses are served.
+    pub(crate) fn open(&self, directive: &Directive) {
+        self.report.borrow_mut().note_open(directive.id);
     }
 
     /// Notes that a directive with all of its block is not carried.

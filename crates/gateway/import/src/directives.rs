@@ -52,7 +52,7 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "brisk chooses versions and suites of TLS itself",
     ),
     (
-        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_temp_path fastcgi_temp_file_write_size fastcgi_max_temp_file_size fastcgi_keep_conn uwsgi_buffers uwsgi_buffer_size uwsgi_buffering uwsgi_temp_path scgi_temp_path grpc_buffer_size grpc_socket_keepalive",
+        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_temp_path fastcgi_temp_file_write_size fastcgi_max_temp_file_size fastcgi_keep_conn fastcgi_send_timeout fastcgi_request_buffering fastcgi_pass_header fastcgi_intercept_errors fastcgi_hide_header uwsgi_send_timeout uwsgi_modifier1 uwsgi_request_buffering scgi_send_timeout uwsgi_buffers uwsgi_buffer_size uwsgi_buffering uwsgi_temp_path scgi_temp_path grpc_buffer_size grpc_socket_keepalive",
         "brisk forwards data as it arrives",
     ),
     (
@@ -86,7 +86,8 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "absolute_redirect port_in_redirect server_name_in_redirect",
         "redirects of brisk have the written target",
     ),
-    ("proxy_redirect", "brisk does not change Location of upstreams"),
+    ("proxy_redirect proxy_cookie_path proxy_cookie_domain proxy_cookie_flags", "no route uses it"),
+    ("stream proxy_timeout proxy_protocol ssl_preread proxy_ssl", "no server uses it"),
     (
         "limit_req_log_level limit_conn_log_level limit_req_status limit_conn_status limit_req_zone limit_conn_zone",
         "used by limits of routes",
@@ -110,11 +111,15 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "it is the behaviour of brisk",
     ),
     (
-        "access_log root alias allow deny add_header expires proxy_set_header grpc_set_header error_page try_files proxy_hide_header client_max_body_size gzip gzip_types gzip_min_length gzip_comp_level limit_req limit_conn mirror limit_rate limit_rate_after autoindex gzip_static keepalive_timeout send_timeout client_header_timeout client_body_timeout keepalive_requests",
+        "proxy_pass grpc_pass access_log root alias allow deny add_header expires proxy_set_header grpc_set_header error_page try_files proxy_hide_header client_max_body_size gzip gzip_types gzip_min_length gzip_comp_level limit_req limit_conn mirror limit_rate limit_rate_after autoindex gzip_static keepalive_timeout send_timeout client_header_timeout client_body_timeout keepalive_requests",
         "no route uses it",
     ),
     (
         "proxy_read_timeout proxy_connect_timeout proxy_next_upstream proxy_request_buffering proxy_ssl_verify proxy_ssl_server_name proxy_ssl_name proxy_ssl_trusted_certificate grpc_read_timeout grpc_connect_timeout grpc_send_timeout",
+        "no upstream uses it",
+    ),
+    (
+        "fastcgi_pass fastcgi_param fastcgi_split_path_info fastcgi_index fastcgi_read_timeout fastcgi_connect_timeout fastcgi_next_upstream uwsgi_pass uwsgi_param uwsgi_read_timeout uwsgi_connect_timeout uwsgi_next_upstream scgi_pass scgi_param scgi_read_timeout scgi_connect_timeout scgi_next_upstream",
         "no upstream uses it",
     ),
     ("set if rewrite return break", "the processing ends before it"),
@@ -129,7 +134,6 @@ const NOT_NEEDED: &[(&str, &str)] = &[
 
 /// Directives without a counterpart, with the reason and the advice.
 const MISSING: &[(&str, &str, &str)] = &[
-    ("stream", "TCP is not forwarded by this configuration", "keep nginx for these addresses"),
     ("mail", "brisk does not speak IMAP, POP3 and SMTP", "keep nginx or another mail proxy"),
     (
         "proxy_cache fastcgi_cache uwsgi_cache",
@@ -140,11 +144,6 @@ const MISSING: &[(&str, &str, &str)] = &[
         "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified",
         "brisk does not replace text in responses",
         "let the application write the right URLs",
-    ),
-    (
-        "proxy_cookie_path proxy_cookie_domain proxy_cookie_flags",
-        "brisk does not change cookies of upstreams",
-        "let the application set path, domain and attributes",
     ),
     (
         "secure_link secure_link_md5 secure_link_secret",
@@ -166,21 +165,7 @@ const MISSING: &[(&str, &str, &str)] = &[
         "brisk sends files and ranges as they are",
         "let players use ranges",
     ),
-    (
-        "fastcgi_pass fastcgi_param fastcgi_split_path_info fastcgi_index fastcgi_read_timeout fastcgi_intercept_errors fastcgi_hide_header fastcgi_connect_timeout fastcgi_send_timeout fastcgi_request_buffering fastcgi_pass_header",
-        "brisk does not speak FastCGI",
-        "see the section FastCGI in docs/configuration.md",
-    ),
-    (
-        "uwsgi_pass uwsgi_param uwsgi_read_timeout uwsgi_connect_timeout uwsgi_send_timeout uwsgi_modifier1",
-        "brisk does not speak the protocol of uWSGI",
-        "let uWSGI speak HTTP, with http-socket",
-    ),
-    (
-        "scgi_pass scgi_param memcached_pass",
-        "brisk does not speak this protocol",
-        "let the application speak HTTP",
-    ),
+    ("memcached_pass", "brisk does not speak this protocol", "let the application speak HTTP"),
     (
         "perl perl_set js_import js_set js_content lua_shared_dict lua_package_path access_by_lua_block content_by_lua_block rewrite_by_lua_block header_filter_by_lua_block access_by_lua_file content_by_lua_file set_by_lua_block init_by_lua_block",
         "brisk runs no programs",
@@ -220,7 +205,6 @@ const MISSING: &[(&str, &str, &str)] = &[
         "write early_data = \"safe\" in [[host]] if repeated requests do no harm",
     ),
     ("limit_except", "it has no block that brisk has", "write when.methods"),
-    ("proxy_protocol ssl_preread", "it belongs to TCP", "keep nginx for these addresses"),
     ("log_format", "a variable has no counterpart", "write a template in [access_log]"),
     ("empty_gif", "brisk has no built-in picture", "serve a file"),
 ];

@@ -2,7 +2,8 @@
 
 use crate::flow::Flow;
 use crate::grammar::Directive;
-use crate::location::PASSES;
+use crate::location::{PASSES, Route, program};
+use crate::program::Rewrite;
 use crate::scope::Scope;
 use crate::site::Site;
 use crate::toml::{self, Keys};
@@ -10,6 +11,13 @@ use crate::toml::{self, Keys};
 /// Candidates of `try_files` that brisk looks for by itself.
 const CANDIDATES: [&str; 6] =
     ["$uri", "$uri/", "$uri/index.html", "${uri}", "$uri/index.htm", "$document_uri"];
+
+/// Keys of a route with an upstream that a route with a fallback has too.
+const CHANGES: [&str; 6] =
+    ["request_headers", "rewrite_path", "rewrite_location", "cookies", "body_size", "buffer_request"];
+
+/// Restrictions that a route with a fallback has for its files and for its server.
+const RESTRICTIONS: [&str; 5] = ["allow", "deny", "auth_basic", "auth_request", "limit_except"];
 
 impl<'a> Site<'_, 'a> {
     /// One file for all paths of a route.
@@ -60,7 +68,10 @@ impl<'a> Site<'_, 'a> {
     /// Files, and `target` for paths without a file: a named location, a file, or a path of another location.
     pub(crate) fn fallback(&self, target: &str, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
         if let Some(named) = self.named(target) {
-            return self.fallback_upstream(flow, &flow.to(named), keys);
+            return match program(named.scope.own()).last() {
+                Some(step) if step.name == "rewrite" => self.fallback_rewritten(flow, step, keys),
+                _ => self.fallback_upstream(flow, &flow.to(named), keys),
+            };
         }
         let path = target.split(['?', '$']).next().unwrap_or_default();
         if !path.starts_with('/') {
@@ -69,11 +80,9 @@ impl<'a> Site<'_, 'a> {
         let next = self.find(path).unwrap_or(flow.location);
         let (level, passes) = next.scope.all_of(&PASSES);
         if let Some(pass) = passes.first().filter(|_| level > 2) {
-            if matches!(&*pass.name, "proxy_pass" | "grpc_pass") {
-                return self.fallback_upstream(flow, &flow.to(next), keys);
-            }
-            // The front controller of an application that speaks FastCGI or uwsgi.
-            return self.action(&flow.to(next), None, keys);
+            let mut next = flow.to(next);
+            next.script = (pass.name == "fastcgi_pass").then(|| path.to_owned());
+            return self.fallback_upstream(flow, &next, keys);
         }
         self.files(flow, keys)?;
         let below =
@@ -84,6 +93,39 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
+    /// Files, and the script of a `rewrite` for paths without a file.
+    fn fallback_rewritten(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &Directive,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (rewrite, next) = self.rewritten(flow, step)?;
+        let next = flow.to(next);
+        self.fallback_by(flow, &next, Some(&rewrite), keys)?;
+        self.context.carried(step);
+        Ok(())
+    }
+
+    /// The routes for changed paths of a named location to which `try_files` leads, except the last one.
+    pub(crate) fn rewritten_paths(&self, flow: &Flow<'_, 'a>, routes: &mut Vec<Route>) {
+        let files = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2);
+        let named = files.and_then(|files| self.named(files.args.last()?));
+        let steps = named.map(|named| program(named.scope.own())).unwrap_or_default();
+        let Some((_, before)) = steps.split_last().filter(|(last, _)| last.name == "rewrite") else { return };
+        for step in before {
+            if step.name != "rewrite" || self.rewrite(flow, step, routes).is_err() {
+                self.context.missing(
+                    step,
+                    "it is one of several changes of a path",
+                    "write a route with rewrite_path",
+                );
+            } else {
+                self.context.different(step, "brisk looks for no file of this path");
+            }
+        }
+    }
+
     /// Files, and the server of `next` for paths without a file.
     pub(crate) fn fallback_upstream(
         &self,
@@ -91,14 +133,35 @@ impl<'a> Site<'_, 'a> {
         next: &Flow<'_, 'a>,
         keys: &mut Keys,
     ) -> Result<(), String> {
+        self.fallback_by(flow, next, None, keys)
+    }
+
+    fn fallback_by(
+        &self,
+        flow: &Flow<'_, 'a>,
+        next: &Flow<'_, 'a>,
+        rewrite: Option<&Rewrite>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (level, own) = next.scope.all_of(&RESTRICTIONS);
+        let ids = |rules: &[&Directive]| rules.iter().map(|rule| rule.id).collect::<Vec<_>>();
+        if level > 2 && ids(&flow.scope.all_of(&RESTRICTIONS).1) != ids(&own) {
+            return Err("the location for paths without a file has restrictions of its own".to_owned());
+        }
         self.files(flow, keys)?;
+        if keys.get("static").is_none() {
+            keys.0.clear();
+            return self.action(next, rewrite, keys);
+        }
         let mut target = Keys::default();
-        self.action(next, None, &mut target)?;
+        self.action(next, rewrite, &mut target)?;
         let upstream = target.get("upstream").ok_or("paths without a file do not lead to a server")?;
         keys.set("fallback", format!("{{ upstream = {upstream} }}"));
         self.route_settings(next, keys);
-        if let Some(headers) = target.get("request_headers") {
-            keys.set("request_headers", headers);
+        for key in CHANGES {
+            if let Some(value) = target.get(key) {
+                keys.set(key, value);
+            }
         }
         Ok(())
     }
@@ -122,17 +185,17 @@ impl<'a> Site<'_, 'a> {
         self.context.carried(folder);
         let is_alias = folder.name == "alias";
         let path = if is_alias { base.clone() } else { format!("{base}{}", at.path) };
-        if at.exact {
+        if at.exact && (is_alias && self.context.is_file(&base) || self.context.has_file(&path)) {
+            keys.set("static", self.context.file(&path));
+        } else if at.exact {
             let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
             keys.set("static", self.context.file(if parent.is_empty() { "/" } else { parent }));
             if !name.is_empty() {
                 keys.set("fallback", toml::text(&format!("/{name}")));
             }
         } else if is_alias && self.context.is_file(&base) {
-            let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
             keys.set("exact", "true");
-            keys.set("static", self.context.file(parent));
-            keys.set("fallback", toml::text(&format!("/{name}")));
+            keys.set("static", self.context.file(&path));
         } else if is_alias || self.context.has_folder(&base, &at.path) {
             let trimmed = path.trim_end_matches('/');
             keys.set("static", self.context.file(if trimmed.is_empty() { "/" } else { trimmed }));
@@ -156,8 +219,9 @@ impl<'a> Site<'_, 'a> {
         for directive in ["autoindex"].iter().chain(&copies).flat_map(|name| scope.all(name)) {
             self.context.carried(directive);
         }
+        self.context.types(scope, keys);
         for index in scope.all("index") {
-            if index.args == ["index.html"] {
+            if index.args.iter().all(|page| page == "index.html" || page.ends_with(".php")) {
                 self.context.carried(index);
             } else {
                 self.context.different(index, "the page of a folder is index.html");

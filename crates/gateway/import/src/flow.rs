@@ -15,12 +15,15 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) at: &'s At,
     pub(crate) when: When,
     pub(crate) values: Values,
+    /// The front controller to which paths without a file lead.
+    pub(crate) script: Option<String>,
 }
 
 impl<'s, 'a> Flow<'s, 'a> {
     /// The first state at a place.
     pub(crate) fn new(location: &'s Location<'a>, at: &'s At) -> Self {
-        Self { location, scope: location.scope.clone(), at, when: at.when.clone(), values: at.values.clone() }
+        let (when, values) = (at.when.clone(), at.values.clone());
+        Self { location, scope: location.scope.clone(), at, when, values, script: None }
     }
 
     /// The requests that also meet a condition; none if a route cannot have both conditions.

@@ -200,6 +200,14 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
+/// Whether the message about a file that cannot be read names one that packages of nginx have, with the usual variables.
+pub(crate) fn is_standard(cause: &str) -> bool {
+    let name = cause.rsplit_once(": ").map_or(cause, |(file, _)| file);
+    ["fastcgi_params", "fastcgi.conf", "fastcgi-php.conf", "uwsgi_params", "scgi_params"]
+        .iter()
+        .any(|own| name.ends_with(own))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,8 @@
 
 mod access;
 mod branch;
+mod cgi;
+mod closing;
 mod condition;
 mod content;
 mod context;
@@ -26,10 +28,12 @@ mod pattern;
 mod program;
 mod proxy;
 mod report;
+mod returning;
 mod scope;
 mod service;
 mod settings;
 mod site;
+mod stream;
 mod toml;
 mod upstream;
 mod variables;
@@ -104,9 +108,13 @@ pub fn nginx(path: &Path) -> Result<Imported, ImportError> {
 fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported {
     let report = RefCell::new(Report::new(files.count(), all));
     for (id, cause) in &files.missing {
-        let class = Class::NotCarried {
-            reason: cause.clone(),
-            action: "import on the machine that has the file".to_owned(),
+        let class = if include::is_standard(cause) {
+            Class::NotNeeded("brisk sends these variables to application servers".to_owned())
+        } else {
+            Class::NotCarried {
+                reason: cause.clone(),
+                action: "import on the machine that has the file".to_owned(),
+            }
         };
         report.borrow_mut().note(*id, class);
     }
@@ -121,15 +129,26 @@ fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported
     }
     let servers: Vec<_> =
         http.iter().filter(|directive| directive.name == "server").map(Server::new).collect();
-    let groups = listen::divide(servers);
+    let mut groups = listen::divide(servers);
+    if groups.is_empty() && http.iter().any(|directive| directive.name == "stream") {
+        groups.push(Vec::new());
+    }
     let count = groups.len();
     let folder = path.parent().unwrap_or(Path::new(""));
     let texts = groups
         .iter()
         .enumerate()
         .map(|(index, servers)| output::file(&http, &report, servers, folder, index, count));
-    let files = texts.collect();
+    let mut files: Vec<String> = texts.collect();
     classify(all, &report);
+    let open = report.borrow().open();
+    if !open.is_empty() {
+        let places = open.join(", ");
+        let warning = format!(
+            "# WARNING: nginx refuses requests that this configuration serves, see the report: {places}\n"
+        );
+        files.iter_mut().for_each(|text| text.insert_str(0, &warning));
+    }
     Imported { files, report: report.into_inner() }
 }
 

@@ -31,7 +31,8 @@ impl Listen {
     }
 }
 
-fn address(text: &str) -> Option<String> {
+/// IP address and port of a `listen`.
+pub(crate) fn address(text: &str) -> Option<String> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(format!("0.0.0.0:{text}"));
     }

@@ -50,6 +50,15 @@ pub(crate) struct Location<'a> {
     pub(crate) directive: Option<&'a Directive>,
     /// Number of the location around it.
     pub(crate) parent: Option<usize>,
+    /// Whether it stands for a location that brisk cannot find, so that its route refuses requests.
+    pub(crate) refused: bool,
+}
+
+impl Location<'_> {
+    /// Whether it is for internal redirects only.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.scope.own().iter().any(|directive| directive.name == "internal")
+    }
 }
 
 /// A route of brisk.
@@ -108,7 +117,7 @@ pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
 /// The location for paths that no location names.
 pub(crate) fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
     let kind = Kind::Prefix { path: "/".to_owned(), stop: false };
-    Location { kind, scope: scope.child(&[]), directive: None, parent: None }
+    Location { kind, scope: scope.child(&[]), directive: None, parent: None, refused: false }
 }
 
 /// Kind and path of a location.

@@ -33,6 +33,13 @@ pub(crate) fn file(
             index + 1
         );
     }
+    // Names of groups are unique in brisk.
+    for stream in http.iter().filter(|line| line.name == "stream" && index == 0) {
+        let own = Context::new(stream.inner(), report, folder);
+        own.tables.replace(context.tables.take());
+        own.stream(stream);
+        context.tables.replace(own.tables.take());
+    }
     for part in context.service(servers) {
         table(&mut text, &format!("[{}]", part.header), &part);
     }

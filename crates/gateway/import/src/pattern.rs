@@ -37,6 +37,35 @@ fn without_final_exception(text: &str) -> Option<String> {
     Some(format!("{start}(?:{})", others.chain(ends).collect::<Vec<_>>().join("|")))
 }
 
+/// An expression for more paths, which has no look-around and gives back: all matches of the first one match it too. None if parts
+/// that it leaves out may be groups that others refer to.
+pub(crate) fn wider(pattern: &str) -> Option<String> {
+    let mut text = pattern.replace("(?>", "(?:").replace("++", "+").replace("*+", "*").replace("?+", "?");
+    if (1..=9).any(|group| text.contains(&format!("\\{group}"))) {
+        return None;
+    }
+    while let Some(start) = ["(?=", "(?!", "(?<=", "(?<!"].iter().filter_map(|kind| text.find(kind)).min() {
+        let (mut depth, mut is_escaped, mut is_set, mut end) = (0_usize, false, false, None);
+        for (at, next) in text[start..].char_indices() {
+            match next {
+                _ if is_escaped => is_escaped = false,
+                '\\' => is_escaped = true,
+                ']' => is_set = false,
+                '[' => is_set = true,
+                '(' if !is_set => depth += 1,
+                ')' if !is_set => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 {
+                end = Some(start + at + next.len_utf8());
+                break;
+            }
+        }
+        text.replace_range(start..end?, "");
+    }
+    Some(text)
+}
+
 /// The text with which every match begins, if the expression is anchored by `^`; empty otherwise.
 pub(crate) fn fixed_start(pattern: &str) -> String {
     let Some(rest) = pattern.strip_prefix('^') else { return String::new() };
@@ -125,6 +154,13 @@ mod tests {
         assert!(!matches(r"/\.(?!well-known)", false, "/.well-known/x"));
         assert!(translate("(?<=x)", false).is_err());
         assert!(translate("(", false).is_err());
+    }
+
+    #[test]
+    fn wider_expressions_have_no_look_around() {
+        assert_eq!(wider(r"^/(?!public/)(a|b)\.php$").as_deref(), Some(r"^/(a|b)\.php$"));
+        assert_eq!(wider(r"/(?=[)]x(y))z++").as_deref(), Some("/z+"));
+        assert_eq!((wider(r"(a)\1"), wider("(?!a")), (None, None));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::variables::{Use, Values};
 pub(crate) type Rewrite = (String, String);
 
 /// Result of a `rewrite`.
-enum Step {
+pub(crate) enum Step {
     /// The next directive follows.
     Next,
     /// The routes for all requests exist.
@@ -96,7 +96,7 @@ impl<'a> Site<'_, 'a> {
     }
 
     /// A `rewrite`: redirects add a route, `break` and the end of the directives return the changed path.
-    fn rewrite(
+    pub(crate) fn rewrite(
         &self,
         flow: &Flow<'_, 'a>,
         step: &'a Directive,
@@ -125,8 +125,7 @@ impl<'a> Site<'_, 'a> {
             context.carried(step);
             return Ok(after());
         }
-        let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
-        let kept = kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""));
+        let kept = without_query(target);
         let to = context.template(&kept, &groups, Use::Path)?;
         let next = self.target(&kept);
         let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
@@ -145,6 +144,22 @@ impl<'a> Site<'_, 'a> {
         context.carried(step);
         routes.push(Self::route(flow.location, flow.at, both, keys));
         Ok(after())
+    }
+
+    /// The changed path of a `rewrite` that concerns all paths, and the location that it reaches.
+    pub(crate) fn rewritten(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &Directive,
+    ) -> Result<(Rewrite, &Location<'a>), String> {
+        let every = ["^/(.*)", "^/(.*)$", "^(.*)$", "^(.*)", "(.*)"];
+        if !is_every(step.arg(0)) && !every.contains(&step.arg(0)) {
+            return Err("the last rewrite is not for all paths".to_owned());
+        }
+        let groups = Values { groups: true, ..flow.values.clone() };
+        let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
+        let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
+        Ok(((pattern::translate(step.arg(0), false)?, to), next))
     }
 
     /// The redirect of a `rewrite`. The query of the client follows, unless the target ends with a question mark.
@@ -227,6 +242,12 @@ impl<'a> Site<'_, 'a> {
         let full = charset.map_or_else(|| kind.to_owned(), |set| format!("{kind}; charset={}", set.arg(0)));
         Some(full).filter(|kind| kind != "text/plain; charset=utf-8")
     }
+}
+
+/// A path without the query of the client, which brisk appends.
+fn without_query(target: &str) -> String {
+    let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
+    kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
 }
 
 fn is_every(source: &str) -> bool {

@@ -7,7 +7,7 @@ use crate::pattern;
 use crate::program::Rewrite;
 use crate::site::Site;
 use crate::toml::{self, Keys};
-use crate::upstream::Protocol;
+use crate::upstream::{Protocol, is_repeated};
 use crate::variables::{Use, only_variable};
 
 /// Ends of URLs that mean the path and query of the client.
@@ -25,17 +25,22 @@ impl<'a> Site<'_, 'a> {
         let (protocol, target) = match pass.name.as_str() {
             "proxy_pass" | "grpc_pass" => self.url(pass, flow, keys)?,
             "fastcgi_pass" => (Protocol::FastCgi, pass.arg(0).to_owned()),
-            "uwsgi_pass" => (Protocol::Uwsgi, pass.arg(0).to_owned()),
+            "uwsgi_pass" => (Protocol::Uwsgi, pass.arg(0).trim_start_matches("uwsgi://").to_owned()),
+            "scgi_pass" => (Protocol::Scgi, pass.arg(0).trim_start_matches("scgi://").to_owned()),
             "stub_status" => return Err("the metrics of brisk are at the address of [admin]".to_owned()),
             name => return Err(format!("brisk has no counterpart of {name}")),
         };
+        if protocol.cgi().is_some() && target.contains(['$', '/']) && !target.starts_with("unix:") {
+            return Err("the address of the server depends on a variable, or is a URL".to_owned());
+        }
         let split = match target.strip_prefix("unix:") {
             Some(path) => path.find(':').map(|at| (at + 5, at + 6)),
             None => target.find('/').map(|at| (at, at)),
         };
         let (authority, uri) =
             split.map_or((target.as_str(), None), |(end, start)| (&target[..end], Some(&target[start..])));
-        let name = self.context.upstream(protocol, authority, &flow.scope, pass)?;
+        let script = flow.script.clone().or_else(|| self.script(flow));
+        let name = self.context.upstream(protocol, authority, &flow.scope, pass, script.as_deref())?;
         keys.0.insert(0, ("upstream".to_owned(), toml::text(&name)));
         self.context.carried(pass);
         if let Some((pattern, to)) = rewrite {
@@ -43,8 +48,34 @@ impl<'a> Site<'_, 'a> {
         } else if let Some(uri) = uri {
             self.path(pass, flow, uri, keys)?;
         }
-        self.host(pass, flow, authority, keys);
+        self.context.returning(&flow.scope, authority, keys);
+        let buffers = flow.scope.one("proxy_request_buffering").is_none_or(|own| own.arg(0) != "off");
+        if flow.scope.one("proxy_next_upstream").is_some_and(is_repeated) && buffers {
+            let size = flow.scope.one("client_max_body_size").and_then(|size| toml::bytes(size.arg(0)));
+            keys.set("body_size", toml::size(size.filter(|size| *size > 0).unwrap_or(1 << 20)));
+            keys.set("buffer_request", "true");
+        }
+        if protocol.cgi().is_none() {
+            self.host(pass, flow, authority, keys);
+        }
         Ok(())
+    }
+
+    /// The script for paths of scripts that do not exist: the last entry of `try_files` in the location of the scripts, or without
+    /// one, of another location that leads there. nginx would let PHP respond with 404.
+    fn script(&self, flow: &Flow<'_, 'a>) -> Option<String> {
+        let front = |files: &Directive| {
+            let path = files.args.last()?.split(['?', '$']).next()?;
+            (path.starts_with('/') && path.ends_with(".php")).then(|| path.to_owned())
+        };
+        if let Some(files) = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2) {
+            self.context.carried(files);
+            return front(files);
+        }
+        let leads_here =
+            |path: &String| self.find(path).is_some_and(|location| std::ptr::eq(location, flow.location));
+        let all = self.locations.iter().filter_map(|location| front(location.scope.one("try_files")?));
+        all.into_iter().find(leads_here)
     }
 
     /// The URL of a `proxy_pass`, with the values of its variables.
@@ -83,7 +114,8 @@ impl<'a> Site<'_, 'a> {
         let [part, rest] = split.inner() else { return Err("a split of brisk has two parts".to_owned()) };
         let percent = part.name.strip_suffix('%').ok_or("the first part of the split has no percentage")?;
         let (other_protocol, other) = Protocol::of(part.arg(0)).ok_or("a part of the split is no URL")?;
-        let next = self.context.upstream(other_protocol, other.trim_end_matches('/'), &self.scope, split)?;
+        let next =
+            self.context.upstream(other_protocol, other.trim_end_matches('/'), &self.scope, split, None)?;
         keys.set("split", format!("{{ upstream = {}, percent = {percent} }}", toml::text(&next)));
         self.context.carried_whole(split);
         self.context.different(split, "brisk draws visitors by a cookie of its own");

@@ -1,5 +1,6 @@
 //! The report: each directive of the input in exactly one class.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::grammar::Directive;
@@ -58,6 +59,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Report {
     entries: Vec<(Option<Class>, String, String)>,
+    open: BTreeSet<usize>,
 }
 
 impl Report {
@@ -65,7 +67,7 @@ impl Report {
     pub(crate) fn new(count: usize, directives: &[Directive]) -> Self {
         let mut entries = vec![(None, String::new(), String::new()); count];
         gather(directives, &mut entries);
-        Self { entries }
+        Self { entries, open: BTreeSet::new() }
     }
 
     /// Notes the class of a directive. Of several notes, the one with the greatest weight remains.
@@ -74,6 +76,17 @@ impl Report {
         if noted.as_ref().is_none_or(|noted| noted.weight() < class.weight()) {
             *noted = Some(class);
         }
+    }
+
+    /// Notes that requests which the directive refuses are served.
+    pub(crate) fn note_open(&mut self, id: usize) {
+        self.open.insert(id);
+    }
+
+    /// Places of directives whose refusals are missing, so that requests are served which nginx refuses.
+    #[must_use]
+    pub fn open(&self) -> Vec<String> {
+        self.open.iter().filter_map(|id| self.entries.get(*id)).map(|(_, place, _)| place.clone()).collect()
     }
 
     /// Whether the directive has a class.

@@ -1,5 +1,6 @@
 //! Settings of hosts and routes beside their action.
 
+use crate::access::ALL;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::headers::Inherited;
@@ -9,6 +10,16 @@ use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::upstream::Protocol;
 use crate::variables::Values;
+
+/// A folder that is closed for all clients becomes a refusal.
+fn shorten(keys: &mut Keys) {
+    let is_closed = keys.get("deny").is_some_and(|networks| networks == toml::list(ALL));
+    let others = ["allow", "upstream", "basic_auth", "forward_auth", "satisfy"];
+    if is_closed && !others.iter().any(|key| keys.get(key).is_some()) && keys.get("static").is_some() {
+        keys.0.retain(|(key, _)| matches!(&**key, "error_pages" | "response_headers" | "access_log"));
+        keys.set("respond", "{ status = 403 }");
+    }
+}
 
 /// Number of the levels that a host stands for: `http` and `server`.
 const HOST: usize = 2;
@@ -68,6 +79,7 @@ impl<'a> Site<'_, 'a> {
             self.mirror(scope, keys);
         }
         self.error_pages(scope, HOST, keys);
+        shorten(keys);
         let exempting = context.limits(&self.scope, 0).is_some_and(|limits| !limits.exempt.is_empty());
         let limits = context.limits(scope, if exempting { 0 } else { HOST })?;
         if !limits.names.is_empty() {
@@ -133,7 +145,7 @@ impl<'a> Site<'_, 'a> {
         };
         let mut table = Keys::default();
         if context.groups.contains_key(authority) {
-            match context.upstream(protocol, authority, &location.scope, pass) {
+            match context.upstream(protocol, authority, &location.scope, pass, None) {
                 Ok(name) => {
                     table.set("upstream", toml::text(&name));
                     table.set("path", toml::text(path));
@@ -174,7 +186,7 @@ impl<'a> Site<'_, 'a> {
             let plain = pass.arg(0).trim_end_matches("$request_uri");
             let (protocol, rest) = Protocol::of(plain)?;
             (!rest.contains(['$', '/']))
-                .then(|| self.context.upstream(protocol, rest, &location.scope, pass).ok())?
+                .then(|| self.context.upstream(protocol, rest, &location.scope, pass, None).ok())?
                 .inspect(|_| self.context.carried(pass))
         });
         match name {
@@ -199,7 +211,8 @@ impl<'a> Site<'_, 'a> {
         for page in scope.all("error_page") {
             self.error_page(page, &mut pages);
         }
-        if let Some(intercept) = scope.one("proxy_intercept_errors") {
+        let intercepts = ["proxy_intercept_errors", "fastcgi_intercept_errors", "uwsgi_intercept_errors"];
+        if let Some(intercept) = scope.all_of(&intercepts).1.first() {
             self.context.carried(intercept);
             if intercept.arg(0) == "on" && !pages.is_empty() {
                 pages.set("intercept", "true");

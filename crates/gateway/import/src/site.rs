@@ -84,6 +84,7 @@ impl<'c, 'a> Site<'c, 'a> {
                         scope: inner.clone(),
                         directive: Some(directive),
                         parent,
+                        refused: false,
                     });
                     self.gather(&inner, Some(self.locations.len() - 1));
                 }
@@ -93,6 +94,7 @@ impl<'c, 'a> Site<'c, 'a> {
                         reason,
                         "its requests reach the next location: write a route with another expression first",
                     );
+                    self.closed(directive, parent);
                 }
             }
         }
@@ -125,12 +127,15 @@ impl<'c, 'a> Site<'c, 'a> {
             return;
         }
         self.parts(location, true, routes);
-        if !stop {
-            for (index, other) in self.locations.iter().enumerate() {
-                let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
-                if self.is_tried(location, index) && pattern::can_match(pattern, *ignore_case, path) {
-                    self.expression(other, pattern, *ignore_case, path, routes);
-                }
+        let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
+        let mut has_scripts = self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some());
+        for (index, other) in self.locations.iter().enumerate() {
+            let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
+            // With `^~`, only expressions inside of the location are tried.
+            let is_tried = self.is_tried(location, index) && (!stop || other.parent == own);
+            if is_tried && pattern::can_match(pattern, *ignore_case, path) {
+                self.expression(other, pattern, *ignore_case, path, routes);
+                has_scripts &= !pattern::matches(pattern, *ignore_case, &format!("{path}/x.php"));
             }
         }
         self.parts(location, false, routes);
@@ -143,7 +148,38 @@ impl<'c, 'a> Site<'c, 'a> {
             self.context.different(directive, detail);
         }
         let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
+        let start = routes.len();
         self.location(location, &at, routes);
+        self.without_sources(location, start, has_scripts, routes);
+    }
+
+    /// Makes the last routes short and safe: without a route for scripts whose requests the next one gives to the same server, and, if
+    /// a server has scripts that no route finds here, with one that sends no source text.
+    fn without_sources(
+        &self,
+        location: &Location<'a>,
+        start: usize,
+        has_scripts: bool,
+        routes: &mut Vec<Route>,
+    ) {
+        let Some(last) = routes.last().filter(|last| last.keys.get("static").is_some()) else { return };
+        let fallback = last.keys.get("fallback").filter(|fallback| fallback.starts_with('{'));
+        if fallback.is_none() && has_scripts {
+            let path = last.path.clone();
+            let when = When::plain("path_regex", "'(?i)\\.(php|phtml|phar)$'".to_owned());
+            let at = At { path, exact: false, when: when.clone(), values: Values::default() };
+            let mut keys = Keys::default();
+            keys.set("respond", "{ status = 404 }");
+            return routes.insert(start, Self::route(location, &at, when, keys));
+        }
+        let (Some(fallback), Some(before)) = (fallback, start.checked_sub(1)) else { return };
+        let own = routes[before].keys.get("upstream").map(|name| format!("{{ upstream = {name} }}"));
+        let is_same = own.is_some_and(|own| own == fallback) && last.keys.0.len() == 2;
+        let scripts = &routes[before];
+        let is_plain = scripts.keys.0.len() == 1 && scripts.path == last.path && !scripts.exact;
+        if is_same && is_plain && routes.len() == start + 1 && scripts.when.is_about_scripts() {
+            routes.remove(before);
+        }
     }
 
     /// The routes of longer prefixes whose requests come to the path of this one.
@@ -233,7 +269,11 @@ impl<'c, 'a> Site<'c, 'a> {
 
     /// The routes of one location at one place.
     fn location(&self, location: &Location<'a>, at: &At, routes: &mut Vec<Route>) {
-        if location.scope.own().iter().any(|directive| directive.name == "internal") {
+        if location.refused {
+            return routes.push(Self::refusal(location, at, at.when.clone()));
+        }
+        let is_internal = location.is_internal();
+        if is_internal && !self.is_target(location) {
             let mut keys = Keys::default();
             keys.set("respond", "{ status = 404 }");
             return routes.push(Self::route(location, at, at.when.clone(), keys));
@@ -242,7 +282,27 @@ impl<'c, 'a> Site<'c, 'a> {
         if location.directive.is_some() {
             steps.extend(program(location.scope.own()));
         }
+        let start = routes.len();
         self.run(Flow::new(location, at), &steps, routes);
+        if is_internal {
+            routes[start..].iter_mut().for_each(|route| route.keys.set("internal", "true"));
+        }
+    }
+
+    /// Whether applications name paths of an internal location: one with files or a server, and no other directive leads there.
+    fn is_target(&self, location: &Location<'a>) -> bool {
+        let Kind::Prefix { path, .. } = &location.kind else { return false };
+        let sources = ["root", "alias", "proxy_pass"];
+        let has_source = location.scope.own().iter().any(|line| sources.contains(&&*line.name));
+        location.is_internal() && has_source && !leads(self.scope.own(), path)
+    }
+
+    /// Whether applications may name paths of internal locations.
+    pub(crate) fn has_targets(&self, scope: &Scope<'a>) -> bool {
+        let ignored = scope.one("proxy_ignore_headers");
+        !ignored.is_some_and(|ignored| {
+            ignored.args.iter().any(|name| name.eq_ignore_ascii_case("x-accel-redirect"))
+        }) && self.locations.iter().any(|location| self.is_target(location))
     }
 
     /// A route of a location.
@@ -283,4 +343,13 @@ impl<'c, 'a> Site<'c, 'a> {
     pub(crate) fn named(&self, name: &str) -> Option<&Location<'a>> {
         self.locations.iter().find(|location| matches!(&location.kind, Kind::Named(own) if own == name))
     }
+}
+
+/// Whether a directive other than a header of applications leads to the path.
+fn leads(block: &[Directive], path: &str) -> bool {
+    let names = ["auth_request", "mirror", "error_page", "try_files", "index", "rewrite"];
+    block.iter().any(|line| {
+        let is_target = |arg: &String| arg.starts_with(path) && arg.starts_with('/');
+        (names.contains(&&*line.name) && line.args.iter().any(is_target)) || leads(line.inner(), path)
+    })
 }

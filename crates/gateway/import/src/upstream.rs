@@ -5,6 +5,9 @@ use crate::grammar::Directive;
 use crate::scope::Scope;
 use crate::toml::{self, Keys};
 
+/// Reason for a server that brisk cannot reach.
+const TLS_SOCKET: &str = "brisk does not speak TLS over Unix sockets";
+
 /// Protocol to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -14,6 +17,9 @@ pub(crate) enum Protocol {
     Grpcs,
     FastCgi,
     Uwsgi,
+    Scgi,
+    Tcp,
+    Tls,
 }
 
 impl Protocol {
@@ -29,7 +35,11 @@ impl Protocol {
     }
 
     fn is_tls(self) -> bool {
-        matches!(self, Self::Https | Self::Grpcs)
+        matches!(self, Self::Https | Self::Grpcs | Self::Tls)
+    }
+
+    fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls)
     }
 
     /// URL of a server in brisk. The only place that knows the written forms of servers.
@@ -41,7 +51,24 @@ impl Protocol {
             (Self::Https | Self::Grpcs, None) => Some(format!("https://{address}")),
             (Self::Grpc, None) => Some(format!("h2c://{address}")),
             (Self::Grpc, Some(path)) => Some(format!("h2c+unix:{path}")),
-            (Self::Https | Self::Grpcs, Some(_)) | (Self::FastCgi | Self::Uwsgi, _) => None,
+            (Self::Tcp, None) => Some(format!("tcp://{address}")),
+            (Self::Tcp, Some(path)) => Some(format!("tcp+unix:{path}")),
+            (Self::Tls, None) => Some(format!("tls://{address}")),
+            (Self::FastCgi | Self::Uwsgi | Self::Scgi, None) => Some(format!("{}://{address}", self.cgi()?)),
+            (Self::FastCgi | Self::Uwsgi | Self::Scgi, Some(path)) => {
+                Some(format!("{}+unix:{path}", self.cgi()?))
+            }
+            (Self::Https | Self::Grpcs | Self::Tls, Some(_)) => None,
+        }
+    }
+
+    /// The name of a protocol of application servers.
+    pub(crate) fn cgi(self) -> Option<&'static str> {
+        match self {
+            Self::FastCgi => Some("fastcgi"),
+            Self::Uwsgi => Some("uwsgi"),
+            Self::Scgi => Some("scgi"),
+            _ => None,
         }
     }
 }
@@ -54,10 +81,12 @@ impl Context<'_> {
         authority: &str,
         scope: &Scope<'_>,
         pass: &Directive,
+        script: Option<&str>,
     ) -> Result<String, String> {
         let group = self.groups.get(authority).copied();
         let prefix = pass.name.strip_suffix("_pass").unwrap_or("proxy");
-        let is_http2 = scope.one("proxy_http_version").is_some_and(|version| version.arg(0) == "2");
+        let is_http2 =
+            prefix == "proxy" && scope.one("proxy_http_version").is_some_and(|version| version.arg(0) == "2");
         let protocol = match protocol {
             Protocol::Http if is_http2 => Protocol::Grpc,
             Protocol::Https if is_http2 => Protocol::Grpcs,
@@ -67,9 +96,13 @@ impl Context<'_> {
         if let Some(group) = group {
             self.group(group, protocol, &mut keys)?;
         } else {
-            let unsupported = || unsupported(protocol);
-
-            keys.set("servers", toml::list([protocol.server(authority).ok_or_else(unsupported)?]));
+            keys.set("servers", toml::list([protocol.server(authority).ok_or(TLS_SOCKET)?]));
+        }
+        if protocol.cgi().is_some() {
+            let cgi = self.cgi(protocol, scope, script)?;
+            if !cgi.is_empty() {
+                keys.set("cgi", cgi.inline());
+            }
         }
         self.transport(protocol, prefix, scope, authority, group.is_some(), &mut keys);
         let label = match authority.strip_prefix("unix:") {
@@ -157,7 +190,7 @@ impl Context<'_> {
         if !address.starts_with("unix:") && !has_port(&address) {
             address.push_str(":80");
         }
-        let url = protocol.server(&address).ok_or_else(|| unsupported(protocol))?;
+        let url = protocol.server(&address).ok_or(TLS_SOCKET)?;
         let mut server = Keys::default();
         server.set("url", toml::text(&url));
         if let Some(weight) = line.parameter("weight") {
@@ -237,6 +270,15 @@ impl Context<'_> {
                 None => self.missing(directive, "the time is not a number", "write timeouts in the group"),
             }
         }
+        if protocol.is_tcp() {
+            timeouts.0.retain(|(key, _)| key == "connect");
+            if let Some(header) = scope.one("proxy_protocol") {
+                self.carried(header);
+                if header.arg(0) == "on" {
+                    keys.set("proxy_protocol", "\"v1\"");
+                }
+            }
+        }
         if !timeouts.is_empty() {
             keys.set("timeouts", timeouts.inline());
         }
@@ -244,8 +286,9 @@ impl Context<'_> {
             if next.has("off") {
                 keys.set("retry", "false");
                 self.carried(next);
-            } else if next.args.iter().any(|case| case.starts_with("http_") || case == "non_idempotent") {
-                self.different(next, "brisk repeats requests after failed connections, not after statuses");
+            } else if is_repeated(next) {
+                keys.set("retry", retry(next));
+                self.carried(next);
             } else {
                 self.carried(next);
             }
@@ -304,15 +347,26 @@ impl Context<'_> {
     }
 }
 
-fn unsupported(protocol: Protocol) -> String {
-    match protocol {
-        Protocol::FastCgi => "brisk does not speak FastCGI".to_owned(),
-        Protocol::Uwsgi => "brisk does not speak the protocol of uWSGI".to_owned(),
-        _ => "brisk does not speak TLS over Unix sockets".to_owned(),
-    }
+/// Whether further cases than failed connections repeat requests.
+pub(crate) fn is_repeated(next: &Directive) -> bool {
+    next.args.iter().any(|case| case.starts_with("http_") || case == "non_idempotent")
 }
 
-fn has_port(address: &str) -> bool {
+/// The table `retry` for the cases of `proxy_next_upstream`.
+fn retry(next: &Directive) -> String {
+    let mut keys = Keys::default();
+    let statuses: Vec<_> = next.args.iter().filter_map(|case| case.strip_prefix("http_")).collect();
+    if !statuses.is_empty() {
+        keys.set("statuses", format!("[{}]", statuses.join(", ")));
+    }
+    if next.has("non_idempotent") {
+        keys.set("unsafe_methods", "true");
+    }
+    keys.inline()
+}
+
+/// Whether the address ends with a port.
+pub(crate) fn has_port(address: &str) -> bool {
     let behind = address.rsplit_once(']').map_or(address, |(_, behind)| behind);
     behind.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -130,6 +130,13 @@ impl Context<'_> {
             return self.map(name).map(|name| format!("{{map.{name}}}"));
         }
         let lower = |name: &str| name.replace('_', "-");
+        let of_response = name.strip_prefix("upstream_http_").or_else(|| name.strip_prefix("sent_http_"));
+        if let Some(header) = of_response.filter(|_| matches!(use_of, Use::Value | Use::Log)) {
+            return Ok(format!("{{response.header.{}}}", lower(header)));
+        }
+        if use_of == Use::Value && matches!(name, "upstream_status" | "status") {
+            return Ok("{response.status}".to_owned());
+        }
         for (prefix, own) in [("http_", "header"), ("cookie_", "cookie"), ("arg_", "query")] {
             if let Some(name) = name.strip_prefix(prefix) {
                 let name = if own == "header" { lower(name) } else { name.to_owned() };

@@ -95,7 +95,8 @@ fn lists_of_an_inner_level_replace_those_of_the_outer_one() {
 
 #[test]
 fn a_location_that_is_not_carried_refuses_requests() {
-    let result = imported("blog").files.concat();
+    let text = "server { location / { root /a; } location ~ \\.php$ { memcached_pass 127.0.0.1:1; } }";
+    let result = import_text(text).files.concat();
     assert!(result.contains("path_regex = '\\.php$' }\nrespond = { status = 501 }"), "{result}");
     let text =
         "server { location / { auth_basic x; auth_basic_user_file $f; proxy_pass http://127.0.0.1:1; } }";
@@ -108,4 +109,42 @@ fn servers_at_other_addresses_get_a_file_of_their_own() {
     let files = imported("hosts").files;
     assert_eq!(files.len(), 2);
     assert!(!files[0].contains("8081") && files[1].contains("127.0.0.1:8081"));
+}
+
+#[test]
+fn refusals_that_brisk_cannot_express_refuse_more_or_are_a_warning() {
+    let text = "server { location / { root /a; } location ~ ^/(?!open/).*[.]key$ { deny all; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    assert!(
+        result.contains("path_regex = '^/.*[.]key$' }\nrespond = { status = 501 }")
+            || result.contains("^/.*[.]key$"),
+        "{result}"
+    );
+    assert!(result.contains("status = 501") && imported.report.open().is_empty(), "{result}");
+    let text = "server { location / { root /a; } location ~ ^/(a)\\1$ { internal; } if ($geoip_country_code = XX) { return 403; } }";
+    let imported = import_text(text);
+    assert!(imported.files[0].starts_with("# WARNING: nginx refuses requests"), "{:?}", imported.files);
+    assert_eq!(imported.report.open().len(), 2);
+    let text = "server { location /a/ { if ($request_time = 1) { return 403; } root /a; } location /b/ { auth_jwt x; root /b; } }";
+    let result = import_text(text).files.concat();
+    assert!(result.matches("status = 501").count() == 2 && !result.contains("static"), "{result}");
+}
+
+#[test]
+fn the_source_text_of_scripts_is_never_sent() {
+    let text = "server { root /w; location / { try_files $uri =404; } location ^~ /up/ { } location ^~ /my/ { location ~ [.]php$ { fastcgi_pass unix:/x; include fastcgi.conf; } } location ~ [.]php$ { fastcgi_pass unix:/x; include fastcgi.conf; } }";
+    let result = import_text(text).files.concat();
+    let routes: Vec<_> = result.split("[[host.route]]").collect();
+    for path in ["/", "/up/", "/my/"] {
+        let own: Vec<_> =
+            routes.iter().filter(|route| route.contains(&format!("path = \"{path}\"\n"))).collect();
+        assert!(own.len() == 2 && own[0].contains("php") && own[1].contains("static = "), "{result}");
+    }
+    assert!(
+        result.contains(
+            "path = \"/up/\"\nwhen = { path_regex = '(?i)\\.(php|phtml|phar)$' }\nrespond = { status = 404 }"
+        ),
+        "{result}"
+    );
 }

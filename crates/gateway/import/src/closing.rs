@@ -1,0 +1,72 @@
+//! Blocks that refuse requests: what brisk cannot express of them must not let the requests through.
+
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::location::{Kind, Location, Route};
+use crate::pattern;
+use crate::site::Site;
+
+/// Restrictions that brisk does not have. A route with one of them refuses all requests.
+pub(crate) const UNKNOWN: [&str; 8] = [
+    "auth_jwt",
+    "auth_pam",
+    "auth_ldap",
+    "auth_gss",
+    "auth_digest",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "js_access",
+];
+
+/// Whether the block, or one inside of it, refuses requests.
+pub(crate) fn closes(block: &[Directive]) -> bool {
+    block.iter().any(|line| {
+        let is_refusal = match line.name.as_str() {
+            "deny" | "internal" | "limit_except" => true,
+            "auth_basic" | "auth_request" => line.arg(0) != "off",
+            "return" => line.arg(0).parse().is_ok_and(|status: u16| status >= 400),
+            name => UNKNOWN.contains(&name),
+        };
+        is_refusal || closes(line.inner())
+    })
+}
+
+impl<'a> Site<'_, 'a> {
+    /// A location that brisk cannot find and that refuses requests: one for more paths, which refuses all of them. Without it, the
+    /// report warns.
+    pub(crate) fn closed(&mut self, directive: &'a Directive, parent: Option<usize>) {
+        if !closes(directive.inner()) {
+            return;
+        }
+        let (modifier, text) = (directive.arg(0), directive.arg(1));
+        let ignore_case = modifier == "~*";
+        let wider = pattern::wider(text)
+            .filter(|wider| modifier.starts_with('~') && pattern::translate(wider, ignore_case).is_ok());
+        let Some(pattern) = wider else { return self.context.open(directive) };
+        let kind = Kind::Expression { pattern, ignore_case };
+        let scope = self.scope.child(&[]);
+        self.locations.push(Location { kind, scope, directive: Some(directive), parent, refused: true });
+    }
+
+    /// An `if` that brisk cannot express. If it refuses requests, the location refuses all of them; an `if` of the server only gets
+    /// a warning, because it concerns the whole host. Whether there is a route for all requests.
+    pub(crate) fn unexpressed(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &Directive,
+        reason: &str,
+        routes: &mut Vec<Route>,
+    ) -> bool {
+        let action = "write it as a route with `when`, before the other route of this path";
+        self.context.missing(step, reason, action);
+        if !closes(step.inner()) {
+            return false;
+        }
+        if self.program.iter().any(|own| own.id == step.id) {
+            self.context.open(step);
+            return false;
+        }
+        routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+        true
+    }
+}
