@@ -40,7 +40,8 @@ pub(crate) fn file(
         own.stream(stream);
         context.tables.replace(own.tables.take());
     }
-    for part in context.service(servers) {
+    let service = if servers.is_empty() { Vec::new() } else { context.service(servers) };
+    for part in service {
         table(&mut text, &format!("[{}]", part.header), &part);
     }
     for server in servers {

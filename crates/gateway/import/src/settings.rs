@@ -64,6 +64,8 @@ impl<'a> Site<'_, 'a> {
         self.access_log(scope, keys);
         if scope.all_of(&["allow", "deny"]).0 > HOST {
             context.networks(scope, keys);
+            let is_open = self.scope.all_of(&["allow", "deny"]).0 == 0;
+            keys.0.retain(|(key, value)| !(is_open && key == "deny" && value == "[]"));
         }
         context.compression(scope, HOST, keys);
         if context.passwords(scope, keys).is_err() {

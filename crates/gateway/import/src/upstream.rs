@@ -107,6 +107,7 @@ impl Context<'_> {
         self.transport(protocol, prefix, scope, authority, group.is_some(), &mut keys);
         let label = match authority.strip_prefix("unix:") {
             Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sock").to_owned(),
+            None if group.is_none() && protocol == Protocol::FastCgi => "php".to_owned(),
             None => authority.to_owned(),
         };
         Ok(self.group_table(&toml::name(&label), &keys, group.unwrap_or(pass)))
@@ -269,6 +270,9 @@ impl Context<'_> {
                 }
                 None => self.missing(directive, "the time is not a number", "write timeouts in the group"),
             }
+        }
+        if protocol.cgi().is_some() {
+            timeouts.0.retain(|(key, _)| key != "upgraded");
         }
         if protocol.is_tcp() {
             timeouts.0.retain(|(key, _)| key == "connect");

@@ -14,7 +14,11 @@ const INPUTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gateway/import/
 const USERS: &str = "anna:$6$abcdefgh$ltjgWl6579NluT/Vi1nwEvcil.G5Nbc4NiXZaNGStk8PSwGfQv72N2CKPPrVACtLtip/cZ/1GM/O6IND4WQhG.\n";
 
 /// Files and folders that the inputs name, below `/srv`.
-const PLACES: [&str; 21] = [
+const PLACES: [&str; 25] = [
+    "shop/public/x",
+    "wiki/x",
+    "python/static/x",
+    "files/x.txt",
     "log/x",
     "social/public/500.html",
     "blog/x",
