@@ -23,6 +23,11 @@ impl<'a> Site<'_, 'a> {
         routes: &mut Vec<Route>,
     ) -> bool {
         let context = self.context;
+        if is_missing_script(flow, step) {
+            let reason = "brisk requests no script that does not exist".to_owned();
+            context.note_whole(step, &Class::NotNeeded(reason));
+            return false;
+        }
         match context.condition(step) {
             Ok(Condition::Any { any, negated }) => {
                 let flows: Vec<_> = any.iter().filter_map(|condition| flow.with(condition)).collect();
@@ -160,4 +165,15 @@ impl<'a> Site<'_, 'a> {
             }
         }
     }
+}
+
+/// Whether an `if` at a server of scripts refuses paths without a script.
+fn is_missing_script(flow: &Flow<'_, '_>, step: &Directive) -> bool {
+    let text = step.args.join(" ");
+    let is_test = text.contains("!-f ") || text.contains("!-e ");
+    let files = ["$document_root$fastcgi_script_name", "$request_filename", "$document_root$uri"];
+    is_test
+        && files.iter().any(|file| text.contains(file))
+        && step.inner().iter().all(|line| line.name == "return" && line.arg(0) == "404")
+        && flow.scope.one("fastcgi_pass").is_some()
 }

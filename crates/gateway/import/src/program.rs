@@ -73,6 +73,9 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn set(&self, step: &Directive, values: &mut Values) {
+        if step.arg(1) == "$fastcgi_path_info" {
+            return self.context.carried(step);
+        }
         let name = step.arg(0).trim_start_matches('$').to_owned();
         match self.context.template(step.arg(1), values, Use::Value) {
             Ok(value) => {

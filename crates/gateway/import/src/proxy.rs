@@ -74,8 +74,12 @@ impl<'a> Site<'_, 'a> {
         }
         let leads_here =
             |path: &String| self.find(path).is_some_and(|location| std::ptr::eq(location, flow.location));
-        let all = self.locations.iter().filter_map(|location| front(location.scope.one("try_files")?));
-        all.into_iter().find(leads_here)
+        let mut all = self.locations.iter().filter_map(|location| front(location.scope.one("try_files")?));
+        let script = all.find(leads_here)?;
+        let detail =
+            format!("a script that does not exist is {script}; nginx would let PHP respond with 404");
+        self.context.different(flow.scope.one("fastcgi_pass")?, detail);
+        Some(script)
     }
 
     /// The URL of a `proxy_pass`, with the values of its variables.

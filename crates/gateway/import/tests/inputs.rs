@@ -148,3 +148,42 @@ fn the_source_text_of_scripts_is_never_sent() {
         "{result}"
     );
 }
+
+#[test]
+fn redirects_cookies_and_statuses_of_servers_are_carried() {
+    let text = "server { location / { proxy_pass http://127.0.0.1:1; proxy_redirect http:// $scheme://; proxy_redirect ~x /y; proxy_cookie_path /a/ \"/b/; HttpOnly\"; proxy_cookie_flags one secure; proxy_next_upstream http_500; client_max_body_size 2m; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    for part in [
+        "rewrite_location = { \"http://\" = \"https://\" }",
+        "cookies = { http_only = true, path = { \"/a/\" = \"/b/\" } }",
+        "retry = { statuses = [500] }",
+        "body_size = \"2MiB\"\nbuffer_request = true",
+    ] {
+        assert!(result.contains(part), "{part} is missing in {result}");
+    }
+    assert_eq!(imported.report.counts()[3], 2);
+}
+
+#[test]
+fn stream_becomes_tcp_and_a_restriction_keeps_the_address_closed() {
+    let text = "stream { server { listen 1; proxy_pass 10.0.0.1:2; proxy_ssl on; } server { listen 3; deny all; proxy_pass 10.0.0.1:4; } server { listen 53 udp; proxy_pass 10.0.0.1:53; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    assert!(result.contains("servers = [\"tls://10.0.0.1:2\"]"), "{result}");
+    assert!(result.matches("[[tcp]]").count() == 1 && !result.contains("0.0.0.0:3"), "{result}");
+    assert!(imported.report.counts()[3] >= 2);
+}
+
+#[test]
+fn scripts_of_the_usual_snippets_are_found() {
+    let text = "server { root /w; index index.php; location / { try_files $uri $uri/ /index.php?$args; } location ~ [.]php$ { include snippets/fastcgi-php.conf; if (!-f $document_root$fastcgi_script_name) { return 404; } fastcgi_pass 127.0.0.1:9000; } location = /one { include fastcgi_params; fastcgi_param SCRIPT_FILENAME /w/one.php; fastcgi_pass 127.0.0.1:9000; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    assert!(result.contains("cgi = { root = \"/w\", script = \"index.php\" }"), "{result}");
+    assert!(
+        result.contains("params = { SCRIPT_FILENAME = \"/w/one.php\", SCRIPT_NAME = \"/one.php\" }"),
+        "{result}"
+    );
+    assert_eq!((imported.report.counts()[3], result.matches("[[host.route]]").count()), (0, 2), "{result}");
+}
