@@ -39,6 +39,11 @@ const ROOTS: [&str; 2] = ["$document_root", "$realpath_root"];
 /// Ends of `SCRIPT_FILENAME` that stand for the script that the path names.
 const NAMED: [&str; 4] = ["$fastcgi_script_name", "$uri", "$document_uri", "/$fastcgi_script_name"];
 
+/// Whether a name is that of a script of PHP, as nginx compares names.
+pub(crate) fn is_script(name: &str) -> bool {
+    std::path::Path::new(name).extension().is_some_and(|suffix| suffix == "php")
+}
+
 impl Context<'_> {
     /// The table `cgi` of an upstream. `script` is the front controller, a path below the root.
     pub(crate) fn cgi(
@@ -153,7 +158,7 @@ impl Context<'_> {
             keys.set("script", toml::text(script.trim_start_matches('/')));
         }
         let pages = scope.all("index");
-        let scripts = pages.iter().flat_map(|index| &index.args).filter(|page| page.ends_with(".php"));
+        let scripts = pages.iter().flat_map(|index| &index.args).filter(|page| is_script(page));
         let own = scope.one("fastcgi_index").map(|index| index.arg(0));
         if let Some(index) = scripts.map(String::as_str).next().or(own).filter(|index| *index != "index.php")
         {

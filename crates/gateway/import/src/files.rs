@@ -1,5 +1,6 @@
 //! Files, and the response for paths without a file.
 
+use crate::cgi::is_script;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::location::{PASSES, Route, program};
@@ -221,7 +222,7 @@ impl<'a> Site<'_, 'a> {
         }
         self.context.types(scope, keys);
         for index in scope.all("index") {
-            if index.args.iter().all(|page| page == "index.html" || page.ends_with(".php")) {
+            if index.args.iter().all(|page| page == "index.html" || is_script(page)) {
                 self.context.carried(index);
             } else {
                 self.context.different(index, "the page of a folder is index.html");

@@ -147,7 +147,9 @@ fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported
         let warning = format!(
             "# WARNING: nginx refuses requests that this configuration serves, see the report: {places}\n"
         );
-        files.iter_mut().for_each(|text| text.insert_str(0, &warning));
+        for text in &mut files {
+            text.insert_str(0, &warning);
+        }
     }
     Imported { files, report: report.into_inner() }
 }

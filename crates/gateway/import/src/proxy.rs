@@ -1,5 +1,6 @@
 //! The server behind a location, and the path that it gets.
 
+use crate::cgi::is_script;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::location::Kind;
@@ -66,7 +67,7 @@ impl<'a> Site<'_, 'a> {
     fn script(&self, flow: &Flow<'_, 'a>) -> Option<String> {
         let front = |files: &Directive| {
             let path = files.args.last()?.split(['?', '$']).next()?;
-            (path.starts_with('/') && path.ends_with(".php")).then(|| path.to_owned())
+            (path.starts_with('/') && is_script(path)).then(|| path.to_owned())
         };
         if let Some(files) = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2) {
             self.context.carried(files);

@@ -23,9 +23,8 @@ impl Context<'_> {
         self.replaced(scope, "domain", &mut cookies);
         for flags in scope.all("proxy_cookie_flags") {
             let words: Vec<_> = flags.args.iter().skip(1).map(String::as_str).collect();
-            if flags.arg(0) == "off" {
-                self.carried(flags);
-            } else if flags.arg(0) == "~" && words.iter().all(|word| flag(word, &mut cookies)) {
+            let is_known = flags.arg(0) == "~" && words.iter().all(|word| flag(word, &mut cookies));
+            if is_known || flags.arg(0) == "off" {
                 self.carried(flags);
             } else {
                 self.missing(
@@ -109,7 +108,9 @@ impl Context<'_> {
         let blocks = scope.all("types");
         let by_default = scope.one("default_type");
         let lines: Vec<_> = blocks.iter().flat_map(|block| block.inner()).collect();
-        blocks.iter().for_each(|block| self.carried_whole(block));
+        for block in &blocks {
+            self.carried_whole(block);
+        }
         let kind = by_default.map_or("text/plain", |directive| directive.arg(0));
         if let Some(directive) = by_default {
             self.carried(directive);

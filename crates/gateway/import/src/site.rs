@@ -150,18 +150,12 @@ impl<'c, 'a> Site<'c, 'a> {
         let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
         let start = routes.len();
         self.location(location, &at, routes);
-        self.without_sources(location, start, has_scripts, routes);
+        Self::without_sources(location, start, has_scripts, routes);
     }
 
     /// Makes the last routes short and safe: without a route for scripts whose requests the next one gives to the same server, and, if
     /// a server has scripts that no route finds here, with one that sends no source text.
-    fn without_sources(
-        &self,
-        location: &Location<'a>,
-        start: usize,
-        has_scripts: bool,
-        routes: &mut Vec<Route>,
-    ) {
+    fn without_sources(location: &Location<'a>, start: usize, has_scripts: bool, routes: &mut Vec<Route>) {
         let Some(last) = routes.last().filter(|last| last.keys.get("static").is_some()) else { return };
         let fallback = last.keys.get("fallback").filter(|fallback| fallback.starts_with('{'));
         if fallback.is_none() && has_scripts {
