@@ -1,4 +1,4 @@
-//! Application servers: the variables of FastCGI, uwsgi and SCGI, and the scripts that paths name.
+//! Application servers: `fastcgi_param`, `uwsgi_param` and `scgi_param`, and the scripts that paths name.
 
 use crate::context::Context;
 use crate::grammar::Directive;
@@ -33,7 +33,7 @@ const SAME: &[(&str, &str)] = &[
     ("HTTP_PROXY", ""),
 ];
 
-/// Names that the folder of the scripts has in `SCRIPT_FILENAME`.
+/// Names of the folder in `SCRIPT_FILENAME`.
 const ROOTS: [&str; 2] = ["$document_root", "$realpath_root"];
 
 /// Ends of `SCRIPT_FILENAME` that stand for the script that the path names.
@@ -87,7 +87,7 @@ impl Context<'_> {
         Ok(keys)
     }
 
-    /// One more variable.
+    /// An entry of `params`.
     fn param(&self, scope: &Scope<'_>, param: &Directive, params: &mut Keys) {
         let mut value = param.arg(1).to_owned();
         if let Some(root) = scope.one("root") {

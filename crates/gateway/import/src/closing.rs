@@ -1,4 +1,4 @@
-//! Blocks that refuse requests: what brisk cannot express of them must not let the requests through.
+//! Blocks with `deny`, `return` and others that refuse requests: what brisk cannot express of them must not let the requests through.
 
 use crate::flow::Flow;
 use crate::grammar::Directive;

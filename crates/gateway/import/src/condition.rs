@@ -46,7 +46,7 @@ impl When {
         self.0.iter().any(|(key, _, _)| *key == "path_regex")
     }
 
-    /// Whether the only condition is that the path has the name of a script of PHP.
+    /// Whether there is only a `path_regex` for scripts of PHP.
     pub(crate) fn is_about_scripts(&self) -> bool {
         matches!(self.0.as_slice(), [("path_regex", _, value)] if value.contains(r"\.php") || value.contains("[.]php"))
     }

@@ -1,4 +1,4 @@
-//! Changes of responses of servers: redirects, cookies, and the media types of files.
+//! Changes of responses: `proxy_redirect`, `proxy_cookie_path` and its relatives, and `types` of files.
 
 use crate::context::Context;
 use crate::grammar::Directive;
@@ -134,7 +134,7 @@ impl Context<'_> {
     }
 }
 
-/// An attribute of cookies. Whether it is known.
+/// An attribute of `Set-Cookie`. Whether it is known.
 fn flag(word: &str, cookies: &mut Keys) -> bool {
     let (key, value) = match word {
         "secure" => ("secure", "true"),

@@ -7,7 +7,7 @@ use crate::toml::{self, Keys};
 use crate::upstream::{Protocol, has_port};
 use crate::variables::only_variable;
 
-/// Settings of a server that need no counterpart.
+/// Settings of a `server` that need no counterpart.
 const UNNEEDED: [&str; 8] = [
     "proxy_buffer_size",
     "preread_buffer_size",
