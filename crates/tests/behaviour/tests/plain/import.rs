@@ -99,8 +99,11 @@ fn mistakes_and_existing_files_are_named() {
         .expect("a file");
     let done = setup.run("import", &["nginx", &conf, "-o", &output]);
     assert!(done.stderr.contains("NOT CARRIED: brisk has no shared cache"), "{}", done.text());
-    fs::write(&conf, "server { listen 80; if ($geoip_country_code = XX) { return 403; } location / { return 204; } }")
-        .expect("a file");
+    fs::write(
+        &conf,
+        "server { listen 80; if ($geoip_country_code = XX) { return 403; } location / { return 204; } }",
+    )
+    .expect("a file");
     let open = setup.run("import", &["nginx", &conf, "-o", &path("open.toml")]);
     assert!(!open.status.success() && open.stderr.contains("nginx refuses requests"), "{}", open.text());
     let again = setup.run("import", &["nginx", &conf, "-o", &output]);
