@@ -19,9 +19,6 @@ pub(crate) fn run(arguments: &Import) -> Result<()> {
 fn nginx(arguments: &ImportNginx) -> Result<()> {
     // Files that the result names keep their meaning if it is moved.
     let Imported { files, report } = brisk_import::nginx(&std::path::absolute(&arguments.file)?)?;
-    if let Some(path) = &arguments.report {
-        write(path, &report.to_string(), arguments.force)?;
-    }
     // The report is on standard error, so that standard output is a configuration.
     if let Some(output) = &arguments.output {
         for (index, text) in files.iter().enumerate() {
@@ -31,6 +28,10 @@ fn nginx(arguments: &ImportNginx) -> Result<()> {
         }
     } else {
         io::stdout().write_all(files.join("\n# ---\n\n").as_bytes())?;
+    }
+    // After the output: without an output it must not be there.
+    if let Some(path) = &arguments.report {
+        write(path, &report.to_string(), arguments.force)?;
     }
     eprint!("{}", summary(&report));
     let open = report.open();

@@ -26,6 +26,36 @@ pub(crate) fn contains(outer: &str, inner: &str) -> bool {
     family == kind && length <= other && outer & mask == inner & mask
 }
 
+/// Restrictions of modules that brisk does not have. A route with one of them refuses all requests.
+pub(crate) const FOREIGN: [&str; 21] = [
+    "auth_jwt",
+    "auth_jwt_require",
+    "auth_oidc",
+    "auth_digest",
+    "auth_ldap",
+    "auth_ldap_servers",
+    "auth_pam",
+    "auth_gss",
+    "access_by_lua",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "rewrite_by_lua",
+    "rewrite_by_lua_block",
+    "rewrite_by_lua_file",
+    "server_rewrite_by_lua_block",
+    "server_rewrite_by_lua_file",
+    "js_access",
+    "perl_access",
+    "secure_link",
+    "secure_link_secret",
+    "modsecurity",
+];
+
+/// A restriction in force that brisk does not have.
+pub(crate) fn foreign<'a>(scope: &Scope<'a>) -> Option<&'a Directive> {
+    FOREIGN.iter().find_map(|name| scope.one(name).filter(|own| !matches!(own.arg(0), "off" | "Off")))
+}
+
 /// All addresses.
 pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -39,6 +69,14 @@ impl Context<'_> {
             self.carried(rule);
             let network = rule.arg(0);
             let is_allowed = rule.name == "allow";
+            if !matches!(network, "unix:" | "all") && !contains(network, network) {
+                let action = "write the network; until then a wrong deny refuses all clients";
+                self.missing(rule, format!("{network} is no network"), action);
+                if is_allowed {
+                    continue;
+                }
+                return keys.set("deny", toml::list(ALL));
+            }
             if network == "unix:" {
                 self.unneeded(rule, "brisk does not listen on Unix sockets");
             } else if network == "all" {

@@ -156,7 +156,7 @@ impl<'a> Site<'_, 'a> {
             Ok(()) => {
                 context.carried_whole(step);
                 self.settings(flow, &mut keys);
-                routes.push(Self::route(flow.location, flow.at, flow.when.clone(), keys));
+                routes.push(Self::restricted(flow.location, flow.at, flow.when.clone(), keys));
                 true
             }
             Err(reason) => {

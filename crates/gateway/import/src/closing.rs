@@ -1,22 +1,11 @@
 //! Blocks with `deny`, `return` and others that refuse requests: what brisk cannot express of them must not let the requests through.
 
+use crate::access::FOREIGN;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::location::{Kind, Location, Route};
 use crate::pattern;
 use crate::site::Site;
-
-/// Restrictions that brisk does not have. A route with one of them refuses all requests.
-pub(crate) const UNKNOWN: [&str; 8] = [
-    "auth_jwt",
-    "auth_pam",
-    "auth_ldap",
-    "auth_gss",
-    "auth_digest",
-    "access_by_lua_block",
-    "access_by_lua_file",
-    "js_access",
-];
 
 /// Whether the block, or one inside of it, refuses requests.
 pub(crate) fn closes(block: &[Directive]) -> bool {
@@ -25,7 +14,7 @@ pub(crate) fn closes(block: &[Directive]) -> bool {
             "deny" | "internal" | "limit_except" => true,
             "auth_basic" | "auth_request" => line.arg(0) != "off",
             "return" => line.arg(0).parse().is_ok_and(|status: u16| status >= 400),
-            name => UNKNOWN.contains(&name),
+            name => FOREIGN.contains(&name),
         };
         is_refusal || closes(line.inner())
     })

@@ -3,6 +3,7 @@
 use crate::context::{Context, expression};
 use crate::grammar::Directive;
 use crate::pattern;
+use crate::program::matches_all;
 use crate::toml::{self, Keys};
 use crate::variables::variable;
 
@@ -164,11 +165,13 @@ impl Context<'_> {
             map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
         let by_default =
             map.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
-        let lines: Vec<_> = map
+        let mut lines: Vec<_> = map
             .inner()
             .iter()
-            .filter(|line| !matches!(&*line.name, "default" | "hostnames" | "volatile"))
+            .filter(|line| !matches!(&*line.name, "default" | "hostnames" | "volatile" | "include"))
             .collect();
+        // An exact text wins, wherever it stands.
+        lines.sort_by_key(|line| line.name.starts_with('~'));
         // With a default that is wanted, the other lines are the exceptions.
         let flip = wanted(by_default);
         let chosen: Vec<_> = lines.iter().filter(|line| wanted(line.arg(0)) != flip).collect();
@@ -253,9 +256,16 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
     match name {
         "request_method" => match (&expression, pattern::alternatives(value)) {
             (None, _) => Ok(When::plain("methods", toml::list([value]))),
+            (Some(_), Some(all)) if operator.ends_with('*') => {
+                let all = all.iter().map(|method| method.to_ascii_uppercase());
+                Ok(When::plain("methods", toml::list(all)))
+            }
             (Some(_), Some(all)) => Ok(When::plain("methods", toml::list(all))),
             _ => Err("methods are compared as whole words".to_owned()),
         },
+        "request_uri" if !pattern::is_literal_start(value) || expression.is_none() => {
+            Err("$request_uri has the query too: brisk compares a literal start of it only".to_owned())
+        }
         "uri" | "document_uri" | "request_uri" => match expression {
             Some(expression) => Ok(When::plain("path_regex", toml::raw(&expression))),
             None if !is_set && value.starts_with('/') => {
@@ -279,6 +289,9 @@ pub(crate) fn geo_networks<'a>(
     geo: &'a Directive,
     wanted: &dyn Fn(&str) -> bool,
 ) -> Result<(Vec<&'a str>, bool), String> {
+    if geo.args.len() > 1 {
+        return Err("geo looks up another address than that of the client".to_owned());
+    }
     let by_default = geo.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
     let flip = wanted(by_default);
     let mut networks = Vec::new();
@@ -313,12 +326,17 @@ fn file_test(subject: &str, operator: &str) -> Result<Condition, String> {
     }
 }
 
-/// Whether the directive is `if` with a condition about the name of the host.
+/// Whether the directive is `if` with a condition about the name of the host, and ends all requests that meet it.
 pub(crate) fn is_host_condition(directive: &Directive) -> bool {
     let subject = directive.arg(0).trim_start_matches('(');
     directive.name == "if"
         && matches!(subject, "$host" | "$http_host" | "$server_name")
         && directive.args.len() > 2
+        && directive.inner().iter().any(|step| match step.name.as_str() {
+            "return" => true,
+            "rewrite" => matches!(step.arg(2), "redirect" | "permanent") && matches_all(step.arg(0)),
+            _ => false,
+        })
 }
 
 /// Whether the directive is `if` with a redirect of plain HTTP to HTTPS.

@@ -1,23 +1,35 @@
 //! The action of a route: an upstream, files, or a refusal in place of something that brisk does not have.
 
-use crate::closing::UNKNOWN;
+use crate::access::foreign;
 use crate::condition::When;
 use crate::context::Context;
 use crate::flow::Flow;
+use crate::grammar::Directive;
 use crate::location::{At, Location, PASSES, Route};
 use crate::program::Rewrite;
 use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::only_variable;
 
+/// The response in place of something that is not carried.
+pub(crate) const REFUSED: &str = "{ status = 501 }";
+
 impl<'a> Site<'_, 'a> {
     /// The routes for requests that no directive of the rewrite module has ended.
     pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
-        let except = flow.scope.own().iter().find(|directive| directive.name == "limit_except");
-        let limited = except.and_then(|except| {
-            self.open_methods(flow, rewrite, routes);
-            flow.with(&When::plain("methods", toml::list(&except.args)))
-        });
+        // It also holds inside of an `if`, because nginx looks at the method first.
+        let except = flow.location.scope.own().iter().find(|directive| directive.name == "limit_except");
+        let when = flow.when.clone();
+        let mut limited = None;
+        if let Some(except) = except {
+            limited = flow.with(&When::plain("methods", toml::list(&except.args)));
+            if limited.is_none() {
+                let action = "write routes with when.methods; until then the route refuses requests";
+                self.context.missing(except, "the route has a condition for methods already", action);
+                return routes.push(Self::refusal(flow.location, flow.at, when));
+            }
+            self.open_methods(flow, except, rewrite, routes);
+        }
         let flow = limited.as_ref().unwrap_or(flow);
         self.rewritten_paths(flow, routes);
         for (condition, name, value) in self.choices(flow) {
@@ -30,7 +42,7 @@ impl<'a> Site<'_, 'a> {
         if except.is_some() {
             let mut keys = Keys::default();
             keys.set("respond", "{ status = 403 }");
-            routes.push(Self::route(flow.location, flow.at, flow.at.when.clone(), keys));
+            routes.push(Self::route(flow.location, flow.at, when, keys));
         }
     }
 
@@ -55,32 +67,43 @@ impl<'a> Site<'_, 'a> {
                     }
                     routes.push(Self::route(flow.location, flow.at, free.when, keys));
                 }
-                routes.push(Self::route(flow.location, flow.at, flow.when.clone(), keys));
+                routes.push(Self::restricted(flow.location, flow.at, flow.when.clone(), keys));
             }
             Err(_) => routes.push(Self::refusal(flow.location, flow.at, flow.when.clone())),
         }
     }
 
     /// `limit_except` with networks: a route for the clients who may use all methods.
-    fn open_methods(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
-        let Some(except) = flow.scope.own().iter().find(|directive| directive.name == "limit_except") else {
-            return;
-        };
+    fn open_methods(
+        &self,
+        flow: &Flow<'_, 'a>,
+        except: &'a Directive,
+        rewrite: Option<&Rewrite>,
+        routes: &mut Vec<Route>,
+    ) {
         self.context.carried(except);
         let inner = flow.scope.child(except.inner());
         if inner.level("auth_basic") == inner.depth() {
             let action = "write a route with when.methods and one with basic_auth";
-            self.context.missing(except, "passwords for some methods", action);
+            return self.context.missing(except, "passwords for some methods", action);
         }
         if inner.all_of(&["allow", "deny"]).0 < inner.depth() {
             return;
         }
         let mut keys = Keys::default();
         self.context.networks(&inner, &mut keys);
-        if let Some(networks) = keys.get("allow")
-            && let Some(flow) = flow.with(&When::plain("networks", networks.to_owned()))
-        {
-            self.final_route(&flow, rewrite, routes);
+        let open = keys.get("allow").filter(|_| keys.get("deny").is_none());
+        match open.and_then(|networks| flow.with(&When::plain("networks", networks.to_owned()))) {
+            Some(flow) => self.final_route(&flow, rewrite, routes),
+            None if inner
+                .all_of(&["allow", "deny"])
+                .1
+                .iter()
+                .all(|rule| rule.has("all") && rule.name == "deny") => {}
+            None => {
+                let action = "write a route with when.methods and when.networks; until then it has the listed methods only";
+                self.context.missing(except, "a condition has one list of networks", action);
+            }
         }
     }
 
@@ -93,7 +116,10 @@ impl<'a> Site<'_, 'a> {
         let Some(map) = self.context.maps.get(name) else { return Vec::new() };
         let mut choices = Vec::new();
         let is_value = |line: &str| !matches!(line, "default" | "hostnames" | "volatile" | "include");
-        for line in map.inner().iter().filter(|line| is_value(&line.name)) {
+        let mut lines: Vec<_> = map.inner().iter().filter(|line| is_value(&line.name)).collect();
+        // An exact text wins, wherever it stands.
+        lines.sort_by_key(|line| line.name.starts_with('~'));
+        for line in lines {
             match Context::line_condition(map, line) {
                 Ok(when) => choices.push((when, name.to_owned(), line.arg(0).to_owned())),
                 Err(reason) => self.context.missing(line, reason, "write a route with `when` for this value"),
@@ -116,13 +142,21 @@ impl<'a> Site<'_, 'a> {
         Self::route(flow.location, flow.at, when, keys)
     }
 
+    /// A route with its settings. If they refuse requests, the comment shows it.
+    pub(crate) fn restricted(location: &Location<'a>, at: &At, when: When, keys: Keys) -> Route {
+        let is_refusal = keys.get("respond") == Some(REFUSED);
+        let mut route = Self::route(location, at, when, keys);
+        if is_refusal {
+            route.comment.push_str(" (NOT CARRIED: see the report)");
+        }
+        route
+    }
+
     /// A route that refuses requests, because something of the location is not carried.
     pub(crate) fn refusal(location: &Location<'a>, at: &At, when: When) -> Route {
         let mut keys = Keys::default();
-        keys.set("respond", "{ status = 501 }");
-        let mut route = Self::route(location, at, when, keys);
-        route.comment.push_str(" (NOT CARRIED: see the report)");
-        route
+        keys.set("respond", REFUSED);
+        Self::restricted(location, at, when, keys)
     }
 
     /// The action of a location. Errors are in the report already.
@@ -137,10 +171,10 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
-        if let Some(unknown) = flow.scope.all_of(&UNKNOWN).1.first().filter(|line| line.arg(0) != "off") {
+        if let Some(unknown) = foreign(&flow.scope) {
             self.context.missing(
                 unknown,
-                "brisk does not have this restriction",
+                format!("brisk does not have the restriction {}", unknown.name),
                 "restrict the route by other keys; until then it refuses requests",
             );
             return Err("a restriction".to_owned());

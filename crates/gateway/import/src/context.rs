@@ -32,6 +32,8 @@ pub(crate) struct Context<'a> {
     pub(crate) tables: RefCell<Vec<Table>>,
     /// Size of bodies that `[server]` sets.
     pub(crate) body_size: Cell<Option<u64>>,
+    /// Variables whose tables are being written, which may refer to each other.
+    pub(crate) open: RefCell<Vec<String>>,
     /// Folder at which relative paths start.
     folder: &'a Path,
 }
@@ -61,6 +63,7 @@ impl<'a> Context<'a> {
             zones,
             tables: RefCell::default(),
             body_size: Cell::new(None),
+            open: RefCell::default(),
             folder,
         }
     }

@@ -1,5 +1,6 @@
 //! Directives that need no translation, and those that brisk has no counterpart for.
 
+use crate::grammar::Directive;
 use crate::report::Class;
 
 /// Directives without a meaning in brisk, with the reason.
@@ -176,6 +177,11 @@ const MISSING: &[(&str, &str, &str)] = &[
         "brisk has no table of countries for routes",
         "let the application look it up",
     ),
+    (
+        "auth_jwt_require auth_oidc auth_digest auth_digest_user_file auth_ldap auth_ldap_servers auth_pam auth_pam_service_name auth_gss js_access perl_access access_by_lua rewrite_by_lua rewrite_by_lua_file modsecurity modsecurity_rules modsecurity_rules_file",
+        "brisk does not have the module",
+        "let the application check it, or write another restriction",
+    ),
     ("auth_jwt auth_jwt_key_file", "tokens are configured in another form", "write jwt in the route"),
     (
         "userid userid_name userid_domain userid_expires userid_path",
@@ -208,6 +214,30 @@ const MISSING: &[(&str, &str, &str)] = &[
     ("log_format", "a variable has no counterpart", "write a template in [access_log]"),
     ("empty_gif", "brisk has no built-in picture", "serve a file"),
 ];
+
+/// The class of a directive whose arguments decide it. `is_beside` for `try_files` beside `proxy_pass`.
+pub(crate) fn exception(directive: &Directive, is_beside: bool) -> Option<Class> {
+    let (reason, action) = match (directive.name.as_str(), directive.arg(0)) {
+        ("proxy_pass_request_headers", "off") => {
+            ("brisk forwards the headers of requests", "remove them with request_headers")
+        }
+        ("proxy_pass_request_body", "off") => {
+            ("brisk forwards bodies of requests", "let the application ignore them")
+        }
+        ("disable_symlinks", value) if value != "off" => {
+            ("brisk follows links inside of the folder", "remove the links from the folder")
+        }
+        ("proxy_bind", value) if value != "off" => {
+            ("brisk lets the system choose its own address", "set the address in the routes of the system")
+        }
+        ("try_files", _) if is_beside => (
+            "a route of brisk has files with a fallback, or a server",
+            "write static with fallback in a route",
+        ),
+        _ => return None,
+    };
+    Some(Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() })
+}
 
 /// The class of a directive that the translation has not touched.
 pub(crate) fn class_of(name: &str) -> Option<Class> {

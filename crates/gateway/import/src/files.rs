@@ -17,9 +17,6 @@ const CANDIDATES: [&str; 6] =
 const CHANGES: [&str; 6] =
     ["request_headers", "rewrite_path", "rewrite_location", "cookies", "body_size", "buffer_request"];
 
-/// Restrictions that a route with a fallback has for its files and for its server.
-const RESTRICTIONS: [&str; 5] = ["allow", "deny", "auth_basic", "auth_request", "limit_except"];
-
 impl<'a> Site<'_, 'a> {
     /// One file for all paths of a route.
     pub(crate) fn one_file(&self, uri: &str, scope: &Scope<'a>, keys: &mut Keys) -> Result<(), String> {
@@ -59,7 +56,11 @@ impl<'a> Site<'_, 'a> {
             (true, None, _) => self.fallback(last, flow, keys),
             (false, Some(_), Some(file)) => self.one_file(file, &flow.scope, keys),
             (false, None, Some(_)) => match self.named(last) {
-                Some(named) => self.action(&flow.to(named), None, keys),
+                Some(named) => {
+                    let next = flow.to(named);
+                    flow.same_restrictions(&next)?;
+                    self.action(&next, None, keys)
+                }
                 None => self.fallback(last, flow, keys),
             },
             (false, _, None) => Err("the files have other variables than $uri".to_owned()),
@@ -79,6 +80,9 @@ impl<'a> Site<'_, 'a> {
             return Err("there is no location for paths without a file".to_owned());
         }
         let next = self.find(path).unwrap_or(flow.location);
+        if !std::ptr::eq(next, flow.location) {
+            flow.same_restrictions(&flow.to(next))?;
+        }
         let (level, passes) = next.scope.all_of(&PASSES);
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             let mut next = flow.to(next);
@@ -144,11 +148,7 @@ impl<'a> Site<'_, 'a> {
         rewrite: Option<&Rewrite>,
         keys: &mut Keys,
     ) -> Result<(), String> {
-        let (level, own) = next.scope.all_of(&RESTRICTIONS);
-        let ids = |rules: &[&Directive]| rules.iter().map(|rule| rule.id).collect::<Vec<_>>();
-        if level > 2 && ids(&flow.scope.all_of(&RESTRICTIONS).1) != ids(&own) {
-            return Err("the location for paths without a file has restrictions of its own".to_owned());
-        }
+        flow.same_restrictions(next)?;
         self.files(flow, keys)?;
         if keys.get("static").is_none() {
             keys.0.clear();

@@ -1,8 +1,9 @@
 //! The state of the processing of a request, as nginx processes it at a location.
 
+use crate::access::foreign;
 use crate::condition::When;
 use crate::grammar::Directive;
-use crate::location::{At, Location};
+use crate::location::{At, Location, program};
 use crate::scope::Scope;
 use crate::variables::Values;
 
@@ -37,6 +38,44 @@ impl<'s, 'a> Flow<'s, 'a> {
     /// The requests inside of the block of an `if`.
     pub(crate) fn inside(&self, step: &'a Directive) -> Self {
         Self { scope: self.scope.child(step.inner()), ..self.clone() }
+    }
+
+    /// Whether a route for these requests also has all restrictions of `next`, to which nginx directs them inside. The error is the
+    /// reason why not.
+    pub(crate) fn same_restrictions(&self, next: &Self) -> Result<(), String> {
+        let ids = |scope: &Scope<'a>, names: &[&str]| -> Vec<usize> {
+            scope.all_of(names).1.iter().map(|directive| directive.id).collect()
+        };
+        let own = next.location.scope.own();
+        let is_here = std::ptr::eq(self.location, next.location);
+        if !is_here && (!program(own).is_empty() || own.iter().any(|line| line.name == "limit_except")) {
+            return Err("the location to which the requests go has conditions of its own".to_owned());
+        }
+        let mut is_restricted = false;
+        for names in [
+            &["allow", "deny"][..],
+            &["auth_basic"],
+            &["auth_basic_user_file"],
+            &["auth_request"],
+            &["limit_req"],
+            &["limit_conn"],
+        ] {
+            let theirs = ids(&next.scope, names);
+            is_restricted |= !theirs.is_empty();
+            if !theirs.is_empty() && theirs != ids(&self.scope, names) {
+                return Err(format!(
+                    "the location to which the requests go has {} of its own",
+                    names.join(" or ")
+                ));
+            }
+        }
+        if is_restricted && ids(&next.scope, &["satisfy"]) != ids(&self.scope, &["satisfy"]) {
+            return Err("the location to which the requests go has satisfy of its own".to_owned());
+        }
+        match foreign(&next.scope) {
+            Some(other) => Err(format!("brisk does not have the restriction {}", other.name)),
+            None => Ok(()),
+        }
     }
 
     /// The requests at another location.

@@ -35,6 +35,8 @@ mod tests {
         b"return 301 https://$host$request_uri; ",
         b"map $uri $x { default 1; ~a 2; } ",
         b"set $y $x; ",
+        b"map $x $x { default 1; } ",
+        b"add_header X $x; ",
         b"root /srv; ",
         b"fastcgi_pass php; ",
         b"fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; ",

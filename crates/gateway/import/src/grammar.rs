@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use crate::ImportError;
 
+/// Number of directives at most.
+const MOST_DIRECTIVES: usize = 200_000;
+
 /// Depth of nested blocks at most.
 const DEEPEST: usize = 64;
 
@@ -129,6 +132,9 @@ impl Reader<'_> {
 
     fn directive(&mut self, name: String, line: usize, depth: usize) -> Result<Directive, ImportError> {
         let id = *self.next;
+        if id >= MOST_DIRECTIVES {
+            return Err(ImportError::TooLarge { file: self.file.to_path_buf() });
+        }
         *self.next += 1;
         let place = Place { file: Arc::clone(self.file), line };
         let mut args = Vec::new();

@@ -4,7 +4,7 @@ use crate::condition::{is_host_condition, is_scheme_condition};
 use crate::context::{Context, Table};
 use crate::grammar::Directive;
 use crate::listen::{Server, is_challenge, scope};
-use crate::location::{Effort, Route};
+use crate::location::Route;
 use crate::report::Class;
 use crate::scope::Scope;
 use crate::site::Site;
@@ -153,7 +153,18 @@ impl<'a> Context<'a> {
                 rest.into_iter().partition(|name| matches(name) != operator.starts_with('!'));
             rest = others;
             self.carried(step);
-            if own.is_empty() {
+            if is_undecided(server) {
+                // The host has a route that refuses all requests.
+                let action = "list the names in server_name; until then the host refuses requests";
+                self.missing(step, "the names of the server do not decide the condition", action);
+                rest.extend(own);
+            } else if own.is_empty() && operator.starts_with('!') {
+                self.different(
+                    step,
+                    "hosts of brisk have their own names only, but the default host has all others",
+                );
+                self.carried_whole(step);
+            } else if own.is_empty() {
                 self.note_whole(
                     step,
                     &Class::NotNeeded("no name of the server fits the condition".to_owned()),
@@ -175,15 +186,9 @@ impl<'a> Context<'a> {
         all: &Neighbours<'_, 'a>,
     ) -> Host {
         let mut keys = self.identity(server, scope, names, all);
-        let site = Site {
-            context: self,
-            scope: scope.clone(),
-            locations: Vec::new(),
-            inherited: crate::headers::Inherited::default(),
-            program: Vec::new(),
-            maintenance: std::cell::RefCell::default(),
-            effort: Effort::default(),
-        };
+        self.client_certificates(scope, &mut keys);
+        let mut site = Site::new(self, server.directive);
+        site.host_settings(&mut keys);
         let mut routes = Vec::new();
         site.run_whole(step, &mut routes);
         if server.has_plain() && !server.has_tls() {
@@ -214,7 +219,7 @@ impl<'a> Context<'a> {
         self.client_certificates(scope, &mut keys);
         let mut site = Site::new(self, server.directive);
         site.host_settings(&mut keys);
-        let mut routes = site.routes();
+        let mut routes = if is_undecided(server) { vec![site.refused()] } else { site.routes() };
         if let Some(file) = site.maintenance.take() {
             keys.set("maintenance", format!("{{ file = {} }}", self.file(&file)));
         }
@@ -313,6 +318,14 @@ impl<'a> Context<'a> {
         self.carried(ca);
         keys.set("client_certificates", table.inline());
     }
+}
+
+/// Whether a condition about the host is for names that the server does not list.
+fn is_undecided(server: &Server<'_>) -> bool {
+    let is_exact = |name: &String| !matches!(&**name, "_" | "") && !name.starts_with(['*', '.', '~', '$']);
+    let is_listed =
+        !server.names.is_empty() && server.names.iter().all(|name| is_exact(name) && !name.ends_with('*'));
+    !is_listed && server.directive.inner().iter().any(is_host_condition)
 }
 
 fn redirects_scheme(server: &Server<'_>) -> bool {

@@ -14,9 +14,6 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Number of files at most.
 const MOST_FILES: usize = 1000;
 
-/// Number of directives at most.
-const MOST_DIRECTIVES: usize = 200_000;
-
 /// Depth of included files at most.
 const DEEPEST: usize = 16;
 
@@ -68,7 +65,7 @@ impl Files {
             .map_err(unreadable)?;
         self.bytes += bytes.len() as u64;
         self.opened += 1;
-        let too_large = self.bytes > MOST_BYTES || self.opened > MOST_FILES || self.next > MOST_DIRECTIVES;
+        let too_large = self.bytes > MOST_BYTES || self.opened > MOST_FILES;
         if too_large || depth > DEEPEST {
             return Err(ImportError::TooLarge { file: path.to_owned() });
         }
@@ -104,7 +101,7 @@ impl Files {
         }
         let path = self.folder.join(name);
         let has_wildcard = name.contains(['*', '?', '[']);
-        let paths = if has_wildcard { expand(&path) } else { vec![path] };
+        let paths = if has_wildcard { expand(&path)? } else { vec![path] };
         let mut all = Vec::new();
         for path in paths {
             match self.file(&path, depth + 1) {
@@ -120,7 +117,7 @@ impl Files {
 }
 
 /// Files that a name with wildcards means, sorted. Wildcards may be in each part of the path.
-fn expand(pattern: &Path) -> Vec<PathBuf> {
+fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ImportError> {
     let mut found = vec![PathBuf::new()];
     for part in pattern {
         let part = part.to_string_lossy();
@@ -133,11 +130,13 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
         let mut next = Vec::new();
         for folder in found {
             let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten().take(MOST_FILES);
-            for entry in entries {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 if matches_wildcard(part.as_bytes(), name.to_string_lossy().as_bytes()) {
                     next.push(entry.path());
+                }
+                if next.len() > MOST_FILES {
+                    return Err(ImportError::TooLarge { file: pattern.to_owned() });
                 }
             }
         }
@@ -145,7 +144,7 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
         found = next;
     }
     found.retain(|path| path.is_file());
-    found
+    Ok(found)
 }
 
 /// Whether `name` is of the form `pattern`, with `*`, `?` and sets of characters in brackets. A name that begins with a dot

@@ -70,13 +70,13 @@ pub enum ImportError {
         error: io::Error,
     },
     /// The files are too large, too many, or include each other.
-    #[error("{}: the files include each other, or are more than 1000 or larger than 16 MiB together", file.display())]
+    #[error("{}: the files include each other, or are more than 1000, larger than 16 MiB or longer than 200,000 directives together", file.display())]
     TooLarge {
         /// The file at which the limit was reached.
         file: PathBuf,
     },
     /// The files have no `server`.
-    #[error("{}: there is no server in it: name the main file, mostly /etc/nginx/nginx.conf", file.display())]
+    #[error("{}: there is no server with an IP address in it: name the main file, mostly /etc/nginx/nginx.conf", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
@@ -127,8 +127,16 @@ fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported
             http.push(directive.clone());
         }
     }
-    let servers: Vec<_> =
-        http.iter().filter(|directive| directive.name == "server").map(Server::new).collect();
+    let servers = http.iter().filter(|directive| directive.name == "server").map(Server::new);
+    let (servers, other): (Vec<_>, Vec<_>) = servers.partition(Server::has_address);
+    for server in other {
+        let class = Class::NotCarried {
+            reason: "the server has no IP address, and brisk listens on IP addresses".to_owned(),
+            action: "write an address in https or http of [server]".to_owned(),
+        };
+        report.borrow_mut().note(server.directive.id, class.clone());
+        spread(server.directive.inner(), &class, &report);
+    }
     let mut groups = listen::divide(servers);
     if groups.is_empty() && http.iter().any(|directive| directive.name == "stream") {
         groups.push(Vec::new());
@@ -158,7 +166,11 @@ fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported
 fn classify(directives: &[Directive], report: &RefCell<Report>) {
     for directive in directives {
         let is_noted = report.borrow().is_noted(directive.id);
-        if !is_noted && let Some(class) = directives::class_of(&directive.name) {
+        let is_beside = directive.name == "try_files"
+            && directives.iter().any(|other| matches!(&*other.name, "proxy_pass" | "grpc_pass"));
+        let class =
+            directives::exception(directive, is_beside).or_else(|| directives::class_of(&directive.name));
+        if !is_noted && let Some(class) = class {
             let is_whole =
                 !matches!(&*directive.name, "http" | "server" | "location" | "if" | "limit_except");
             report.borrow_mut().note(directive.id, class.clone());

@@ -45,9 +45,12 @@ impl Context<'_> {
         if is_rate {
             let burst: u64 = limit.parameter("burst").and_then(|burst| burst.parse().ok()).unwrap_or(0);
             let rate = zone.parameter("rate").unwrap_or("1r/s").replace("r/", "/");
-            keys.set("rate", format!("\"{rate} burst {}\"", burst + 1));
+            keys.set("rate", toml::text(&format!("{rate} burst {}", burst.saturating_add(1))));
         } else {
-            keys.set("concurrency", limit.arg(1));
+            let Some(most) = toml::number(limit.arg(1)) else {
+                return self.missing(limit, "the limit is not a number", action);
+            };
+            keys.set("concurrency", most);
         }
         let exempt = limits.exempt.len();
         match self.limit_key(zone.arg(0), limits) {
@@ -61,6 +64,9 @@ impl Context<'_> {
             self.carried(status);
         }
         let status = status.map_or("503", |status| status.arg(0));
+        if toml::number(status).is_none() {
+            return self.missing(limit, "the status is not a number", action);
+        }
         if status != "429" {
             keys.set("status", status);
         }
@@ -217,7 +223,10 @@ impl Context<'_> {
             scope.one("gzip_min_length").and_then(|least| toml::bytes(least.arg(0))).unwrap_or(20).max(1);
         table.set("least", toml::size(least));
         if let Some(level) = scope.one("gzip_comp_level").filter(|_| codings.contains(&"gzip")) {
-            table.set("gzip_level", level.arg(0));
+            match toml::number(level.arg(0)) {
+                Some(number) => table.set("gzip_level", number),
+                None => self.missing(level, "the level is not a number", "write gzip_level in compression"),
+            }
         }
         keys.set("compression", table.inline());
     }

@@ -1,5 +1,7 @@
 //! Addresses of servers, and the division into files: brisk serves all hosts at all of its addresses.
 
+use std::collections::BTreeSet;
+
 use crate::grammar::Directive;
 use crate::scope::Scope;
 
@@ -99,6 +101,11 @@ impl<'a> Server<'a> {
         self.listens.iter().any(|listen| !listen.tls)
     }
 
+    /// Whether an address of the server is one that brisk can have.
+    pub(crate) fn has_address(&self) -> bool {
+        !self.listens.is_empty()
+    }
+
     fn shares_address(&self, other: &Self) -> bool {
         self.listens.iter().any(|listen| other.listens.iter().any(|own| own.address == listen.address))
     }
@@ -163,6 +170,10 @@ fn are_one(first: &[Server<'_>], second: &[Server<'_>]) -> bool {
             listen.address.ends_with(port)
         })
     };
+    // Servers of one address must not become reachable at the address of the others.
+    if hosts(first) != hosts(second) {
+        return false;
+    }
     let is_redirect = |group: &[Server<'_>]| group.iter().all(Server::redirects_to_https);
     let has_tls = |group: &[Server<'_>]| group.iter().any(Server::has_tls);
     let is_usual = first.iter().chain(second).all(is_usual);
@@ -175,6 +186,13 @@ fn are_one(first: &[Server<'_>], second: &[Server<'_>]) -> bool {
     (is_redirect(first) && has_tls(second))
         || (is_redirect(second) && has_tls(first))
         || (is_usual && is_clear)
+}
+
+/// IP addresses of servers, in which all addresses of IPv4 and of IPv6 are one.
+fn hosts(servers: &[Server<'_>]) -> BTreeSet<String> {
+    let listens = servers.iter().flat_map(|server| &server.listens);
+    let hosts = listens.filter_map(|listen| listen.address.rsplit_once(':'));
+    hosts.map(|(host, _)| if host == "[::]" { "0.0.0.0" } else { host }.to_owned()).collect()
 }
 
 /// The scope inside of a server.

@@ -57,7 +57,7 @@ pub(crate) struct Location<'a> {
 impl Location<'_> {
     /// Whether it is for internal redirects only.
     pub(crate) fn is_internal(&self) -> bool {
-        self.scope.own().iter().any(|directive| directive.name == "internal")
+        self.scope.level("internal") > 0
     }
 }
 
@@ -93,6 +93,11 @@ impl Effort {
 
     /// Steps inside each other at most.
     const DEEPEST: usize = 48;
+
+    /// Whether all steps are made.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.steps.get() > Self::MOST
+    }
 
     /// Runs a step; none beyond the bounds.
     pub(crate) fn step<T>(&self, run: impl FnOnce() -> T) -> Option<T> {

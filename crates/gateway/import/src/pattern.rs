@@ -95,6 +95,13 @@ pub(crate) fn fixed_start(pattern: &str) -> String {
     text
 }
 
+/// Whether an expression is `^` and a text without a query or an encoding.
+pub(crate) fn is_literal_start(pattern: &str) -> bool {
+    let start = fixed_start(pattern);
+    let is_plain = start.starts_with('/') && !start.contains(['?', '%', '\\']);
+    is_plain && pattern.replace('\\', "") == format!("^{start}")
+}
+
 fn has_outer_alternative(pattern: &str) -> bool {
     let (mut depth, mut is_escaped, mut is_set) = (0_usize, false, false);
     for next in pattern.chars() {

@@ -9,6 +9,9 @@ use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::{Use, Values};
 
+/// Length of the value of a variable at most, which values inside of each other would exceed.
+const LONGEST: usize = 4096;
+
 /// A changed path: the expression and its replacement.
 pub(crate) type Rewrite = (String, String);
 
@@ -78,6 +81,9 @@ impl<'a> Site<'_, 'a> {
         }
         let name = step.arg(0).trim_start_matches('$').to_owned();
         match self.context.template(step.arg(1), values, Use::Value) {
+            Ok(value) if value.len() > LONGEST => {
+                self.context.missing(step, "the value is too long", "write a shorter one");
+            }
             Ok(value) => {
                 self.context.carried(step);
                 values.set.insert(name, value);
@@ -137,15 +143,32 @@ impl<'a> Site<'_, 'a> {
             return Ok(Step::Changed((source_pattern, to)));
         }
         let next = flow.to(next.ok_or("no location fits the new path")?);
-        if program(next.scope.own()).iter().any(|step| step.name == "rewrite") {
-            return Err("the path changes several times".to_owned());
+        let both = match both() {
+            Ok(both) => both,
+            Err(reason) => {
+                // Without the change, the files of this location would be open.
+                context.missing(
+                    step,
+                    reason,
+                    "write a route with when.path_regex; until then it refuses requests",
+                );
+                routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+                return Ok(Step::Done);
+            }
+        };
+        let is_except = |line: &Directive| line.name == "limit_except";
+        if !program(next.scope.own()).is_empty() || next.scope.own().iter().any(is_except) {
+            let reason = "the location of the new path has conditions of its own";
+            let action = "write a route for these paths; until then the route refuses requests";
+            context.missing(step, reason, action);
+            routes.push(Self::refusal(flow.location, flow.at, both));
+            return Ok(after());
         }
-        let both = both()?;
         let mut keys = Keys::default();
         self.action(&next, Some(&(source_pattern, to)), &mut keys)?;
         self.settings(&next, &mut keys);
         context.carried(step);
-        routes.push(Self::route(flow.location, flow.at, both, keys));
+        routes.push(Self::restricted(flow.location, flow.at, both, keys));
         Ok(after())
     }
 
@@ -251,6 +274,11 @@ impl<'a> Site<'_, 'a> {
 fn without_query(target: &str) -> String {
     let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
     kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
+}
+
+/// Whether an expression, perhaps with groups, matches all paths.
+pub(crate) fn matches_all(source: &str) -> bool {
+    is_every(&source.replace(['(', ')'], ""))
 }
 
 fn is_every(source: &str) -> bool {

@@ -118,6 +118,11 @@ impl<'a> Site<'_, 'a> {
     fn split(&self, split: &'a Directive, keys: &mut Keys) -> Result<(Protocol, String), String> {
         let [part, rest] = split.inner() else { return Err("a split of brisk has two parts".to_owned()) };
         let percent = part.name.strip_suffix('%').ok_or("the first part of the split has no percentage")?;
+        let is_number = percent.parse::<f64>().is_ok_and(|number| (0.0..=100.0).contains(&number))
+            && percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if !is_number {
+            return Err("the percentage of the split is not a number".to_owned());
+        }
         let (other_protocol, other) = Protocol::of(part.arg(0)).ok_or("a part of the split is no URL")?;
         let next =
             self.context.upstream(other_protocol, other.trim_end_matches('/'), &self.scope, split, None)?;

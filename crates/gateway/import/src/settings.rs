@@ -1,6 +1,7 @@
 //! Settings of hosts and routes beside their action.
 
 use crate::access::ALL;
+use crate::content::REFUSED;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::headers::Inherited;
@@ -71,7 +72,7 @@ impl<'a> Site<'_, 'a> {
         if context.passwords(scope, keys).is_err() {
             // Without its restriction, the route must not be open.
             keys.0.retain(|(key, _)| key == "path");
-            keys.set("respond", "{ status = 501 }");
+            keys.set("respond", REFUSED);
             return None;
         }
         self.auth_request(scope, keys);

@@ -66,6 +66,12 @@ impl<'c, 'a> Site<'c, 'a> {
         site
     }
 
+    /// A route that refuses all requests.
+    pub(crate) fn refused(&self) -> Route {
+        let at = At { path: "/".to_owned(), exact: false, when: When::default(), values: Values::default() };
+        Self::refusal(&everything(&self.scope), &at, When::default())
+    }
+
     /// The routes for all paths, by the directives of `step`.
     pub(crate) fn run_whole(&self, step: &'a Directive, routes: &mut Vec<Route>) {
         let location = everything(&self.scope);
@@ -131,6 +137,9 @@ impl<'c, 'a> Site<'c, 'a> {
         let mut has_scripts = self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some());
         for (index, other) in self.locations.iter().enumerate() {
             let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
+            if self.effort.is_spent() {
+                return self.spent(location, path, routes);
+            }
             // With `^~`, only expressions inside of the location are tried.
             let is_tried = self.is_tried(location, index) && (!stop || other.parent == own);
             if is_tried && pattern::can_match(pattern, *ignore_case, path) {
@@ -176,6 +185,16 @@ impl<'c, 'a> Site<'c, 'a> {
         }
     }
 
+    /// The route of a prefix, if the server has too many conditions and expressions.
+    fn spent(&self, location: &Location<'a>, path: &str, routes: &mut Vec<Route>) {
+        if let Some(directive) = location.directive {
+            let action = "write the routes by hand; until then the route refuses requests";
+            self.context.missing(directive, "the server has too many expressions and conditions", action);
+        }
+        let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
+        routes.push(Self::refusal(location, &at, When::default()));
+    }
+
     /// The routes of longer prefixes whose requests come to the path of this one.
     fn parts(&self, location: &Location<'a>, stopping: bool, routes: &mut Vec<Route>) {
         let mut parts: Vec<_> = self
@@ -201,14 +220,30 @@ impl<'c, 'a> Site<'c, 'a> {
 
     /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.
     fn base(&self, location: &Location<'a>) -> Option<&Location<'a>> {
-        let Kind::Prefix { path, .. } = &location.kind else { return None };
-        let is_segment = path.ends_with(|last: char| last == '/' || last.is_ascii_alphanumeric());
-        if path == "/" || (is_segment && self.folder_exists(location, path)) {
+        if !self.is_part(location) {
             return None;
         }
+        let mut above = self.above(location)?;
+        while self.is_part(above) {
+            above = self.above(above)?;
+        }
+        Some(above)
+    }
+
+    /// Whether a prefix has no route at its own path.
+    fn is_part(&self, location: &Location<'a>) -> bool {
+        let Kind::Prefix { path, .. } = &location.kind else { return false };
+        let is_segment = path.ends_with(|last: char| last == '/' || last.is_ascii_alphanumeric());
+        path != "/" && !(is_segment && self.folder_exists(location, path))
+    }
+
+    /// The next shorter prefix, of whole segments, that contains a prefix.
+    fn above(&self, location: &Location<'a>) -> Option<&Location<'a>> {
+        let Kind::Prefix { path, .. } = &location.kind else { return None };
         let above = self.locations.iter().filter(|other| match &other.kind {
             Kind::Prefix { path: other, .. } => {
-                other.ends_with('/') && other.len() < path.len() && path.starts_with(other.as_str())
+                let behind = path.strip_prefix(other.as_str()).filter(|behind| !behind.is_empty());
+                behind.is_some_and(|behind| other.ends_with('/') || behind.starts_with('/'))
             }
             _ => false,
         });

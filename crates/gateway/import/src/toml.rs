@@ -24,12 +24,17 @@ impl Keys {
 
     /// The keys as an inline table.
     pub(crate) fn inline(&self) -> String {
-        let parts: Vec<_> = self.0.iter().map(|(key, value)| format!("{} = {value}", bare(key))).collect();
+        let parts: Vec<_> = self.0.iter().map(|(key, value)| format!("{} = {value}", own(key))).collect();
         format!("{{ {} }}", parts.join(", "))
     }
 }
 
-/// A key, in quotes if it needs them.
+/// A key of an inline table, in which a dot is a part of the key.
+fn own(key: &str) -> String {
+    if key.contains('.') { raw(key) } else { bare(key) }
+}
+
+/// A key, in quotes if it needs them; a dot divides it.
 pub(crate) fn bare(key: &str) -> String {
     let is_bare = |next: char| next.is_ascii_alphanumeric() || matches!(next, '-' | '_' | '.');
     let is_plain = !key.is_empty() && key.chars().all(is_bare);
@@ -67,6 +72,12 @@ pub(crate) fn text(text: &str) -> String {
 pub(crate) fn list<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<_> = texts.into_iter().map(|part| text(part.as_ref())).collect();
     format!("[{}]", texts.join(", "))
+}
+
+/// A number as TOML has it; none if it is another text.
+pub(crate) fn number(text: &str) -> Option<String> {
+    let number = text.parse::<i64>().ok().filter(|number| *number >= 0)?;
+    Some(number.to_string())
 }
 
 /// A size of nginx (`10m`, `8k`, `1g`, `100`) in bytes.

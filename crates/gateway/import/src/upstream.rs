@@ -195,7 +195,7 @@ impl Context<'_> {
         let mut server = Keys::default();
         server.set("url", toml::text(&url));
         if let Some(weight) = line.parameter("weight") {
-            server.set("weight", weight);
+            self.number(line, weight, "weight", &mut server);
         }
         if line.has("backup") {
             server.set("backup", "true");
@@ -204,7 +204,7 @@ impl Context<'_> {
             server.set("resolve", "true");
         }
         if let Some(most) = line.parameter("max_fails") {
-            health.set("max_failures", most);
+            self.number(line, most, "max_failures", health);
         }
         match line.parameter("fail_timeout").and_then(toml::milliseconds) {
             // nginx then excludes no server.
@@ -213,10 +213,17 @@ impl Context<'_> {
             None => {}
         }
         if let Some(most) = line.parameter("max_conns") {
-            keys.set("pool.max_connections", most);
+            self.number(line, most, "pool.max_connections", keys);
         }
         servers.push(if server.0.len() == 1 { toml::text(&url) } else { server.inline() });
         Ok(())
+    }
+
+    fn number(&self, line: &Directive, text: &str, key: &str, keys: &mut Keys) {
+        match toml::number(text) {
+            Some(number) => keys.set(key, number),
+            None => self.missing(line, format!("{text} is not a number"), "write a number"),
+        }
     }
 
     fn hash(&self, line: &Directive, keys: &mut Keys) {

@@ -73,6 +73,9 @@ const LOGGED: &[(&str, &str)] = &[
     ("body_bytes_sent", "{response.bytes}"),
 ];
 
+/// Maps that refer to each other at most.
+const DEEPEST: usize = 16;
+
 impl Context<'_> {
     /// A text with brisk's variables in place of nginx's. The error names the variable without a counterpart.
     pub(crate) fn template(&self, text: &str, values: &Values, use_of: Use) -> Result<String, String> {
@@ -153,7 +156,14 @@ impl Context<'_> {
         if self.tables.borrow().iter().any(|table| table.header == format!("map.{name}")) {
             return Ok(name);
         }
-        let keys = self.map_keys(map)?;
+        let is_open = self.open.borrow().iter().any(|open| open == variable);
+        if is_open || self.open.borrow().len() == DEEPEST {
+            return Err(format!("the map of ${variable} refers to itself"));
+        }
+        self.open.borrow_mut().push(variable.to_owned());
+        let keys = self.map_keys(map);
+        self.open.borrow_mut().pop();
+        let keys = keys?;
         self.table(format!("map.{name}"), keys, map);
         self.carried(map);
         Ok(name)
