@@ -26,7 +26,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> bool {
     family == kind && length <= other && outer & mask == inner & mask
 }
 
-/// Restrictions of modules that brisk does not have. A route with one of them refuses all requests.
+/// Restrictions that brisk does not have: those of other modules, such as `auth_jwt` and `modsecurity`. A route with one of them
+/// refuses all requests.
 pub(crate) const FOREIGN: [&str; 21] = [
     "auth_jwt",
     "auth_jwt_require",
@@ -51,7 +52,7 @@ pub(crate) const FOREIGN: [&str; 21] = [
     "modsecurity",
 ];
 
-/// A restriction in force that brisk does not have.
+/// A restriction of [`FOREIGN`] that is in force.
 pub(crate) fn foreign<'a>(scope: &Scope<'a>) -> Option<&'a Directive> {
     FOREIGN.iter().find_map(|name| scope.one(name).filter(|own| !matches!(own.arg(0), "off" | "Off")))
 }

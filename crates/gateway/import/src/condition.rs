@@ -3,7 +3,6 @@
 use crate::context::{Context, expression};
 use crate::grammar::Directive;
 use crate::pattern;
-use crate::program::matches_all;
 use crate::toml::{self, Keys};
 use crate::variables::variable;
 
@@ -334,7 +333,10 @@ pub(crate) fn is_host_condition(directive: &Directive) -> bool {
         && directive.args.len() > 2
         && directive.inner().iter().any(|step| match step.name.as_str() {
             "return" => true,
-            "rewrite" => matches!(step.arg(2), "redirect" | "permanent") && matches_all(step.arg(0)),
+            "rewrite" => {
+                matches!(step.arg(2), "redirect" | "permanent")
+                    && pattern::is_every(&step.arg(0).replace(['(', ')'], ""))
+            }
             _ => false,
         })
 }

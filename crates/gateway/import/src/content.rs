@@ -11,7 +11,7 @@ use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::only_variable;
 
-/// The response in place of something that is not carried.
+/// The value of `respond` in place of something that is not carried.
 pub(crate) const REFUSED: &str = "{ status = 501 }";
 
 impl<'a> Site<'_, 'a> {
@@ -142,7 +142,7 @@ impl<'a> Site<'_, 'a> {
         Self::route(flow.location, flow.at, when, keys)
     }
 
-    /// A route with its settings. If they refuse requests, the comment shows it.
+    /// A route with its settings. With [`REFUSED`], its comment has the words `NOT CARRIED`.
     pub(crate) fn restricted(location: &Location<'a>, at: &At, when: When, keys: Keys) -> Route {
         let is_refusal = keys.get("respond") == Some(REFUSED);
         let mut route = Self::route(location, at, when, keys);

@@ -40,8 +40,8 @@ impl<'s, 'a> Flow<'s, 'a> {
         Self { scope: self.scope.child(step.inner()), ..self.clone() }
     }
 
-    /// Whether a route for these requests also has all restrictions of `next`, to which nginx directs them inside. The error is the
-    /// reason why not.
+    /// Whether a route for these requests also has all restrictions of `next`, to which nginx directs them inside: `allow`,
+    /// `auth_basic`, `limit_req` and others. The error is the reason why not.
     pub(crate) fn same_restrictions(&self, next: &Self) -> Result<(), String> {
         let ids = |scope: &Scope<'a>, names: &[&str]| -> Vec<usize> {
             scope.all_of(names).1.iter().map(|directive| directive.id).collect()

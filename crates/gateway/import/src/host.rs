@@ -320,7 +320,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Whether a condition about the host is for names that the server does not list.
+/// Whether an `if` about `$host` is for names that `server_name` does not list.
 fn is_undecided(server: &Server<'_>) -> bool {
     let is_exact = |name: &String| !matches!(&**name, "_" | "") && !name.starts_with(['*', '.', '~', '$']);
     let is_listed =

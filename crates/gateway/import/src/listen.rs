@@ -101,7 +101,7 @@ impl<'a> Server<'a> {
         self.listens.iter().any(|listen| !listen.tls)
     }
 
-    /// Whether an address of the server is one that brisk can have.
+    /// Whether a `listen` of the server has an address that brisk can have.
     pub(crate) fn has_address(&self) -> bool {
         !self.listens.is_empty()
     }
@@ -188,7 +188,7 @@ fn are_one(first: &[Server<'_>], second: &[Server<'_>]) -> bool {
         || (is_usual && is_clear)
 }
 
-/// IP addresses of servers, in which all addresses of IPv4 and of IPv6 are one.
+/// IP addresses of servers, in which `0.0.0.0` and `[::]` are one.
 fn hosts(servers: &[Server<'_>]) -> BTreeSet<String> {
     let listens = servers.iter().flat_map(|server| &server.listens);
     let hosts = listens.filter_map(|listen| listen.address.rsplit_once(':'));

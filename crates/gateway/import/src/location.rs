@@ -94,7 +94,7 @@ impl Effort {
     /// Steps inside each other at most.
     const DEEPEST: usize = 48;
 
-    /// Whether all steps are made.
+    /// Whether all steps of [`Self::MOST`] are made.
     pub(crate) fn is_spent(&self) -> bool {
         self.steps.get() > Self::MOST
     }

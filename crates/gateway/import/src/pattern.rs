@@ -95,6 +95,11 @@ pub(crate) fn fixed_start(pattern: &str) -> String {
     text
 }
 
+/// Whether an expression without groups matches all paths.
+pub(crate) fn is_every(pattern: &str) -> bool {
+    matches!(pattern, "^" | "^/" | ".*" | "^.*$" | "^.*" | "^/.*$" | "^/.*")
+}
+
 /// Whether an expression is `^` and a text without a query or an encoding.
 pub(crate) fn is_literal_start(pattern: &str) -> bool {
     let start = fixed_start(pattern);

@@ -4,12 +4,12 @@ use crate::condition::When;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::location::{Location, Route, group_names, program};
-use crate::pattern;
+use crate::pattern::{self, is_every};
 use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::{Use, Values};
 
-/// Length of the value of a variable at most, which values inside of each other would exceed.
+/// Length of the value of a `set` at most, which values inside of each other would exceed.
 const LONGEST: usize = 4096;
 
 /// A changed path: the expression and its replacement.
@@ -274,15 +274,6 @@ impl<'a> Site<'_, 'a> {
 fn without_query(target: &str) -> String {
     let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
     kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
-}
-
-/// Whether an expression, perhaps with groups, matches all paths.
-pub(crate) fn matches_all(source: &str) -> bool {
-    is_every(&source.replace(['(', ')'], ""))
-}
-
-fn is_every(source: &str) -> bool {
-    matches!(source, "^" | "^/" | ".*" | "^.*$" | "^.*" | "^/.*$" | "^/.*")
 }
 
 /// Refuses redirects whose host a client could choose, as brisk does.

@@ -66,7 +66,7 @@ impl<'c, 'a> Site<'c, 'a> {
         site
     }
 
-    /// A route that refuses all requests.
+    /// A route at `/` that refuses all requests.
     pub(crate) fn refused(&self) -> Route {
         let at = At { path: "/".to_owned(), exact: false, when: When::default(), values: Values::default() };
         Self::refusal(&everything(&self.scope), &at, When::default())
@@ -185,7 +185,7 @@ impl<'c, 'a> Site<'c, 'a> {
         }
     }
 
-    /// The route of a prefix, if the server has too many conditions and expressions.
+    /// The route of a prefix, if the [`Effort`] for the server is spent.
     fn spent(&self, location: &Location<'a>, path: &str, routes: &mut Vec<Route>) {
         if let Some(directive) = location.directive {
             let action = "write the routes by hand; until then the route refuses requests";
@@ -230,7 +230,7 @@ impl<'c, 'a> Site<'c, 'a> {
         Some(above)
     }
 
-    /// Whether a prefix has no route at its own path.
+    /// Whether a prefix has no route at its own path: its requests come to [`Self::base`].
     fn is_part(&self, location: &Location<'a>) -> bool {
         let Kind::Prefix { path, .. } = &location.kind else { return false };
         let is_segment = path.ends_with(|last: char| last == '/' || last.is_ascii_alphanumeric());

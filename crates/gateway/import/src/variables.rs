@@ -73,7 +73,7 @@ const LOGGED: &[(&str, &str)] = &[
     ("body_bytes_sent", "{response.bytes}"),
 ];
 
-/// Maps that refer to each other at most.
+/// Number of `map`s that refer to each other at most.
 const DEEPEST: usize = 16;
 
 impl Context<'_> {

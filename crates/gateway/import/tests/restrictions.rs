@@ -167,8 +167,10 @@ fn maps_that_refer_to_each_other_are_refused() {
         "add_header",
     );
     is_missing("map $x $x { default 1; } server { add_header X $x; return 204; }", "add_header");
-    let chain: String =
-        (0..2000).map(|number| format!("map $v{} $v{number} {{ default 1; }} ", number + 1)).collect();
+    let chain = (0..2000)
+        .map(|number| format!("map $v{} $v{number} {{ default 1; }} ", number + 1))
+        .collect::<Vec<_>>()
+        .concat();
     is_missing(&format!("{chain} server {{ add_header X $v0; return 204; }}"), "add_header");
 }
 
@@ -219,11 +221,12 @@ fn large_inputs_are_refused_as_a_whole_and_nothing_is_left_out() {
     }
     assert!(matches!(nginx(&main), Err(ImportError::TooLarge { .. })));
     assert!(matches!(read(&"a;".repeat(200_001)), Err(ImportError::TooLarge { .. })));
-    let locations: String = (0..200)
+    let locations = (0..200)
         .map(|number| {
             format!("location /a{number} {{ return 204; }} location ~ x{number} {{ return 204; }} ")
         })
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let result = toml(&format!("server {{ {locations} }}"));
     assert!(result.matches("[[host.route]]").count() < 30_000);
     assert!(result.contains("NOT CARRIED"));
