@@ -168,7 +168,7 @@ impl<'a> Site<'_, 'a> {
 }
 
 /// Whether an `if` at a server of scripts refuses paths without a script.
-fn is_missing_script(flow: &Flow<'_, '_>, step: &Directive) -> bool {
+pub(crate) fn is_missing_script(flow: &Flow<'_, '_>, step: &Directive) -> bool {
     let text = step.args.join(" ");
     let is_test = text.contains("!-f ") || text.contains("!-e ");
     let files = ["$document_root$fastcgi_script_name", "$request_filename", "$document_root$uri"];

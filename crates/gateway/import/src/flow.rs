@@ -1,6 +1,7 @@
 //! The state of the processing of a request, as nginx processes it at a location.
 
 use crate::access::foreign;
+use crate::branch::is_missing_script;
 use crate::condition::When;
 use crate::grammar::Directive;
 use crate::location::{At, Location, program};
@@ -48,7 +49,8 @@ impl<'s, 'a> Flow<'s, 'a> {
         };
         let own = next.location.scope.own();
         let is_here = std::ptr::eq(self.location, next.location);
-        if !is_here && (!program(own).is_empty() || own.iter().any(|line| line.name == "limit_except")) {
+        let has_program = program(own).iter().any(|step| !is_missing_script(next, step));
+        if !is_here && (has_program || own.iter().any(|line| line.name == "limit_except")) {
             return Err("the location to which the requests go has conditions of its own".to_owned());
         }
         let mut is_restricted = false;

@@ -40,7 +40,10 @@ impl<'a> Site<'_, 'a> {
         };
         let (authority, uri) =
             split.map_or((target.as_str(), None), |(end, start)| (&target[..end], Some(&target[start..])));
-        let script = flow.script.clone().or_else(|| self.script(flow));
+        let script = flow
+            .script
+            .clone()
+            .or_else(|| if pass.name == "fastcgi_pass" { self.script(flow) } else { None });
         let name = self.context.upstream(protocol, authority, &flow.scope, pass, script.as_deref())?;
         keys.0.insert(0, ("upstream".to_owned(), toml::text(&name)));
         self.context.carried(pass);
