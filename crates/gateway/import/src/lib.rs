@@ -1,7 +1,7 @@
 //! Translation of configurations of nginx to those of brisk, with a report about each directive.
 //!
-//! The translation is in four steps. [`grammar`] and [`include`] read directives, [`scope`] applies nginx's inheritance, [`site`]
-//! and [`program`] form routes that keep nginx's order of locations and rewrites, and [`output`] writes TOML. Each directive
+//! The translation is in four steps. `grammar` and `include` read directives, `scope` applies nginx's inheritance, `site`
+//! and `program` form routes that keep nginx's order of locations and rewrites, and `output` writes TOML. Each directive
 //! has a class in the [`Report`], also those of which nothing remains.
 
 mod access;

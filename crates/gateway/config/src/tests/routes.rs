@@ -161,7 +161,7 @@ fn an_internal_route_has_files_or_an_upstream() {
 fn replaced_urls_end_alike() {
     route(
         "upstream = \"app\"\nrewrite_location = { \"http://a.test/\" = \"https://www.example.com\" }\n",
-        "brisk.toml:8:40: host[0].route[0].rewrite_location.\"http://a.test/\": \"http://a.test/\" ends with a slash and \
+        "brisk.toml:8:41: host[0].route[0].rewrite_location.\"http://a.test/\": \"http://a.test/\" ends with a slash and \
          \"https://www.example.com\" does not: write it at both ends, or the rest of a path joins the last word",
     );
 }
