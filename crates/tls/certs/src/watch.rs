@@ -46,7 +46,7 @@ type Names = Arc<Mutex<BTreeSet<OsString>>>;
 
 impl FileWatch {
     /// Watches `paths`, which need not exist. For a folder, the names of its entries are watched but not their contents; for
-    /// a path with `*` in its last part, the [matching](brisk_config_file::matching) files. A change is reported once no
+    /// a path with `*` in its last part, the [`matching`] files. A change is reported once no
     /// further change has occurred for `quiet`.
     ///
     /// Start the watch before reading the files, so that no change is missed. Several changes within `quiet`, or before
