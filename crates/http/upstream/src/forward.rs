@@ -146,16 +146,11 @@ struct Attempt {
 impl<'a> Journey<'a> {
     fn new(group: &'a Group, head: &RequestParts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
         let retry = &group.state().settings().retry;
-        let retries = match retry {
-            Retry::Once | Retry::OnceFor(_) => 1,
-            Retry::Never => 0,
-        };
+        let (retries, reasons) = (u32::from(!matches!(retry, Retry::Never)), retry.reasons());
         let is_permitted = retries > 0
-            && (head.method.is_idempotent() || retry.reasons().is_some_and(|reasons| reasons.unsafe_methods));
-        let gathered = match body {
-            RequestBody::Gathered(body) if is_permitted && retry.reasons().is_some() => {
-                Some(Box::new(body.copy()))
-            }
+            && (head.method.is_idempotent() || reasons.is_some_and(|reasons| reasons.unsafe_methods));
+        let gathered = match (reasons, body) {
+            (Some(_), RequestBody::Gathered(body)) if is_permitted => Some(Box::new(body.copy())),
             _ => None,
         };
         let progress = body.progress().cloned();
@@ -263,11 +258,11 @@ impl<'a> Journey<'a> {
     ) -> Result<Response<UpstreamBody>, Failure> {
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
-        } else if attempt.server.is_application() {
-            Box::pin(self.send_http1(attempt, request)).await?
         } else {
-            let is_named = to_origin_form(request, &attempt.server);
-            let sent = if self.may_pipeline(attempt, request) {
+            // An application server gets variables: target and `Host` stay as they are.
+            let is_application = attempt.server.is_application();
+            let is_named = is_application || to_origin_form(request, &attempt.server);
+            let sent = if !is_application && self.may_pipeline(attempt, request) {
                 Box::pin(self.send_pipelined(attempt, request)).await
             } else {
                 self.send_http1(attempt, request).await

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use brisk_http::cgi::Variables;
 use brisk_http::hop_by_hop;
 use brisk_http::message::{RequestParts, Response};
 use brisk_http::validate::{self, Refusal};
@@ -77,13 +78,14 @@ impl UpstreamRoute {
             Ok::<_, ServiceError>(Mirror::new(mirror, group, metrics.collector()))
         });
         let to = group(&upstream.group)?;
-        let other = route.split.as_ref().map(|split| group(&split.group)).transpose()?;
-        let groups = [&to].into_iter().chain(&other).map(|group| group.state().settings());
+        let split = split.transpose()?;
+        let groups = [&*to].into_iter().chain(split.as_ref().map(|split| split.group()));
+        let groups = groups.map(|group| group.state().settings());
         Ok(Self {
             urls: ResponseUrls::new(route, &upstream.path, groups),
             to: Destination::new(to),
             path: upstream.path.clone(),
-            split: split.transpose()?,
+            split,
             mirror: mirror.transpose()?,
             body_limit: route.body.limit.unwrap_or(u64::MAX),
             buffers: route.body.buffers,
@@ -100,6 +102,9 @@ impl UpstreamRoute {
 
 /// The future of an upstream's response; a refusal if the request cannot be buffered.
 type PendingResponse<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Refusal>> + 'a>>;
+
+/// The future of the variables of a request to an application server.
+type Completing<'a> = Pin<Box<dyn Future<Output = Result<Variables, NoScript>> + 'a>>;
 
 /// The response of `pending`, which ends within `limit`. A connection that switches protocols has no end.
 async fn within(limit: Duration, pending: PendingResponse<'_>) -> Result<Response<Body>, Refusal> {
@@ -164,8 +169,8 @@ impl<'a> UpstreamCall<'a> {
         let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, own_names);
         let limit = self.upstream.timeouts.request;
         let needs_length =
-            cgi::is_application(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
-        let gathers = (self.upstream.buffers || needs_length) && !body.is_end_stream();
+            || cgi::is_application(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
+        let gathers = !body.is_end_stream() && (self.upstream.buffers || needs_length());
         let pending: PendingResponse<'a> = if gathers {
             Box::pin(self.gather_and_go(head, target, body, exchange))
         } else {
@@ -206,16 +211,18 @@ impl<'a> UpstreamCall<'a> {
         body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
-        let application = CgiRequest::begin(&self.to.group, exchange, &head);
+        let application = CgiRequest::begin(&self.to.group, exchange, &head).map(Box::new);
         let connection = self.prepare(&mut head, target, exchange);
         let variables = match application {
             None => None,
             Some(request) => {
                 let of_host = (&*exchange, &*self.site.names);
-                match Box::pin(request.complete(&self.to.group, &head, of_host)).await {
+                // `dyn`: code and state would be part of the future of every request.
+                let completing: Completing<'_> = Box::pin(request.complete(&self.to.group, &head, of_host));
+                match completing.await {
                     Ok(variables) => {
                         exchange.hold_head(|| variables.size())?;
-                        Some(variables)
+                        Some(Box::new(variables))
                     }
                     Err(NoScript::Refuse(refusal)) => return Err(refusal),
                     Err(NoScript::Redirect(response)) => return Ok(*response),
@@ -234,7 +241,7 @@ impl<'a> UpstreamCall<'a> {
             interims: InterimReceivers { hints, forwarded: forwarded.as_ref() },
             outcome: &exchange.outcome,
             timeouts: self.upstream.timeouts.upstream,
-            variables: variables.as_ref(),
+            variables: variables.as_deref(),
         };
         let answered = forward(&self.to.group, head, body, &facts).await;
         self.answered(answered, exchange)

@@ -109,15 +109,13 @@ fn is_copy(name: &HeaderName, headers: &HeaderList) -> bool {
     if is_usual(name) {
         return false;
     }
-    let folded = |name: &HeaderName| name.as_str().bytes().map(upper).collect::<String>();
-    let own = folded(name);
-    let is_omitted = OMITTED.iter().any(|omitted| omitted.bytes().map(upper).eq(own.chars()));
+    let own = name.as_str();
+    let is_same =
+        |other: &str| other.len() == own.len() && other.bytes().map(upper).eq(own.bytes().map(upper));
     let before = headers.names().position(|other| other == name).unwrap_or_default();
-    let others = headers.names().enumerate().filter(|(_, other)| *other != name);
-    is_omitted
-        || others
-            .filter(|(index, other)| is_usual(other) || *index < before)
-            .any(|(_, other)| folded(other) == own)
+    let mut others = headers.names().enumerate().filter(|(_, other)| *other != name);
+    OMITTED.into_iter().any(is_same)
+        || others.any(|(index, other)| (is_usual(other) || index < before) && is_same(other.as_str()))
 }
 
 #[cfg(test)]

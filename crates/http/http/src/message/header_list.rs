@@ -86,6 +86,11 @@ impl HeaderList {
         Lines(self.lines.iter())
     }
 
+    /// All lines, whose values may be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&HeaderName, &mut HeaderValue)> {
+        self.lines.iter_mut().map(|(name, value)| (&*name, value))
+    }
+
     /// The names of all lines. A name with several lines comes several times.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
         self.lines.iter().map(|(name, _)| name)

@@ -154,14 +154,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         variables: Option<&Variables>,
     ) -> Result<(), UpstreamError> {
         self.interims = Interims::default();
-        let writer = if let Some(application) = &mut self.application {
-            application.begin(request, variables, &mut self.output)?
+        let own = if let Some(application) = &mut self.application {
+            Some(application.begin(request, variables, &mut self.output)?)
         } else {
             self.output.head(request);
-            BodyWriter::after(request.headers())
+            None
         };
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         if !body.is_end_stream() {
+            let writer = own.unwrap_or_else(|| BodyWriter::after(request.headers()));
             self.upload = Some(Upload { body, writer });
         }
         Ok(())

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use brisk_http::message::HeaderList;
 use brisk_rules::{CookieRules, RoutePath, UpstreamPath, UrlPrefixes};
 use brisk_upstream_group::settings::GroupSettings;
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use super::Locations;
 use crate::settings::RouteSettings;
-
-const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
 /// Changes of the responses of an upstream.
 #[derive(Debug)]
@@ -39,26 +37,26 @@ impl ResponseUrls {
 
     /// Changes the headers of a response.
     pub(crate) fn apply(&self, headers: &mut HeaderList) {
-        if !self.locations.is_empty() {
-            if let Some(value) = headers.get_mut(header::LOCATION) {
-                replace(value, self.locations.replaced(value.as_bytes()));
-            }
-            if let Some(value) = headers.get_mut(REFRESH) {
-                replace(value, self.locations.replaced_refresh(value.as_bytes()));
-            }
+        if self.locations.is_empty() && self.cookies.is_none() {
+            return;
         }
-        if let Some(cookies) = &self.cookies {
-            for value in headers.get_all_mut(header::SET_COOKIE) {
-                let replaced = cookies.replaced(value.as_bytes());
-                replace(value, Some(replaced));
+        for (name, value) in headers.iter_mut() {
+            let replaced = match *name {
+                header::LOCATION => self.locations.replaced(value.as_bytes()),
+                header::REFRESH => self.locations.replaced_refresh(value.as_bytes()),
+                header::SET_COOKIE => self.cookies.as_ref().map(|rules| rules.replaced(value.as_bytes())),
+                _ => None,
+            };
+            if let Some(replaced) = replaced {
+                replace(value, replaced);
             }
         }
     }
 }
 
-fn replace(value: &mut HeaderValue, by: Option<Vec<u8>>) {
+fn replace(value: &mut HeaderValue, by: Vec<u8>) {
     // The parts are a header value of the upstream and texts that were checked.
-    if let Some(by) = by.and_then(|by| HeaderValue::from_maybe_shared(bytes::Bytes::from(by)).ok()) {
+    if let Ok(by) = HeaderValue::from_maybe_shared(bytes::Bytes::from(by)) {
         *value = by;
     }
 }
