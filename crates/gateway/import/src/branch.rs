@@ -149,7 +149,7 @@ impl<'a> Site<'_, 'a> {
         let mut keys = Keys::default();
         let result = match (target, from.scope.one("proxy_pass")) {
             (Some(target), _) => self.fallback(target, flow, &mut keys),
-            (None, Some(_)) => self.fallback_upstream(flow, from, &mut keys),
+            (None, Some(_)) => self.fallback_upstream(flow, from, None, &mut keys),
             (None, None) => Err("there is no rewrite and no server for paths without a file".to_owned()),
         };
         match result {

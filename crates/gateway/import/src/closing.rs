@@ -1,4 +1,4 @@
-//! Blocks with `deny`, `return` and others that refuse requests: what brisk cannot express of them must not let the requests through.
+//! Blocks with `deny`, `return` and others that refuse requests. A block that brisk cannot express must not let its requests through.
 
 use crate::access::FOREIGN;
 use crate::flow::Flow;

@@ -1,6 +1,6 @@
 //! Conditions: `when` of routes, and the forms of `if` that have a counterpart there.
 
-use crate::context::{Context, expression};
+use crate::context::Context;
 use crate::grammar::Directive;
 use crate::pattern;
 use crate::toml::{self, Keys};
@@ -135,11 +135,19 @@ impl Context<'_> {
             return Ok(Condition::Referer);
         }
         let negated = operator.starts_with('!');
+        let wanted = |result: &str| match operator.trim_start_matches('!') {
+            "" => !matches!(result, "" | "0"),
+            _ => result == value,
+        };
+        let is_table = self.maps.contains_key(name) || self.geos.contains_key(name);
+        if is_table && !matches!(&*operator, "" | "=" | "!=") {
+            return Err("the result of the map is compared in another way than =".to_owned());
+        }
         if let Some(map) = self.maps.get(name) {
-            return self.map_condition(map, &operator, &value, negated);
+            return self.map_condition(map, &wanted, negated);
         }
         if let Some(geo) = self.geos.get(name) {
-            return self.geo_condition(geo, &operator, &value, negated);
+            return self.geo_condition(geo, &wanted, negated);
         }
         let any = vec![test(name, &operator, &value)?];
         Ok(Condition::Any { any, negated })
@@ -149,15 +157,10 @@ impl Context<'_> {
     fn map_condition(
         &self,
         map: &Directive,
-        operator: &str,
-        value: &str,
+        wanted: &dyn Fn(&str) -> bool,
         negated: bool,
     ) -> Result<Condition, String> {
-        let wanted = |result: &str| match operator.trim_start_matches('!') {
-            "" => !matches!(result, "" | "0"),
-            _ => result == value,
-        };
-        if !matches!(operator, "" | "=" | "!=") || map.inner().iter().any(|line| line.arg(0).contains('$')) {
+        if map.inner().iter().any(|line| line.arg(0).contains('$')) {
             return Err("the result of the map is compared in another way than =".to_owned());
         }
         let source =
@@ -179,62 +182,46 @@ impl Context<'_> {
         if first_other.zip(last_chosen).is_some_and(|(other, chosen)| other < chosen) {
             return Err("the lines of the map depend on their order".to_owned());
         }
-        let mut any = Vec::new();
-        for line in chosen {
-            let key = line.name.as_str();
-            any.push(match key.strip_prefix('~') {
-                Some(_) => {
-                    let operator = if key.starts_with("~*") { "~*" } else { "~" };
-                    expression(key)?;
-                    test(source, operator, key.trim_start_matches(operator))?
-                }
-                None => test(source, "=", key)?,
-            });
-        }
+        let any =
+            chosen.into_iter().map(|line| key_test(source, &line.name)).collect::<Result<Vec<_>, _>>()?;
         self.carried_whole(map);
-        if any.is_empty() && !flip {
-            return Ok(Condition::Never);
-        }
-        Ok(Condition::Any { any, negated: negated != flip })
+        Ok(any_of(any, negated != flip))
     }
 
     /// The condition for one line of a map.
     pub(crate) fn line_condition(map: &Directive, line: &Directive) -> Result<When, String> {
         let source =
             map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
-        let key = line.name.as_str();
-        let operator = if key.starts_with("~*") {
-            "~*"
-        } else if key.starts_with('~') {
-            "~"
-        } else {
-            "="
-        };
-        test(source, operator, key.trim_start_matches(if operator == "=" { "\\" } else { operator }))
+        key_test(source, &line.name)
     }
 
     /// The networks for which a `geo` has a true value, or a given one.
     fn geo_condition(
         &self,
         geo: &Directive,
-        operator: &str,
-        value: &str,
+        wanted: &dyn Fn(&str) -> bool,
         negated: bool,
     ) -> Result<Condition, String> {
-        let wanted = |result: &str| match operator.trim_start_matches('!') {
-            "" => !matches!(result, "" | "0"),
-            _ => result == value,
-        };
-        let (networks, flip) = geo_networks(geo, &wanted)?;
+        let (networks, flip) = geo_networks(geo, wanted)?;
         self.carried_whole(geo);
-        if networks.is_empty() && !flip {
-            return Ok(Condition::Never);
-        }
-        Ok(Condition::Any {
-            any: vec![When::plain("networks", toml::list(networks))],
-            negated: negated != flip,
-        })
+        let any = if networks.is_empty() {
+            Vec::new()
+        } else {
+            vec![When::plain("networks", toml::list(networks))]
+        };
+        Ok(any_of(any, negated != flip))
     }
+}
+
+/// One of several conditions, or none of them if `negated`. One of no conditions is [`Condition::Never`].
+fn any_of(any: Vec<When>, negated: bool) -> Condition {
+    if any.is_empty() && !negated { Condition::Never } else { Condition::Any { any, negated } }
+}
+
+/// The test of a key of a `map`.
+fn key_test(source: &str, key: &str) -> Result<When, String> {
+    let operator = ["~*", "~"].into_iter().find(|operator| key.starts_with(*operator)).unwrap_or("=");
+    test(source, operator, key.trim_start_matches(if operator == "=" { "\\" } else { operator }))
 }
 
 /// The test of one variable, without its negation.
@@ -319,7 +306,6 @@ fn file_test(subject: &str, operator: &str) -> Result<Condition, String> {
     match operator {
         "!-e" | "!-f" | "!-d" if is_request => Ok(Condition::NoFile),
         "-e" | "-f" if is_request => Ok(Condition::File),
-        "-e" | "-f" if !subject.contains('$') => Ok(Condition::Switch(subject.to_owned())),
         "-e" | "-f" => Ok(Condition::Switch(subject.to_owned())),
         _ => Err("conditions of brisk cannot test files".to_owned()),
     }

@@ -93,8 +93,27 @@ impl<'a> Context<'a> {
 
     /// Adds a table to the output.
     pub(crate) fn table(&self, header: String, keys: Keys, source: &Directive) {
-        let comment = format!("{} {}", source.place.short(), source.text());
+        let comment = source.comment();
         self.tables.borrow_mut().push(Table { header, keys, comment });
+    }
+
+    /// The name of the table of this kind (`limit`, `upstream`) with these keys, which is written if there is none.
+    pub(crate) fn named_table(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
+        let mut number = 1;
+        loop {
+            let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+            let header = format!("{kind}.{candidate}");
+            let present =
+                self.tables.borrow().iter().find(|table| table.header == header).map(|own| own.keys == *keys);
+            match present {
+                Some(true) => return candidate,
+                Some(false) => number += 1,
+                None => {
+                    self.table(header, keys.clone(), source);
+                    return candidate;
+                }
+            }
+        }
     }
 
     /// Notes that a directive, without its block, is carried over.
@@ -104,10 +123,7 @@ impl<'a> Context<'a> {
 
     /// Notes that a directive with all of its block is carried over.
     pub(crate) fn carried_whole(&self, directive: &Directive) {
-        self.carried(directive);
-        for inner in directive.inner() {
-            self.carried_whole(inner);
-        }
+        self.note_whole(directive, &Class::Carried);
     }
 
     /// Notes that a directive is carried with a difference.
@@ -133,10 +149,7 @@ impl<'a> Context<'a> {
 
     /// Notes a class for a directive and all of its block.
     pub(crate) fn note_whole(&self, directive: &Directive, class: &Class) {
-        self.report.borrow_mut().note(directive.id, class.clone());
-        for inner in directive.inner() {
-            self.note_whole(inner, class);
-        }
+        self.report.borrow_mut().note_whole(directive, class);
     }
 
     /// The keys of the table for a `map`.
@@ -212,7 +225,7 @@ impl<'a> Context<'a> {
 }
 
 /// The expression of a key `~...` or `~*...` of a map.
-pub(crate) fn expression(key: &str) -> Result<String, String> {
+fn expression(key: &str) -> Result<String, String> {
     let text = key.trim_start_matches('~');
     match text.strip_prefix('*') {
         Some(text) => crate::pattern::translate(text, true),

@@ -72,7 +72,7 @@ impl<'a> Site<'_, 'a> {
         if let Some(named) = self.named(target) {
             return match program(named.scope.own()).last() {
                 Some(step) if step.name == "rewrite" => self.fallback_rewritten(flow, step, keys),
-                _ => self.fallback_upstream(flow, &flow.to(named), keys),
+                _ => self.fallback_upstream(flow, &flow.to(named), None, keys),
             };
         }
         let path = target.split(['?', '$']).next().unwrap_or_default();
@@ -87,7 +87,7 @@ impl<'a> Site<'_, 'a> {
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             let mut next = flow.to(next);
             next.script = (pass.name == "fastcgi_pass").then(|| path.to_owned());
-            return self.fallback_upstream(flow, &next, keys);
+            return self.fallback_upstream(flow, &next, None, keys);
         }
         self.files(flow, keys)?;
         let below =
@@ -107,7 +107,7 @@ impl<'a> Site<'_, 'a> {
     ) -> Result<(), String> {
         let (rewrite, next) = self.rewritten(flow, step)?;
         let next = flow.to(next);
-        self.fallback_by(flow, &next, Some(&rewrite), keys)?;
+        self.fallback_upstream(flow, &next, Some(&rewrite), keys)?;
         self.context.carried(step);
         Ok(())
     }
@@ -133,15 +133,6 @@ impl<'a> Site<'_, 'a> {
 
     /// Files, and the server of `next` for paths without a file.
     pub(crate) fn fallback_upstream(
-        &self,
-        flow: &Flow<'_, 'a>,
-        next: &Flow<'_, 'a>,
-        keys: &mut Keys,
-    ) -> Result<(), String> {
-        self.fallback_by(flow, next, None, keys)
-    }
-
-    fn fallback_by(
         &self,
         flow: &Flow<'_, 'a>,
         next: &Flow<'_, 'a>,

@@ -38,6 +38,11 @@ pub(crate) struct Directive {
 }
 
 impl Directive {
+    /// File, line and text, for a comment of the output.
+    pub(crate) fn comment(&self) -> String {
+        format!("{} {}", self.place.short(), self.text())
+    }
+
     /// The argument at `index`; empty if it is missing.
     pub(crate) fn arg(&self, index: usize) -> &str {
         self.args.get(index).map_or("", String::as_str)
@@ -79,9 +84,7 @@ enum Token {
 
 /// Reads one file. Numbers of directives continue after `next`.
 pub(crate) fn parse(text: &str, file: &Arc<Path>, next: &mut usize) -> Result<Vec<Directive>, ImportError> {
-    let mut reader = Reader { rest: text, line: 1, file, next };
-    let directives = reader.block(0)?;
-    Ok(directives)
+    Reader { rest: text, line: 1, file, next }.block(0)
 }
 
 struct Reader<'a> {
@@ -118,10 +121,7 @@ impl Reader<'_> {
                 };
             };
             match token {
-                Token::Word(name) => {
-                    let directive = self.directive(name, line, depth)?;
-                    directives.push(directive);
-                }
+                Token::Word(name) => directives.push(self.directive(name, line, depth)?),
                 Token::Close if depth > 0 => return Ok(directives),
                 Token::Close => return Err(self.error(line, "} without a block: remove it")),
                 Token::Open => return Err(self.error(line, "{ without a directive before it")),

@@ -194,7 +194,7 @@ impl<'a> Context<'a> {
         if server.has_plain() && !server.has_tls() {
             keys.set("plain", "\"serve\"");
         }
-        let comment = format!("{} {}", step.place.short(), step.text());
+        let comment = step.comment();
         Host { table: Table { header: "host".to_owned(), keys, comment }, routes }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Context<'a> {
                 comment,
             });
         }
-        let comment = format!("{} {}", server.directive.place.short(), server.directive.text());
+        let comment = server.directive.comment();
         Host { table: Table { header: "host".to_owned(), keys, comment }, routes }
     }
 

@@ -134,8 +134,7 @@ fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported
             reason: "the server has no IP address, and brisk listens on IP addresses".to_owned(),
             action: "write an address in https or http of [server]".to_owned(),
         };
-        report.borrow_mut().note(server.directive.id, class.clone());
-        spread(server.directive.inner(), &class, &report);
+        report.borrow_mut().note_whole(server.directive, &class);
     }
     let mut groups = listen::divide(servers);
     if groups.is_empty() && http.iter().any(|directive| directive.name == "stream") {
@@ -173,18 +172,12 @@ fn classify(directives: &[Directive], report: &RefCell<Report>) {
         if !is_noted && let Some(class) = class {
             let is_whole =
                 !matches!(&*directive.name, "http" | "server" | "location" | "if" | "limit_except");
-            report.borrow_mut().note(directive.id, class.clone());
             if is_whole {
-                spread(directive.inner(), &class, report);
+                report.borrow_mut().note_whole(directive, &class);
+            } else {
+                report.borrow_mut().note(directive.id, class);
             }
         }
         classify(directive.inner(), report);
-    }
-}
-
-fn spread(directives: &[Directive], class: &Class, report: &RefCell<Report>) {
-    for directive in directives {
-        report.borrow_mut().note(directive.id, class.clone());
-        spread(directive.inner(), class, report);
     }
 }

@@ -80,34 +80,11 @@ impl Context<'_> {
         } else {
             self.carried(limit);
         }
-        let name = self.limit_table(&toml::name(zone_name), &keys, limit);
+        let name = self.named_table("limit", &toml::name(zone_name), &keys, limit);
         if limits.exempt.len() == exempt {
             limits.strict.push(name.clone());
         }
         limits.names.push(name);
-    }
-
-    /// The name of the table with these keys, which is written if there is none.
-    fn limit_table(&self, name: &str, keys: &Keys, limit: &Directive) -> String {
-        let mut number = 1;
-        loop {
-            let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-            let header = format!("limit.{candidate}");
-            let existing = self
-                .tables
-                .borrow()
-                .iter()
-                .find(|table| table.header == header)
-                .map(|table| table.keys.clone());
-            match existing {
-                Some(own) if own == *keys => return candidate,
-                Some(_) => number += 1,
-                None => {
-                    self.table(header, keys.clone(), limit);
-                    return candidate;
-                }
-            }
-        }
     }
 
     /// The key of a limit. A `map` from a `geo` to the address excludes networks.

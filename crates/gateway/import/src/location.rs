@@ -155,9 +155,3 @@ pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
         _ => Err(format!("{modifier} is no kind of location")),
     }
 }
-
-/// Names of the groups of an expression.
-pub(crate) fn group_names(pattern: &str) -> Vec<String> {
-    let parts = pattern.split("(?P<").skip(1);
-    parts.filter_map(|part| part.split_once('>')).map(|(name, _)| name.to_owned()).collect()
-}

@@ -3,7 +3,7 @@
 use crate::condition::When;
 use crate::flow::Flow;
 use crate::grammar::Directive;
-use crate::location::{Location, Route, group_names, program};
+use crate::location::{Location, Route, program};
 use crate::pattern::{self, is_every};
 use crate::site::Site;
 use crate::toml::{self, Keys};
@@ -118,10 +118,7 @@ impl<'a> Site<'_, 'a> {
             context.carried(step);
             return Ok(Step::Next);
         }
-        let mut groups = Values { groups: true, ..flow.values.clone() };
-        for name in group_names(&source_pattern) {
-            groups.set.insert(name, "\u{2}".to_owned());
-        }
+        let groups = flow.values.clone().with_groups(&source_pattern);
         let is_every = is_every(source);
         let condition = When::plain("path_regex", toml::raw(&source_pattern));
         let condition = if is_every { When::default() } else { condition };

@@ -78,6 +78,14 @@ impl Report {
         }
     }
 
+    /// Notes the class of a directive and of all directives of its block.
+    pub(crate) fn note_whole(&mut self, directive: &Directive, class: &Class) {
+        self.note(directive.id, class.clone());
+        for inner in directive.inner() {
+            self.note_whole(inner, class);
+        }
+    }
+
     /// Notes that requests which the directive refuses are served.
     pub(crate) fn note_open(&mut self, id: usize) {
         self.open.insert(id);

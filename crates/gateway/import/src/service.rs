@@ -179,11 +179,7 @@ impl<'a> Context<'a> {
     fn logs(&self, scopes: &[Scope<'a>]) -> Vec<Table> {
         let logs = first(scopes, "access_log");
         let table = |header: &str, keys: Keys, log: &Directive| {
-            vec![Table {
-                header: header.to_owned(),
-                keys,
-                comment: format!("{} {}", log.place.short(), log.text()),
-            }]
+            vec![Table { header: header.to_owned(), keys, comment: log.comment() }]
         };
         for scope in scopes {
             for log in scope.all("access_log") {

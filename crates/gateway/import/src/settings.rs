@@ -22,6 +22,11 @@ fn shorten(keys: &mut Keys) {
     }
 }
 
+/// Makes a route refuse all requests with [`REFUSED`], because one of its restrictions is not carried.
+fn refuse(keys: &mut Keys) {
+    *keys = Keys::of("respond", REFUSED);
+}
+
 /// Number of the levels that a host stands for: `http` and `server`.
 const HOST: usize = 2;
 
@@ -71,8 +76,7 @@ impl<'a> Site<'_, 'a> {
         context.compression(scope, HOST, keys);
         if context.passwords(scope, keys).is_err() {
             // Without its restriction, the route must not be open.
-            keys.0.retain(|(key, _)| key == "path");
-            keys.set("respond", REFUSED);
+            refuse(keys);
             return None;
         }
         self.auth_request(scope, keys);
@@ -143,8 +147,7 @@ impl<'a> Site<'_, 'a> {
                 "the location of the permission is not carried",
                 "write forward_auth = { url = \"http://...\" }; until then the route refuses requests",
             );
-            keys.0.clear();
-            return keys.set("respond", "{ status = 501 }");
+            return refuse(keys);
         };
         let mut table = Keys::default();
         if context.groups.contains_key(authority) {
@@ -159,8 +162,7 @@ impl<'a> Site<'_, 'a> {
                         reason,
                         "write forward_auth by hand; until then the route refuses requests",
                     );
-                    keys.0.clear();
-                    return keys.set("respond", "{ status = 501 }");
+                    return refuse(keys);
                 }
             }
         } else {

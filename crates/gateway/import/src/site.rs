@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::flow::Flow;
 use crate::grammar::Directive;
 use crate::headers::Inherited;
-use crate::location::{At, Effort, Kind, Location, PASSES, Route, everything, group_names, kind, program};
+use crate::location::{At, Effort, Kind, Location, PASSES, Route, everything, kind, program};
 use crate::pattern;
 use crate::report::Class;
 use crate::scope::Scope;
@@ -144,7 +144,8 @@ impl<'c, 'a> Site<'c, 'a> {
             let is_tried = self.is_tried(location, index) && (!stop || other.parent == own);
             if is_tried && pattern::can_match(pattern, *ignore_case, path) {
                 self.expression(other, pattern, *ignore_case, path, routes);
-                has_scripts &= !pattern::matches(pattern, *ignore_case, &format!("{path}/x.php"));
+                has_scripts =
+                    has_scripts && !pattern::matches(pattern, *ignore_case, &format!("{path}/x.php"));
             }
         }
         self.parts(location, false, routes);
@@ -288,10 +289,7 @@ impl<'c, 'a> Site<'c, 'a> {
         routes: &mut Vec<Route>,
     ) {
         let Ok(translated) = pattern::translate(pattern, ignore_case) else { return };
-        let mut values = Values { groups: true, ..Values::default() };
-        for name in group_names(&translated) {
-            values.set.insert(name, "\u{2}".to_owned());
-        }
+        let values = Values::default().with_groups(&translated);
         let when = When::plain("path_regex", toml::raw(&translated));
         self.location(location, &At { path: path.to_owned(), exact: false, when, values }, routes);
     }
@@ -336,10 +334,8 @@ impl<'c, 'a> Site<'c, 'a> {
 
     /// A route of a location.
     pub(crate) fn route(location: &Location<'a>, at: &At, when: When, keys: Keys) -> Route {
-        let comment = location.directive.map_or_else(
-            || "paths without a location".to_owned(),
-            |directive| format!("{} {}", directive.place.short(), directive.text()),
-        );
+        let comment =
+            location.directive.map_or_else(|| "paths without a location".to_owned(), Directive::comment);
         Route { path: at.path.clone(), exact: at.exact, when, keys, comment }
     }
 

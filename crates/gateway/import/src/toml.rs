@@ -22,6 +22,11 @@ impl Keys {
         self.0.is_empty()
     }
 
+    /// A table with one key.
+    pub(crate) fn of(key: &str, value: impl Into<String>) -> Self {
+        Self(vec![(key.to_owned(), value.into())])
+    }
+
     /// The keys as an inline table.
     pub(crate) fn inline(&self) -> String {
         let parts: Vec<_> = self.0.iter().map(|(key, value)| format!("{} = {value}", own(key))).collect();

@@ -104,35 +104,16 @@ impl Context<'_> {
                 keys.set("cgi", cgi.inline());
             }
         }
-        self.transport(protocol, prefix, scope, authority, group.is_some(), &mut keys);
+        self.transport(protocol, prefix, scope, &mut keys);
+        if protocol.is_tls() {
+            self.tls(protocol, prefix, scope, authority, &mut keys);
+        }
         let label = match authority.strip_prefix("unix:") {
             Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sock").to_owned(),
             None if group.is_none() && protocol == Protocol::FastCgi => "php".to_owned(),
             None => authority.to_owned(),
         };
-        Ok(self.group_table(&toml::name(&label), &keys, group.unwrap_or(pass)))
-    }
-
-    fn group_table(&self, name: &str, keys: &Keys, source: &Directive) -> String {
-        for number in 1.. {
-            let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-            let header = format!("upstream.{candidate}");
-            let existing = self
-                .tables
-                .borrow()
-                .iter()
-                .find(|table| table.header == header)
-                .map(|table| table.keys.clone());
-            match existing {
-                Some(own) if own == *keys => return candidate,
-                Some(_) => {}
-                None => {
-                    self.table(header, keys.clone(), source);
-                    return candidate;
-                }
-            }
-        }
-        name.to_owned()
+        Ok(self.named_table("upstream", &toml::name(&label), &keys, group.unwrap_or(pass)))
     }
 
     fn group(&self, group: &Directive, protocol: Protocol, keys: &mut Keys) -> Result<(), String> {
@@ -253,15 +234,7 @@ impl Context<'_> {
     }
 
     /// `timeouts`, `retry` and `tls`, which nginx sets beside `proxy_pass`.
-    fn transport(
-        &self,
-        protocol: Protocol,
-        prefix: &str,
-        scope: &Scope<'_>,
-        authority: &str,
-        is_group: bool,
-        keys: &mut Keys,
-    ) {
+    fn transport(&self, protocol: Protocol, prefix: &str, scope: &Scope<'_>, keys: &mut Keys) {
         let setting = |name: &str| scope.one(&format!("{prefix}_{name}"));
         let mut timeouts = Keys::default();
         for (name, own) in
@@ -294,30 +267,16 @@ impl Context<'_> {
             keys.set("timeouts", timeouts.inline());
         }
         if let Some(next) = setting("next_upstream") {
+            self.carried(next);
             if next.has("off") {
                 keys.set("retry", "false");
-                self.carried(next);
             } else if is_repeated(next) {
                 keys.set("retry", retry(next));
-                self.carried(next);
-            } else {
-                self.carried(next);
             }
-        }
-        if protocol.is_tls() {
-            self.tls(protocol, prefix, scope, authority, is_group, keys);
         }
     }
 
-    fn tls(
-        &self,
-        protocol: Protocol,
-        prefix: &str,
-        scope: &Scope<'_>,
-        authority: &str,
-        is_group: bool,
-        keys: &mut Keys,
-    ) {
+    fn tls(&self, protocol: Protocol, prefix: &str, scope: &Scope<'_>, authority: &str, keys: &mut Keys) {
         let setting = |name: &str| scope.one(&format!("{prefix}_ssl_{name}"));
         let mut tls = Keys::default();
         if let Some(ca) = setting("trusted_certificate") {
@@ -339,7 +298,7 @@ impl Context<'_> {
                 tls.set("server_name", toml::text(name.arg(0)));
                 self.carried(name);
             }
-        } else if is_group && authority.contains('.') {
+        } else if self.groups.contains_key(authority) && authority.contains('.') {
             tls.set("server_name", toml::text(authority));
         }
         for directive in [setting("verify"), setting("server_name")].into_iter().flatten() {

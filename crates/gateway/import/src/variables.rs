@@ -27,6 +27,14 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// The values at a place where the groups of `pattern` exist too.
+    pub(crate) fn with_groups(mut self, pattern: &str) -> Self {
+        self.groups = true;
+        let names = pattern.split("(?P<").skip(1).filter_map(|part| part.split_once('>'));
+        self.set.extend(names.map(|(name, _)| (name.to_owned(), "\u{2}".to_owned())));
+        self
+    }
+
     /// A text with the fixed values of variables in their places.
     pub(crate) fn fill(&self, text: &str) -> String {
         let fixed = self.set.iter().rev().filter(|(_, value)| !value.contains(['{', '\u{2}']));
@@ -150,7 +158,7 @@ impl Context<'_> {
     }
 
     /// Writes the table of a `map` once, and returns its name.
-    pub(crate) fn map(&self, variable: &str) -> Result<String, String> {
+    fn map(&self, variable: &str) -> Result<String, String> {
         let map = self.maps[variable];
         let name = toml::name(variable);
         if self.tables.borrow().iter().any(|table| table.header == format!("map.{name}")) {

@@ -1,4 +1,4 @@
-//! Restrictions of nginx are never lost: what brisk does not have refuses requests, and the report names it.
+//! Restrictions of nginx are never lost: a restriction that brisk does not have becomes a refusal, and the report names it.
 
 use std::fs;
 
@@ -264,4 +264,16 @@ fn settings_with_an_effect_are_not_unneeded() {
         let text = format!("server {{ location / {{ {setting} proxy_pass http://127.0.0.1:1; }} }}");
         is_missing(&text, setting.trim_end_matches(';'));
     }
+}
+
+#[test]
+fn refusals_by_a_table_that_cannot_be_expressed_are_kept() {
+    // The operators of expressions compare results, which no route does.
+    refuses(
+        "geo $g { default 0; 10.0.0.0/8 bad; } server { location / { if ($g ~ ^b) { return 403; } proxy_pass http://127.0.0.1:1; } }",
+        "upstream =",
+    );
+    // No line has the text, so the condition always holds.
+    let always = "map $http_x $m { a b; } server { location / { if ($m != x) { return 403; } proxy_pass http://127.0.0.1:1; } }";
+    assert!(toml(always).contains("respond = { status = 403 }"), "{}", toml(always));
 }
