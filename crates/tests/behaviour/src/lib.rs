@@ -17,4 +17,5 @@ pub mod openssl;
 pub mod page;
 pub mod program;
 pub mod site;
+pub mod tcp;
 pub mod websocket;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::process::{Process, command, wait_until};
+use crate::process::{Process, command};
 
 /// Running PHP-FPM on a Unix socket.
 #[derive(Debug)]
@@ -30,11 +30,6 @@ impl PhpFpm {
     /// The server as it is written in a configuration.
     pub fn url(&self) -> String {
         format!("fastcgi+unix:{}", self.socket().display())
-    }
-
-    /// The process that starts the others.
-    pub fn process(&self) -> &Process {
-        &self.process
     }
 
     /// Ends all processes and starts them again on the same socket.
@@ -70,9 +65,6 @@ fn run(folder: &Path, children: usize, settings: &str) -> Process {
         command.arg("--allow-to-run-as-root");
     }
     let mut process = Process::start(&mut command);
-    wait_until("PHP-FPM", || {
-        assert!(process.ended().is_none(), "{}{}", process.stdout(), process.stderr());
-        std::os::unix::net::UnixStream::connect(&socket).ok()
-    });
+    process.await_socket(&socket);
     process
 }

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -105,6 +106,14 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         kill_process(Pid::from_raw(id).expect("a process id"), signal).expect("a running process");
+    }
+
+    /// Waits until it listens on a Unix socket.
+    pub fn await_socket(&mut self, socket: &Path) {
+        wait_until("a listening socket", || {
+            assert!(self.ended().is_none(), "{}{}", self.stdout(), self.stderr());
+            UnixStream::connect(socket).ok()
+        });
     }
 
     /// Suspends it; `Signal::CONT` resumes it. Returns when all threads have stopped.

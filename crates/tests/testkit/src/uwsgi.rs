@@ -1,13 +1,12 @@
 //! uWSGI with an application in Python, over the protocol uwsgi.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Process, command, wait_until};
+use crate::process::{Process, command};
 
 /// Running uWSGI on a Unix socket.
 #[derive(Debug)]
@@ -35,11 +34,6 @@ impl Uwsgi {
         format!("uwsgi+unix:{}", self.socket().display())
     }
 
-    /// The process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Ends the server and starts it again on the same socket.
     pub fn restart(&mut self) {
         self.process.signal(Signal::KILL);
@@ -61,9 +55,6 @@ fn run(folder: &Path) -> Process {
         "--die-on-term",
     ]);
     let mut process = Process::start(command.current_dir(folder));
-    wait_until("uWSGI", || {
-        assert!(process.ended().is_none(), "{}{}", process.stdout(), process.stderr());
-        UnixStream::connect(folder.join("app.sock")).ok()
-    });
+    process.await_socket(&folder.join("app.sock"));
     process
 }

@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 
 use brisk_behaviour::site::{LIMIT, setup};
+use brisk_behaviour::tcp::{ALONE, certificate};
 use brisk_testkit::brisk::{Brisk, base};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::haproxy::Haproxy;
 use brisk_testkit::nginx::Nginx;
 use brisk_testkit::process::{command, run};
 use brisk_testkit::redis::Redis;
-
-const ALONE: &str = "server.https = []\nserver.http = []\n";
 
 fn serve(tables: &str) -> Brisk {
     setup().config(&format!("{}{tables}", base(ALONE))).start()
@@ -28,11 +27,7 @@ fn redis_is_reached_with_and_without_tls() {
     let (server, ca) = (Redis::start(), TestCa::new());
     let leaf = ca.server(&["redis.test"]).issue();
     let upstream = format!("listen = [\"127.0.0.1:0\"]\nupstream = \"tcp://{}\"\n", server.address());
-    let certificates = format!(
-        "certificates = [{{ chain = \"{}\", key = \"{}\" }}]\n",
-        leaf.chain.display(),
-        leaf.key.display()
-    );
+    let certificates = certificate(&leaf);
     let brisk = serve(&format!(
         "\n[[tcp]]\nname = \"plain\"\n{upstream}\n[[tcp]]\nname = \"tls\"\n{upstream}{certificates}"
     ));

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use brisk_behaviour::site::{NAME, Site};
+use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 
@@ -50,9 +50,7 @@ fn answering(response: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Origin {
 }
 
 fn site(server: &str, keys: &str) -> Site {
-    Site::with(&format!(
-        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\n[upstream.app]\nservers = [{server:?}]\n{keys}"
-    ))
+    Site::with(&(proxy_to(&[server]) + keys))
 }
 
 fn fastcgi(origin: &Origin, keys: &str) -> Site {
@@ -136,11 +134,7 @@ fn kept_connections_carry_one_request_after_the_other() {
     });
     let site = Site::custom(
         "server.workers = 1\n",
-        &format!(
-            "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n\n[upstream.app]\nservers = [\"fastcgi://{}\"]\n\
-             pool = {{ idle_connections = 4 }}\n",
-            origin.address()
-        ),
+        &(proxy_to(&[&format!("fastcgi://{}", origin.address())]) + "pool = { idle_connections = 4 }\n"),
         |setup| setup,
     );
     let mut connection = site.connect();
@@ -169,6 +163,21 @@ fn uwsgi(stream: &mut TcpStream) -> io::Result<String> {
     Ok(text)
 }
 
+/// An SCGI server that responds with `head` and the text of the request up to `end`, its NUL bytes as `|`.
+fn scgi(head: &'static str, end: &'static [u8]) -> Origin {
+    Origin::raw(move |mut stream| {
+        let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+        while !text.ends_with(end) {
+            match stream.read(&mut buffer)? {
+                0 => return Ok(()),
+                read => text.extend_from_slice(&buffer[..read]),
+            }
+        }
+        let text = String::from_utf8_lossy(&text).replace('\0', "|");
+        write!(stream, "{head}Content-Type: text/plain\r\n\r\n{text}")
+    })
+}
+
 #[test]
 fn uwsgi_and_scgi_servers_get_the_variables_and_the_body() {
     let origin = Origin::raw(|mut stream| {
@@ -191,25 +200,13 @@ fn uwsgi_and_scgi_servers_get_the_variables_and_the_body() {
     // Uwsgi has a limit for a head.
     let long = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nX-A: {}\r\n\r\n", "x".repeat(63_000));
     let raised = "server.limits.head_size = \"100KiB\"\n";
-    let table = format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n{}", "\n[upstream.app]\n");
-    let tables = format!(
-        "{table}servers = [\"uwsgi://{}\"]\ncgi = {{ params = {{ A = \"{}\" }} }}\n",
-        origin.address(),
-        "y".repeat(5_000)
-    );
+    let server = format!("uwsgi://{}", origin.address());
+    let tables =
+        format!("{}cgi = {{ params = {{ A = \"{}\" }} }}\n", proxy_to(&[&server]), "y".repeat(5_000));
     let site_with = Site::custom(raised, &tables, |setup| setup);
     assert_eq!(site_with.connect().request(&long).status(), 431);
 
-    let origin = Origin::raw(|mut stream| {
-        let mut text = Vec::new();
-        let mut buffer = [0; 4096];
-        while !text.ends_with(b"hello") {
-            let read = stream.read(&mut buffer)?;
-            text.extend_from_slice(&buffer[..read]);
-        }
-        let text = String::from_utf8_lossy(&text).replace('\0', "|");
-        write!(stream, "Status: 404 None\r\nContent-Type: text/plain\r\n\r\n{text}")
-    });
+    let origin = scgi("Status: 404 None\r\n", b"hello");
     let answer = site(&format!("scgi://{}", origin.address()), "").connect().request(&post);
     let text = answer.text();
     let (_, rest) = text.split_once(':').expect("a netstring");
@@ -220,16 +217,7 @@ fn uwsgi_and_scgi_servers_get_the_variables_and_the_body() {
 
 #[test]
 fn no_variable_forges_another_one() {
-    let origin = Origin::raw(|mut stream| {
-        let mut text = Vec::new();
-        let mut buffer = [0; 4096];
-        while !text.ends_with(b",") {
-            let read = stream.read(&mut buffer)?;
-            text.extend_from_slice(&buffer[..read]);
-        }
-        let text = String::from_utf8_lossy(&text).replace('\0', "|");
-        write!(stream, "Content-Type: text/plain\r\n\r\n{text}")
-    });
+    let origin = scgi("", b",");
     let keys = "cgi = { params = { X_NAME = \"{request.query.name}\" } }\n";
     let site = site(&format!("scgi://{}", origin.address()), keys);
     let text = site.get("/admin/../a?name=a%00REMOTE_USER%00b").text();

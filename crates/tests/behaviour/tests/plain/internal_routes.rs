@@ -48,10 +48,16 @@ fn application() -> Origin {
     })
 }
 
+/// The upstreams with these names.
+fn groups(all: &[(&str, &Origin)]) -> String {
+    let group =
+        |(name, origin): &(&str, &Origin)| format!("[upstream.{name}]\nservers = [{:?}]\n", origin.url());
+    all.iter().map(group).collect()
+}
+
 fn site(app: &Origin, store: &Origin) -> Site {
-    let groups = [("app", app), ("store", store)]
-        .map(|(name, origin)| format!("[upstream.{name}]\nservers = [{:?}]\n", origin.url()));
-    Site::custom("server.http3 = true\n", &(ROUTES.to_owned() + &groups.concat()), |setup| {
+    let groups = groups(&[("app", app), ("store", store)]);
+    Site::custom("server.http3 = true\n", &(ROUTES.to_owned() + &groups), |setup| {
         setup
             .file("files/a b.txt", "0123456789")
             .file("files/100%.txt", "percent")
@@ -234,9 +240,8 @@ fn headers_of_a_permission_reach_the_client_of_a_redirected_request() {
         "internal_redirects = true\nforward_auth = { upstream = \"judge\", copy_to_response = [\"set-cookie\"] }\n",
         1,
     );
-    let groups = [("app", &app), ("store", &app), ("judge", &judge)]
-        .map(|(name, origin)| format!("[upstream.{name}]\nservers = [{:?}]\n", origin.url()));
-    let site = Site::custom("", &(routes + &groups.concat()), |setup| setup.file("files/a.txt", "text"));
+    let groups = groups(&[("app", &app), ("store", &app), ("judge", &judge)]);
+    let site = Site::custom("", &(routes + &groups), |setup| setup.file("files/a.txt", "text"));
     let response = redirected(&site, "X-Accel-Redirect: /files/a.txt");
     assert_eq!((response.text(), response.header("set-cookie")), ("text".to_owned(), Some("session=new")));
 }

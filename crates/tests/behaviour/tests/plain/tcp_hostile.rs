@@ -5,31 +5,24 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use brisk_behaviour::site::setup;
+use brisk_behaviour::tcp::{ALONE, connect};
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
 
-const ALONE: &str = "server.https = []\nserver.http = []\nserver.workers = 1\n";
-
 fn serve(keys: &str, upstream: SocketAddr, more: &str) -> Brisk {
     let table = format!("\n[[tcp]]\nlisten = [\"127.0.0.1:0\"]\nupstream = \"tcp://{upstream}\"\n{more}");
-    setup().config(&format!("{}{table}", base(&format!("{ALONE}{keys}")))).start()
+    setup().config(&format!("{}{table}", base(&format!("{ALONE}server.workers = 1\n{keys}")))).start()
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("a listener");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket");
-    stream
-}
-
-/// Everything until the end or an error.
+/// Everything until the end or a reset.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
-    // A reset is an end too.
-    drop(stream.read_to_end(&mut all));
+    if let Err(error) = stream.read_to_end(&mut all) {
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
     all
 }
 

@@ -4,12 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 
 use brisk_behaviour::site::{Site, setup};
+use brisk_behaviour::tcp::{ALONE, certificate, numbered};
 use brisk_testkit::brisk::{Brisk, base, host};
-use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::ca::TestCa;
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::origin::Origin;
-
-const ALONE: &str = "server.https = []\nserver.http = []\n";
 
 /// A `[[tcp]]` with these keys.
 fn tcp(upstream: &str, keys: &str) -> String {
@@ -38,10 +37,6 @@ fn client(ca: &TestCa, name: &str) -> TlsClient {
 
 fn body(mut stream: TlsStream, name: &str) -> String {
     stream.get(name, "/").text()
-}
-
-fn certificate(leaf: &Leaf) -> String {
-    format!("certificates = [{{ chain = \"{}\", key = \"{}\" }}]\n", leaf.chain.display(), leaf.key.display())
 }
 
 /// Serves a plain echo that answers `name` first.
@@ -184,7 +179,7 @@ fn terminated_connections_resume_and_end_properly() {
     let client = client(&ca, "db.test");
     // Made once: rustls resumes sessions of one configuration only.
     let old_client = client.clone().tls12();
-    let sent: Vec<u8> = (0..1_000_000_u32).map(|place| ((place / 251) ^ place) as u8).collect();
+    let sent = numbered(1_000_000);
     for (resumption, tls12) in [("full", false), ("psk", false), ("full", true), ("ticket", true)] {
         let client = if tls12 { &old_client } else { &client };
         let mut stream = client.connect(brisk.tcp(0)).expect("a handshake");
