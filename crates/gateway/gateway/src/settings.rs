@@ -75,8 +75,8 @@ impl GatewaySettings {
         hosts.chain(self.tcp.iter().filter_map(TcpSettings::terminated)).flat_map(|host| &host.certificates)
     }
 
-    /// Index in `tcp` of the service that gets connections of the HTTPS listeners with this server name, in lower case, whatever
-    /// their ALPN.
+    /// Index in `tcp` of the service that gets connections of the HTTPS listeners with this server name, in lower case, with
+    /// any ALPN.
     pub fn tcp_of_name(&self, name: &str) -> Option<usize> {
         let mut map = HostMap::new(UnknownName::Default);
         for host in &self.service.hosts {

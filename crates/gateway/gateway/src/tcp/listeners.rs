@@ -11,7 +11,8 @@ pub(crate) struct TcpListener {
     pub(crate) services: Vec<usize>,
 }
 
-/// The listeners of `all`. Those with the same address are one, except with port 0, which stands for any free port.
+/// The listeners of `all`. Services with the same address share a listener, except with port 0, for which the system chooses a
+/// free port.
 pub(crate) fn of(all: &[TcpSettings]) -> Vec<TcpListener> {
     let mut found: Vec<TcpListener> = Vec::new();
     for (index, tcp) in all.iter().enumerate() {

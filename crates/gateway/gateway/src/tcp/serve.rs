@@ -43,7 +43,7 @@ pub(crate) fn serve_tcp(
     }
 }
 
-/// Reads the PROXY header, and what the routes of the listener need.
+/// Reads the PROXY header, and the `ClientHello` if the routes of the listener depend on it.
 async fn enter(
     worker: &Worker,
     mut tcp: TcpStream,

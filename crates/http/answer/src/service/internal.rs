@@ -127,7 +127,7 @@ fn path_of_file(folders: &[Folder], file: &[u8]) -> Option<PathAndQuery> {
 /// A path and query as applications write them; `None` for one that begins without a slash or has dot segments.
 fn path(written: &[u8]) -> Option<PathAndQuery> {
     let path = written.split(|byte| *byte == b'?').next().filter(|path| path.starts_with(b"/"))?;
-    // Encoded twice too: the application may have encoded what a client had encoded.
+    // Encoded twice too: the application may have encoded a text that the client had encoded.
     let once: Vec<_> = percent_decode(path).collect();
     let twice = percent_decode(&once);
     let mut segments = Vec::new();

@@ -148,7 +148,7 @@ impl Site {
                 if route.internal.redirects { internal::target(&self.folders, response) } else { None };
             let Some(target) = target else { break };
             internal::keep(response.headers(), &mut headers);
-            // Those of the permission for the client's route; the internal route may ask for another one.
+            // The permission for the client's route; a permission for the internal route does not replace its headers.
             returned = returned.or_else(|| exchange.returned.take());
             // Drops the replaced body before the next one begins.
             answered = Err(Refusal::new(StatusCode::BAD_GATEWAY, "internal-redirect"));

@@ -51,7 +51,7 @@ impl<M: Member> Members<M> {
         self.balancer.key(head, client)
     }
 
-    /// The balancing key of a TCP connection: its client, whatever a consistent hash is made of.
+    /// The balancing key of a TCP connection: its client, also with a consistent hash of headers or paths.
     pub fn client_key(&self, client: IpAddr) -> u64 {
         self.balancer.client_key(client)
     }
