@@ -2,6 +2,7 @@
 #
 # make run             build and serve https://localhost:8443                           ARGS='--upstream http://127.0.0.1:8080'
 # make test            all tests                                                        TEST='h2': tests with h2 in their name
+# make optimised       brisk with a profile of the load `bench/plans/training.toml`                                    three times `make build`
 # make flakes          behaviour tests again and again, beside busy loops               N=30 TEST=h2 PROGRAMS=plain       hours
 # make fuzz            every fuzz target for 20 seconds                                 FUZZ_SECONDS=600 TARGET=path
 # make check           formatting, lints, documentation
@@ -67,7 +68,7 @@ HAS_KERNELS := $(filter x86_64,$(shell uname -m))
 
 # Targets with a command, and the purposes of the programs that it needs (tools/programs).
 PURPOSES := build
-COMMANDS := $(MEASUREMENTS) peers results flakes fuzz gitea check-lanes check-timing visits client-packages kernels check-kernels httpwg \
+COMMANDS := $(MEASUREMENTS) peers results optimised flakes fuzz gitea check-lanes check-timing visits client-packages kernels check-kernels httpwg \
   sbom setup
 
 .PHONY: run build test check $(COMMANDS)
@@ -118,6 +119,10 @@ peers results: PURPOSES = peers
 peers: COMMAND = $(BRISK) bench compare bench/plans/$(PLAN).toml $(ARGS)
 results: COMMAND = set -e; for plan in $(RESULTS); do \
   $(BRISK) bench compare bench/plans/$$plan.toml --html docs/results/$$plan.html --markdown docs/results/$$plan.md; done
+
+# The program is $(CARGO_TARGET_DIR)/optimised/brisk.
+optimised: PURPOSES = build peers
+optimised: COMMAND = tools/optimise
 
 # Tests that fail only sometimes: behaviour tests, again and again beside busy loops.
 flakes: client-packages
