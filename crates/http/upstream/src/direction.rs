@@ -1,11 +1,14 @@
-//! Copy of bytes between a client and a server, in one [`Direction`] each.
+//! Copy of bytes between a client and a server: [`Directions`], with one [`Direction`] each.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use brisk_net::TurnLimit;
+use brisk_net::{Deadline, TurnLimit};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -21,9 +24,10 @@ thread_local! {
 
 /// One of the two directions between a client and a server. While nothing waits for the sink, it holds no memory.
 #[derive(Debug)]
-pub(crate) struct Direction {
+struct Direction {
     /// Read, but not yet written.
     pending: Bytes,
+    /// Bytes that the sink has accepted.
     moved: u64,
     unflushed: bool,
     state: State,
@@ -39,40 +43,113 @@ enum State {
 
 /// The side of a direction that failed.
 #[derive(Debug)]
-pub(crate) enum Failed {
+enum Failed {
     Source,
     Sink,
 }
 
+/// The two directions between a client and a server.
+#[derive(Debug)]
+pub(crate) struct Directions {
+    to_server: Direction,
+    to_client: Direction,
+}
+
+/// A side of [`Directions`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// Cause of the end of [`Directions::copy`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CopyEnd {
+    /// Both sides have ended.
+    Closed,
+    Failed(Side),
+    Idle,
+}
+
+impl Directions {
+    /// Directions that begin with bytes which were read already; the client may have data to be flushed.
+    pub(crate) fn new(from_client: Bytes, from_server: Bytes) -> Self {
+        let to_client = Direction { unflushed: true, ..Direction::new(from_server) };
+        Self { to_server: Direction::new(from_client), to_client }
+    }
+
+    /// Whether a side has not accepted all that was read from the other one.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.to_server.is_blocked() || self.to_client.is_blocked()
+    }
+
+    /// Copies until both sides have ended, a side has failed, or nothing was copied for `idle`.
+    ///
+    /// The end of one side is passed on as the end of writing; the other direction continues. After each turn, `progress` gets
+    /// the bytes from the client and from the server so far, and the side that ended first.
+    pub(crate) async fn copy<C, S>(
+        &mut self,
+        client: &mut C,
+        server: &mut S,
+        (deadline, idle): (&Deadline, Duration),
+        mut progress: impl FnMut((u64, u64), Option<Side>),
+    ) -> CopyEnd
+    where
+        C: AsyncRead + AsyncWrite + Unpin,
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Self { to_server, to_client } = self;
+        let (mut first, mut before) = (None, (0, 0));
+        deadline.set(idle);
+        poll_fn(|context| {
+            let up = to_server.poll(context, client, server);
+            if to_server.has_ended() {
+                first.get_or_insert(Side::Client);
+            }
+            let down = to_client.poll(context, server, client);
+            if to_client.has_ended() {
+                first.get_or_insert(Side::Server);
+            }
+            let moved = (to_server.moved, to_client.moved);
+            progress(moved, first);
+            match (up, down) {
+                (Poll::Ready(Err(Failed::Source)), _) | (_, Poll::Ready(Err(Failed::Sink))) => {
+                    return Poll::Ready(CopyEnd::Failed(Side::Client));
+                }
+                (Poll::Ready(Err(Failed::Sink)), _) | (_, Poll::Ready(Err(Failed::Source))) => {
+                    return Poll::Ready(CopyEnd::Failed(Side::Server));
+                }
+                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(CopyEnd::Closed),
+                _ => {}
+            }
+            if mem::replace(&mut before, moved) != moved {
+                deadline.set(idle);
+            }
+            deadline.poll_expired(context).map(|()| CopyEnd::Idle)
+        })
+        .await
+    }
+}
+
 impl Direction {
     /// A direction that begins with `pending`, which was read from the source already.
-    pub(crate) fn new(pending: Bytes) -> Self {
+    fn new(pending: Bytes) -> Self {
         Self { pending, moved: 0, unflushed: false, state: State::Open }
     }
 
-    /// The same direction, whose sink has data to be flushed.
-    pub(crate) fn with_unflushed(self) -> Self {
-        Self { unflushed: true, ..self }
-    }
-
-    /// Bytes that the sink has accepted.
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved
-    }
-
     /// Whether the sink has not accepted all that was read.
-    pub(crate) fn is_blocked(&self) -> bool {
+    fn is_blocked(&self) -> bool {
         !self.pending.is_empty()
     }
 
     /// Whether the source has ended.
-    pub(crate) fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.state != State::Open
     }
 
     /// Ready when the source has ended and the sink was shut down, or with the side that has [`Failed`]. Returns to the event
     /// loop at [`TurnLimit`].
-    pub(crate) fn poll<R, W>(
+    fn poll<R, W>(
         &mut self,
         context: &mut Context<'_>,
         source: &mut R,
@@ -193,7 +270,7 @@ mod tests {
         drop(far_source);
         let mut direction = Direction::new(Bytes::from_static(b"ahead"));
         let mut received = Vec::new();
-        let copy = std::future::poll_fn(|context| direction.poll(context, &mut source, &mut sink));
+        let copy = poll_fn(|context| direction.poll(context, &mut source, &mut sink));
         let (copied, read) = tokio::join!(copy, far_sink.read_to_end(&mut received));
         copied.expect("copied");
         read.expect("read to the end");

@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use brisk_http_connection::proxy_header;
@@ -17,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::admission::Admission;
-use crate::direction::{Direction, Failed};
+use crate::direction::{CopyEnd, Directions, Side};
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
 use crate::open::{AtLimit, OpenConnection};
@@ -112,8 +111,7 @@ async fn open(
 impl StreamUpstream {
     /// Copies in both directions until both have ended, a side has failed, or nothing was copied for `idle`.
     ///
-    /// `read_ahead` contains bytes read from the client before; `client` may have bytes to be flushed. The end of one side is passed on as the end of writing; the other
-    /// direction continues. A failure of one side, data that a side has not taken for `idle`, and the drop of this future reset the
+    /// `read_ahead` contains bytes read from the client before; `client` may have bytes to be flushed. A failure of one side, data that a side has not taken for `idle`, and the drop of this future reset the
     /// connections to both.
     pub async fn join<C: ClientTransport>(
         mut self,
@@ -124,43 +122,21 @@ impl StreamUpstream {
     ) -> StreamEnd {
         // Without a reset, a transfer that brisk cuts would look complete.
         self.end_by_reset(client, true);
-        let mut to_upstream = Direction::new(read_ahead);
-        let mut to_client = Direction::new(Bytes::new()).with_unflushed();
-        let (mut first, upstream) = (None, &mut self.io);
-        deadline.set(idle);
-        let end = std::future::poll_fn(|context| {
-            let before = (to_upstream.moved(), to_client.moved());
-            let up = to_upstream.poll(context, client, upstream);
-            if to_upstream.has_ended() {
-                first.get_or_insert(StreamEnd::ClientClosed);
-            }
-            let down = to_client.poll(context, upstream, client);
-            if to_client.has_ended() {
-                first.get_or_insert(StreamEnd::UpstreamClosed);
-            }
-            let moved = (to_upstream.moved(), to_client.moved());
+        let mut directions = Directions::new(read_ahead, Bytes::new());
+        let mut first_end = None;
+        let end = directions.copy(client, &mut self.io, (deadline, idle), |moved, first| {
+            first_end = first;
             facts.from_client.set(moved.0);
             facts.from_upstream.set(moved.1);
-            match (up, down) {
-                (Poll::Ready(Err(Failed::Source)), _) | (_, Poll::Ready(Err(Failed::Sink))) => {
-                    return Poll::Ready(StreamEnd::ClientReset);
-                }
-                (Poll::Ready(Err(Failed::Sink)), _) | (_, Poll::Ready(Err(Failed::Source))) => {
-                    return Poll::Ready(StreamEnd::UpstreamReset);
-                }
-                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
-                    return Poll::Ready(first.unwrap_or(StreamEnd::UpstreamClosed));
-                }
-                _ => {}
-            }
-            if moved != before {
-                deadline.set(idle);
-            }
-            deadline.poll_expired(context).map(|()| StreamEnd::IdleTimeout)
         });
-        let end = end.await;
-        let is_cut = to_upstream.is_blocked() || to_client.is_blocked();
-        if end.side().is_none() && !is_cut {
+        let end = match (end.await, first_end) {
+            (CopyEnd::Closed, Some(Side::Client)) => StreamEnd::ClientClosed,
+            (CopyEnd::Closed, _) => StreamEnd::UpstreamClosed,
+            (CopyEnd::Failed(Side::Client), _) => StreamEnd::ClientReset,
+            (CopyEnd::Failed(Side::Server), _) => StreamEnd::UpstreamReset,
+            (CopyEnd::Idle, _) => StreamEnd::IdleTimeout,
+        };
+        if end.side().is_none() && !directions.is_blocked() {
             self.end_by_reset(client, false);
         }
         end

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::task::Poll;
 
 use brisk_http::message::HeaderList;
 use brisk_http_connection::Connection;
@@ -13,7 +12,7 @@ use bytes::Bytes;
 use http::header::{HeaderValue, UPGRADE};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::direction::{Direction, Failed};
+use crate::direction::{CopyEnd, Directions, Side};
 use crate::group::Lease;
 use crate::http1::Upgraded;
 use crate::open::OpenConnection;
@@ -70,42 +69,24 @@ impl PendingUpgrade {
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
-        let limit = self.lease.pause_limit();
-        let mut upstream = self.upstream;
-        let mut to_upstream = Direction::new(read_ahead);
+        let (limit, mut upstream) = (self.lease.pause_limit(), self.upstream);
         // The response that switched protocols may still be in the client's buffer.
-        let mut to_client = Direction::new(self.read_ahead).with_unflushed();
-        deadline.set(limit);
-        let end = std::future::poll_fn(|context| {
-            let before = to_upstream.moved() + to_client.moved();
-            let up = to_upstream.poll(context, &mut client, &mut upstream);
-            if to_upstream.has_ended() {
-                joined.ended(UpgradedEnd::ClientClosed);
+        let mut directions = Directions::new(read_ahead, self.read_ahead);
+        let end = directions.copy(&mut client, &mut upstream, (deadline, limit), |moved, first| {
+            match first {
+                Some(Side::Client) => joined.ended(UpgradedEnd::ClientClosed),
+                Some(Side::Server) => joined.ended(UpgradedEnd::UpstreamClosed),
+                None => {}
             }
-            let down = to_client.poll(context, &mut upstream, &mut client);
-            if to_client.has_ended() {
-                joined.ended(UpgradedEnd::UpstreamClosed);
-            }
-            joined.from_client.set(to_upstream.moved());
-            joined.from_upstream.set(to_client.moved());
-            match (up, down) {
-                (Poll::Ready(Err(Failed::Source)), _) | (_, Poll::Ready(Err(Failed::Sink))) => {
-                    return Poll::Ready(UpgradedEnd::ClientClosed);
-                }
-                (Poll::Ready(Err(Failed::Sink)), _) | (_, Poll::Ready(Err(Failed::Source))) => {
-                    return Poll::Ready(UpgradedEnd::Error);
-                }
-                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
-                    return Poll::Ready(UpgradedEnd::UpstreamClosed);
-                }
-                _ => {}
-            }
-            if to_upstream.moved() + to_client.moved() != before {
-                deadline.set(limit);
-            }
-            deadline.poll_expired(context).map(|()| UpgradedEnd::IdleTimeout)
+            joined.from_client.set(moved.0);
+            joined.from_upstream.set(moved.1);
         });
-        joined.ended(end.await);
+        joined.ended(match end.await {
+            CopyEnd::Closed => UpgradedEnd::UpstreamClosed,
+            CopyEnd::Failed(Side::Client) => UpgradedEnd::ClientClosed,
+            CopyEnd::Failed(Side::Server) => UpgradedEnd::Error,
+            CopyEnd::Idle => UpgradedEnd::IdleTimeout,
+        });
     }
 }
 
