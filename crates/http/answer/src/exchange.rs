@@ -237,12 +237,14 @@ impl Exchange {
         }
     }
 
-    /// Releases the stream. Returns the reason if the connection ended it.
+    /// Releases the stream. Returns the reason if the connection ended the request.
     fn end_stream(&self) -> Option<Ended> {
-        let (stream, multiplexed) = self.stream.zip(self.connection.multiplexed())?;
-        let ended = multiplexed.streams.ended(stream);
-        multiplexed.streams.end(stream);
-        ended
+        let own = self.stream.zip(self.connection.multiplexed()).and_then(|(stream, multiplexed)| {
+            let ended = multiplexed.streams.ended(stream);
+            multiplexed.streams.end(stream);
+            ended
+        });
+        own.or_else(|| self.connection.flow.ended())
     }
 
     fn sent(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {

@@ -1,5 +1,7 @@
 //! Reasons for the end of a connection.
 
+use crate::streams::Ended;
+
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -34,6 +36,16 @@ pub enum End {
 }
 
 impl End {
+    /// The same reason for the requests of the connection; `None` for an end that is due to the client's connection itself.
+    pub const fn of_requests(self) -> Option<Ended> {
+        match self {
+            Self::RequestTimeout => Some(Ended::RequestTimeout),
+            Self::WriteTimeout => Some(Ended::WriteTimeout),
+            Self::Shed => Some(Ended::Shed),
+            _ => None,
+        }
+    }
+
     /// Name in the list of recent connections, such as `idle`.
     pub const fn name(self) -> &'static str {
         match self {

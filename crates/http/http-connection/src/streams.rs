@@ -21,13 +21,15 @@ pub struct StreamKey {
     generation: u32,
 }
 
-/// Reason for ending a stream before its completion.
+/// Reason for ending a request before its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The client did not read the response within [`StreamLimits::write`], or read it below [`StreamLimits::read_rate`].
     WriteTimeout,
     /// Request and response together exceeded [`StreamLimits::request`].
     RequestTimeout,
+    /// The client did not read, and responses of all clients exceeded their memory ([`End::Shed`](crate::end::End::Shed)).
+    Shed,
 }
 
 impl Ended {
@@ -36,6 +38,7 @@ impl Ended {
         match self {
             Self::WriteTimeout => "write-timeout",
             Self::RequestTimeout => "request-timeout",
+            Self::Shed => "response-memory",
         }
     }
 }

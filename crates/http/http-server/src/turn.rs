@@ -114,6 +114,9 @@ impl Turns {
                 return Poll::Pending;
             }
             if let Some(stop) = self.expired(phase, http, channel) {
+                if let Stop::Abort(end) = stop {
+                    http.connection.flow.set_ended(end.of_requests());
+                }
                 return Poll::Ready(stop);
             }
         }

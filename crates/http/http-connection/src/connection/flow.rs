@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use crate::streams::Ended;
+
 /// The requests of a connection, and the progress of the client in reading their responses.
 #[derive(Debug, Default)]
 pub struct Flow {
@@ -14,6 +16,8 @@ pub struct Flow {
     request_began: Cell<Option<Instant>>,
     /// Whether written data waits for the client to read.
     blocked: Cell<bool>,
+    /// Reason for which the connection ends its requests.
+    ended: Cell<Option<Ended>>,
     unblocked: RefCell<Vec<Waker>>,
 }
 
@@ -63,6 +67,16 @@ impl Flow {
     /// Progress in bytes of an HTTP/1.1 response that waits for the client to read; `None` if none waits.
     pub fn held_answer(&self) -> Option<u64> {
         (self.held_answers.get() > 0).then(|| self.answer_bytes.get())
+    }
+
+    /// Records the reason for which the connection ends its requests before their completion.
+    pub fn set_ended(&self, reason: Option<Ended>) {
+        self.ended.set(reason);
+    }
+
+    /// Reason for which the connection ends its requests; `None` while it does not.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended.get()
     }
 
     /// Records whether written data waits for the client to read.

@@ -100,6 +100,7 @@ fn a_response_without_length_that_takes_too_long_does_not_seem_complete() {
     let mut received = Vec::new();
     let end = connection.read_to_end(&mut received).expect_err("no close_notify");
     assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof, "{}", String::from_utf8_lossy(&received));
+    assert_eq!(reason(&site, "/a"), "request-timeout");
 }
 
 #[test]
