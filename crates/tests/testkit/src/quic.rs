@@ -211,9 +211,22 @@ impl QuicConnection {
         let _ = self.socket.send_to(&self.first, self.server);
     }
 
+    /// Opens a stream as soon as the server permits another one.
+    fn open(&mut self, direction: Dir) -> StreamId {
+        let mut stream = self.connection.streams().open(direction);
+        if stream.is_none() {
+            let opened = self.wait(|this| {
+                stream = this.connection.streams().open(direction);
+                stream.is_some()
+            });
+            opened.expect("an open connection");
+        }
+        stream.expect("a stream that was opened")
+    }
+
     /// Opens a stream, and sends `data` and its end.
     pub fn request(&mut self, data: &[u8]) -> StreamId {
-        let stream = self.connection.streams().open(Dir::Bi).expect("a stream that the server permits");
+        let stream = self.open(Dir::Bi);
         let mut sending = self.connection.send_stream(stream);
         assert_eq!(sending.write(data).expect("an open stream"), data.len(), "more than the window");
         sending.finish().expect("an open stream");
@@ -223,7 +236,7 @@ impl QuicConnection {
 
     /// Opens a stream, and sends `data`, which may be longer than the window, and its end.
     pub fn upload(&mut self, data: &[u8]) -> Result<StreamId, ConnectionError> {
-        let stream = self.connection.streams().open(Dir::Bi).expect("a stream that the server permits");
+        let stream = self.open(Dir::Bi);
         let mut rest = data;
         self.wait(|this| {
             let mut sending = this.connection.send_stream(stream);
@@ -241,7 +254,7 @@ impl QuicConnection {
 
     /// Opens a unidirectional stream that stays open, and sends `data`.
     pub fn send_uni(&mut self, data: &[u8]) {
-        let stream = self.connection.streams().open(Dir::Uni).expect("a stream that the server permits");
+        let stream = self.open(Dir::Uni);
         let written = self.connection.send_stream(stream).write(data).expect("an open stream");
         assert_eq!(written, data.len(), "more than the window");
         self.send();
