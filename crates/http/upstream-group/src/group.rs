@@ -11,6 +11,7 @@ use brisk_tls::connector::Connector;
 use http::StatusCode;
 use tokio::sync::{Notify, watch};
 
+use crate::features::health::server_health::Verdict;
 use crate::metrics::Upstreams;
 use crate::server::ServerState;
 use crate::settings::{GroupSettings, ServerSettings};
@@ -27,8 +28,8 @@ pub struct GroupState {
     metrics: Arc<Upstreams>,
     /// Hashes of the files used for TLS.
     files: TlsFiles,
-    /// See [`Self::idle_wanted`].
-    idle_wanted: Arc<Notify>,
+    /// See [`Self::attention`].
+    attention: Arc<Notify>,
 }
 
 /// The servers of a group at present, in the order of [`GroupSettings::servers`].
@@ -65,15 +66,7 @@ impl GroupState {
         let unresolved = settings.servers.len() - servers.len();
         let members = watch::Sender::new(SharedMembers { servers, unresolved });
         let known = settings.servers.iter().map(|_| Mutex::default()).collect();
-        Ok(Arc::new(Self {
-            settings,
-            members,
-            known,
-            connector,
-            metrics,
-            files,
-            idle_wanted: Arc::default(),
-        }))
+        Ok(Arc::new(Self { settings, members, known, connector, metrics, files, attention: Arc::default() }))
     }
 
     /// Takes the addresses that DNS has named for the same servers in the group `earlier`, so that a reload does not wait for
@@ -200,18 +193,30 @@ impl GroupState {
             return;
         };
         server.metrics().unhealthy();
+        self.ask_for_attention();
         let group = &self.settings.name;
         tracing::warn!(%group, server = server.name(), ?pause, %last, "upstream server left out after failed requests");
     }
 
-    /// Signals that a request waits for a permit that an idle connection of some worker holds.
-    pub fn idle_wanted(&self) -> &Arc<Notify> {
-        &self.idle_wanted
+    /// Records the verdict of the active checks about `server`.
+    pub(crate) fn set_checked(&self, server: &ServerState, verdict: Verdict) {
+        server.set_checked(verdict);
+        // A server that is up again concerns no request: waiting ones stay where they are.
+        if verdict == Verdict::Down {
+            self.ask_for_attention();
+        }
     }
 
-    /// Requests all workers to close idle connections whose permits are needed, by [`Self::idle_wanted`].
-    pub fn ask_for_idle(&self) {
-        self.idle_wanted.notify_waiters();
+    /// Signals to all workers that a request waits for a permit that an idle connection of some worker holds, or that a server
+    /// was excluded.
+    pub fn attention(&self) -> &Arc<Notify> {
+        &self.attention
+    }
+
+    /// Requests all workers to close idle connections whose permits are needed, and to send requests that wait for an
+    /// excluded server elsewhere.
+    pub fn ask_for_attention(&self) {
+        self.attention.notify_waiters();
     }
 }
 

@@ -18,6 +18,7 @@ pub use features::dns::resolution;
 pub use features::health::checks;
 pub use features::hedge;
 pub use features::pool::places;
+pub use features::retry;
 pub use group::{GroupState, SharedMembers};
 pub use io::{DialError, UpstreamIo};
 pub use server::ServerState;

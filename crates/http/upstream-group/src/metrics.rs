@@ -22,8 +22,9 @@ pub struct UpstreamMetrics {
     failures: AtomicU64,
     pipelines: AtomicU64,
     pipelined: AtomicU64,
-    repeats: [AtomicU64; PipelineRepeat::ALL.len()],
+    pipeline_repeats: [AtomicU64; PipelineRepeat::ALL.len()],
     hedges: [AtomicU64; Hedge::ALL.len()],
+    repeats: [AtomicU64; Repeat::ALL.len()],
 }
 
 named! {
@@ -34,6 +35,24 @@ named! {
         /// The first server responded first, or the second failed.
         Lost = "lost",
         /// No second attempt was made, because the share of second attempts was used up.
+        Budget = "budget",
+    }
+}
+
+named! {
+    /// Reason to send a request of a server again, to another server or on another connection.
+    Repeat {
+        /// Nothing of the request was sent.
+        Unsent = "unsent",
+        /// The connection failed before the response.
+        Closed = "closed",
+        /// The status of the response is one of `retry.statuses`.
+        Status = "status",
+        /// The response had not begun in time.
+        Silent = "silent",
+        /// The server was excluded while the request waited for it.
+        Excluded = "excluded",
+        /// The request was not sent again to leave a silent server, because the share of such requests was used up.
         Budget = "budget",
     }
 }
@@ -79,8 +98,9 @@ impl UpstreamMetrics {
             failures: AtomicU64::new(0),
             pipelines: AtomicU64::new(0),
             pipelined: AtomicU64::new(0),
-            repeats: [const { AtomicU64::new(0) }; PipelineRepeat::ALL.len()],
+            pipeline_repeats: [const { AtomicU64::new(0) }; PipelineRepeat::ALL.len()],
             hedges: [const { AtomicU64::new(0) }; Hedge::ALL.len()],
+            repeats: [const { AtomicU64::new(0) }; Repeat::ALL.len()],
         }
     }
 
@@ -112,12 +132,17 @@ impl UpstreamMetrics {
 
     /// Counts a pipelined request that has to be sent again.
     pub fn pipeline_repeat(&self, reason: PipelineRepeat) {
-        self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.pipeline_repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a second attempt at the server, or one that this server should have been spared.
     pub fn hedge(&self, result: Hedge) {
         self.hedges[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request of the server that was sent again.
+    pub fn repeat(&self, reason: Repeat) {
+        self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection made to the server.
@@ -229,6 +254,32 @@ pub struct UpstreamReading {
     pub failures: u64,
 }
 
+/// Name and description of a family with one counter for each server.
+type Counter = (&'static str, &'static str, fn(&UpstreamMetrics) -> &AtomicU64);
+
+const COUNTERS: &[Counter] = &[
+    ("upstream_requests", "Requests sent to the server.", |of| &of.requests),
+    ("upstream_failures", "Failed requests to the server.", |of| &of.failures),
+    ("upstream_pipelines", "Pipelines of at least two requests.", |of| &of.pipelines),
+    ("upstream_pipelined_requests", "Requests in these pipelines.", |of| &of.pipelined),
+];
+
+/// Name and description of a family with one counter for each value of a label, and the label.
+type Labeled =
+    (&'static str, &'static str, &'static str, fn(&UpstreamMetrics) -> Vec<(&'static str, &AtomicU64)>);
+
+const LABELED: &[Labeled] = &[
+    ("upstream_pipeline_repeats", "Pipelined requests that were sent again, by reason.", "reason", |of| {
+        PipelineRepeat::ALL.iter().map(|reason| reason.name()).zip(&of.pipeline_repeats).collect()
+    }),
+    ("upstream_hedges", "Second attempts of slow requests, by result.", "result", |of| {
+        Hedge::ALL.iter().map(|result| result.name()).zip(&of.hedges).collect()
+    }),
+    ("upstream_repeats", "Requests that were sent again, by reason.", "reason", |of| {
+        Repeat::ALL.iter().map(|reason| reason.name()).zip(&of.repeats).collect()
+    }),
+];
+
 impl Collector for Upstreams {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
         let all = self.all();
@@ -257,35 +308,19 @@ impl Collector for Upstreams {
                 family.counter(&[group, server, ("resumed", resumed)], load(count))?;
             }
         }
-        let mut family = page.counter("upstream_requests", "Requests sent to the server.")?;
-        for upstream in &all {
-            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.requests))?;
-        }
-        let mut family = page.counter("upstream_failures", "Failed requests to the server.")?;
-        for upstream in &all {
-            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.failures))?;
-        }
-        let mut family = page.counter("upstream_pipelines", "Pipelines of at least two requests.")?;
-        for upstream in &all {
-            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelines))?;
-        }
-        let mut family = page.counter("upstream_pipelined_requests", "Requests in these pipelines.")?;
-        for upstream in &all {
-            family.counter(&server_labels(&upstream.group, &upstream.server), load(&upstream.pipelined))?;
-        }
-        let mut family =
-            page.counter("upstream_pipeline_repeats", "Pipelined requests that were sent again, by reason.")?;
-        for upstream in &all {
-            let [group, server] = server_labels(&upstream.group, &upstream.server);
-            for (reason, count) in PipelineRepeat::ALL.iter().zip(&upstream.repeats) {
-                family.counter(&[group, server, ("reason", reason.name())], load(count))?;
+        for (name, help, counter) in COUNTERS {
+            let mut family = page.counter(name, help)?;
+            for upstream in &all {
+                family.counter(&server_labels(&upstream.group, &upstream.server), load(counter(upstream)))?;
             }
         }
-        let mut family = page.counter("upstream_hedges", "Second attempts of slow requests, by result.")?;
-        for upstream in &all {
-            let [group, server] = server_labels(&upstream.group, &upstream.server);
-            for (result, count) in Hedge::ALL.iter().zip(&upstream.hedges) {
-                family.counter(&[group, server, ("result", result.name())], load(count))?;
+        for (name, help, label, counters) in LABELED {
+            let mut family = page.counter(name, help)?;
+            for upstream in &all {
+                let [group, server] = server_labels(&upstream.group, &upstream.server);
+                for (value, count) in counters(upstream) {
+                    family.counter(&[group, server, (label, value)], load(count))?;
+                }
             }
         }
         Ok(())

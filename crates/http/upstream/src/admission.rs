@@ -51,7 +51,7 @@ impl Server {
         let waiting = places.wait(self.worker(), client).ok_or(UpstreamError::QueueFull)?;
         let mut turn = Turn::new(self, waiting);
         // Idle connections of other workers hold permits; only their own worker can close them.
-        self.group_state().ask_for_idle();
+        self.group_state().ask_for_attention();
         let limit = queue.timeout.unwrap_or(settings.timeouts.connect);
         match timeout(limit, &mut turn.waiting).await {
             Ok(Grant::Place(place)) => Ok(Admission::Open(Some(place))),

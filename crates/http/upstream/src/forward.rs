@@ -3,25 +3,27 @@
 //!
 //! The head arrives rewritten; only changes that depend on the server's protocol are made here. A request is retried once,
 //! according to [`Retry`]: if nothing of it was sent, or if it is idempotent (RFC 9110 section 9.2.2) and has no body, or one that
-//! was gathered.
+//! was gathered. Such a request also leaves a server that is silent or excluded ([`HeadWait`](crate::head_watch::HeadWait)).
 
+mod attempts;
 mod framing;
 mod hedged;
 mod outcome;
 mod pipelined;
 mod tunnel;
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
 use brisk_http::cgi::Variables;
-use brisk_http::error::ConnectionError;
 use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
 use brisk_http_connection::body::gathered::Gathered;
 use brisk_http_connection::body::request::{BodyProgress, RequestBody};
 use brisk_http_connection::interim::InterimReceivers;
+use brisk_upstream_group::retry::LEAVING_PERCENT;
 use brisk_upstream_group::settings::{RequestTimeouts, Retry, ServerScheme};
 use http::{HeaderValue, StatusCode, Version, header};
 use http_body::Body as _;
@@ -33,10 +35,10 @@ use crate::http1::{ExchangeFacts, Failure, Http1, Owner};
 use crate::http2::{Destination, Placement};
 use crate::login;
 use crate::login::PrivateConnections;
-use crate::open::AtLimit;
 use crate::proxied::{self, Requester};
 use crate::upgrade::{PendingUpgrade, is_requested};
 
+use self::attempts::{Attempt, Refuge, Stay};
 use self::framing::{Framing, frame_body, settle_length, to_origin_form};
 pub use self::outcome::{ForwardFacts, ForwardOutcome};
 pub(crate) use self::tunnel::Tunnel;
@@ -126,21 +128,14 @@ struct Journey<'a> {
     /// The gathered body of a request that may be repeated.
     body: Option<Box<Gathered>>,
     progress: Option<Rc<BodyProgress>>,
+    /// The server to which the request goes from the present one.
+    refuge: RefCell<Option<Refuge>>,
     /// Whether the request tries to authenticate its upstream connection (see [`login`]).
     logs_in: bool,
     /// The protocols that the client requests to switch to: the `Upgrade` fields.
     upgrade: Vec<HeaderValue>,
     /// See [`ForwardFacts::variables`].
     variables: Option<&'a Variables>,
-}
-
-/// A server, and the connections to it that the attempt may use.
-struct Attempt {
-    server: Rc<Server>,
-    placement: Placement,
-    at_limit: AtLimit,
-    /// Whether the request may join a pipeline.
-    may_pipeline: bool,
 }
 
 impl<'a> Journey<'a> {
@@ -154,6 +149,7 @@ impl<'a> Journey<'a> {
             _ => None,
         };
         let progress = body.progress().cloned();
+        group.leaving_credit().earn(LEAVING_PERCENT);
         facts.outcome.progress.replace(progress.clone());
         Self {
             group,
@@ -167,6 +163,7 @@ impl<'a> Journey<'a> {
             may_repeat: is_permitted && (body.is_end_stream() || gathered.is_some()),
             body: gathered,
             progress,
+            refuge: RefCell::default(),
             logs_in: login::is_attempt(&head.headers),
             upgrade: head.headers.get_all(header::UPGRADE).cloned().collect(),
             variables: facts.variables,
@@ -175,80 +172,6 @@ impl<'a> Journey<'a> {
 
     fn requester(&self) -> Requester<'a> {
         Requester { connection: self.connection, address: self.client }
-    }
-
-    fn first(&self) -> Result<Attempt, UpstreamError> {
-        let logged_in =
-            PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
-        let server = logged_in
-            .or_else(|| self.assigned.clone())
-            .or_else(|| self.group.choose(self.key, None))
-            .ok_or(UpstreamError::NoServer)?;
-        // Another server may have a free connection immediately.
-        let at_limit =
-            if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
-        Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: true })
-    }
-
-    /// The next attempt after `failure`, or the error for the client. A stale connection without a sent byte costs no retry.
-    fn next(&mut self, last: Attempt, failure: Failure) -> Result<Attempt, UpstreamError> {
-        let Failure { error, was_sent, reused } = failure;
-        if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
-            return Ok(Attempt { may_pipeline: false, ..last });
-        }
-        let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
-        let is_first = last.placement == Placement::Kept;
-        let was_kept = is_first && reused;
-        // A pooled connection may have reached its end, or another response may have broken it. Neither is evidence
-        // against the server.
-        let is_end = |closed: &ConnectionError| closed.is_of_another() || (reused && closed.is_end());
-        let stale = is_first && closed.is_some_and(is_end);
-        if !stale && error.blames_server() {
-            last.server.failed(&error);
-        }
-        let at_limit = AtLimit::Wait;
-        let afresh = |server| Attempt { server, placement: Placement::Fresh, at_limit, may_pipeline: false };
-        if stale && !was_sent {
-            return Ok(afresh(last.server));
-        }
-        let may_repeat = !was_sent || (self.may_repeat && closed.is_some());
-        if self.retries == 0 || !may_repeat {
-            return Err(error);
-        }
-        self.retries -= 1;
-        if stale {
-            return Ok(afresh(last.server));
-        }
-        match self.group.choose(self.key, Some(&last.server)) {
-            Some(server) => Ok(Attempt { server, placement: Placement::Kept, at_limit, may_pipeline: false }),
-            None if was_kept && closed.is_some() => Ok(afresh(last.server)),
-            None => Err(error),
-        }
-    }
-
-    /// The next attempt after a response whose status is a reason for one, if there is another server; `None` for a response that
-    /// is sent to the client.
-    fn after_response(&mut self, last: &Attempt, status: StatusCode) -> Option<Attempt> {
-        let reasons = self.group.state().settings().retry.reasons()?;
-        // A server that knows the client's login or cookie is the only one for the request.
-        let is_bound = self.logs_in || PrivateConnections::of(self.connection).is_some();
-        if self.retries == 0 || !self.may_repeat || is_bound || !reasons.statuses.contains(&status) {
-            return None;
-        }
-        let server = self.group.choose(self.key, Some(&last.server))?;
-        self.retries -= 1;
-        Some(Attempt { server, placement: Placement::Kept, at_limit: AtLimit::Wait, may_pipeline: false })
-    }
-
-    /// Prepares a request that was sent for another server.
-    async fn prepare_repetition(&self, request: &mut Request<RequestBody>) {
-        if let Some(body) = &self.body {
-            *request.body_mut() = RequestBody::Gathered(Box::new(body.copy()));
-        }
-        // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
-        if let Some(handshake) = self.connection.client.handshake() {
-            Box::pin(handshake.complete()).await;
-        }
     }
 
     async fn send(
@@ -311,7 +234,7 @@ impl<'a> Journey<'a> {
                 .await
                 .map_err(Failure::connecting)?,
         };
-        let limit = server.head_timeout(self.timeouts);
+        let stay = Stay::new(self, attempt);
         // The body may have ended while the connection was opened: no earlier decision about its framing would hold.
         if !server.is_application() {
             frame_body(request);
@@ -322,7 +245,7 @@ impl<'a> Journey<'a> {
             interims: self.interims,
             variables: self.variables,
         };
-        let mut response = http1.exchange(request, facts, limit).await?;
+        let mut response = http1.exchange(request, facts, stay.head_wait()).await?;
         if settle_length(&mut response) == Framing::Contradictory {
             http1.belong_to(Owner::None);
         }
@@ -373,9 +296,10 @@ impl<'a> Journey<'a> {
             protocol: None,
         };
         let deadline = server.register_deadline();
-        let limit = server.head_timeout(self.timeouts);
-        let mut response =
-            http2.exchange(request, to, self.progress.as_deref(), &deadline, limit, self.interims).await?;
+        let stay = Stay::new(self, attempt);
+        let mut response = http2
+            .exchange(request, to, self.progress.as_deref(), &deadline, stay.head_wait(), self.interims)
+            .await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease);
         Ok(response.map(|()| body))

@@ -13,8 +13,8 @@ use std::time::Duration;
 use brisk_http::message::{HeaderList, RequestParts};
 use brisk_http_connection::proxy_header;
 use brisk_net::{Deadline, DeadlineWheel};
-use brisk_upstream_group::hedge::HedgeCredit;
 use brisk_upstream_group::places::Place;
+use brisk_upstream_group::retry::Credit;
 use brisk_upstream_group::settings::GroupSettings;
 use brisk_upstream_group::{GroupState, Member, Members, ServerState, UpstreamIo};
 use http::StatusCode;
@@ -42,7 +42,8 @@ pub struct Group {
     state: Arc<GroupState>,
     wheel: DeadlineWheel,
     members: RefCell<Members<Rc<Server>>>,
-    hedges: HedgeCredit,
+    hedges: Credit,
+    leaving: Credit,
     /// Signals requests that wait for the first servers.
     arrived: Notify,
 }
@@ -61,6 +62,8 @@ pub struct Server {
     /// notified.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
+    /// See [`Self::exclusions`].
+    exclusions: Notify,
 }
 
 impl Group {
@@ -68,14 +71,20 @@ impl Group {
     /// local task that checks idle connections and ends with the group.
     pub fn new(state: Arc<GroupState>, wheel: &DeadlineWheel) -> Rc<Self> {
         let members = RefCell::new(members(&state, &[], wheel));
-        let (wheel, hedges) = (wheel.clone(), HedgeCredit::default());
-        let group = Rc::new(Self { state, wheel, members, hedges, arrived: Notify::new() });
+        let (wheel, hedges, leaving) = (wheel.clone(), Credit::empty(), Credit::full());
+        let group = Rc::new(Self { state, wheel, members, hedges, leaving, arrived: Notify::new() });
         drop(spawn_local(tend(Rc::downgrade(&group), Arc::clone(&group.state))));
         group
     }
 
-    pub(crate) fn hedge_credit(&self) -> &HedgeCredit {
+    /// The credit for second attempts of `hedge`.
+    pub(crate) fn hedge_credit(&self) -> &Credit {
         &self.hedges
+    }
+
+    /// The credit for requests that leave a silent or excluded server.
+    pub(crate) fn leaving_credit(&self) -> &Credit {
+        &self.leaving
     }
 
     /// The part of the group that all workers share.
@@ -169,9 +178,10 @@ fn members(group: &Arc<GroupState>, before: &[Rc<Server>], wheel: &DeadlineWheel
     Members::new(shared, servers, &group.settings().balance)
 }
 
-/// Checks idle connections once a second and when other requests need their permits, and follows DNS.
+/// Checks idle connections once a second and when other requests need their permits, sends waiting requests of excluded servers
+/// elsewhere, and follows DNS.
 async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
-    let (wanted, mut changes) = (Arc::clone(state.idle_wanted()), state.changes());
+    let (wanted, mut changes) = (Arc::clone(state.attention()), state.changes());
     // The group must end when the configuration no longer has it.
     drop(state);
     let mut ticks = interval(SWEEP);
@@ -182,7 +192,7 @@ async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
     loop {
         let event = tokio::select! {
             _ = ticks.tick() => Event::Tick,
-            () = asked.as_mut() => Event::IdleWanted,
+            () = asked.as_mut() => Event::Attention,
             // An error means that the group has ended.
             _ = changes.changed() => Event::Members,
         };
@@ -191,17 +201,22 @@ async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
         };
         match event {
             Event::Tick => group.sweep(),
-            Event::IdleWanted => asked.set(wanted.notified()),
+            Event::Attention => asked.set(wanted.notified()),
             Event::Members => group.follow(),
         }
-        group.servers().iter().for_each(|server| server.yield_idle());
+        for server in &*group.servers() {
+            server.yield_idle();
+            if !server.is_available() {
+                server.exclusions.notify_waiters();
+            }
+        }
     }
 }
 
 /// Reason for a turn of the loop of [`tend`].
 enum Event {
     Tick,
-    IdleWanted,
+    Attention,
     Members,
 }
 
@@ -222,6 +237,7 @@ impl Server {
             pipelines: Pipelines::new(group.settings().pipeline, state.metrics()),
             handed: RefCell::default(),
             active: Cell::new(0),
+            exclusions: Notify::new(),
         }
     }
 
@@ -261,6 +277,12 @@ impl Server {
 
     pub(crate) fn pipelines(&self) -> &Rc<Pipelines> {
         &self.pipelines
+    }
+
+    /// Signals to waiting requests that the server is excluded: at once, and every second, when the budget may permit more of
+    /// them to leave.
+    pub(crate) fn exclusions(&self) -> &Notify {
+        &self.exclusions
     }
 
     pub(crate) fn group_state(&self) -> &GroupState {

@@ -31,6 +31,7 @@ pub(crate) use self::messages::ApplicationServer;
 use self::messages::Messages;
 pub(crate) use self::pipelined::GATHERED;
 use crate::error::UpstreamError;
+use crate::head_watch::{HeadWait, HeadWatch};
 use crate::interim::pass;
 use crate::open::OpenConnection;
 use crate::pipeline::Followers;
@@ -104,7 +105,7 @@ impl Http1 {
         Box::new(Self { messages, reused: false, deadline, open, owner: Owner::Any, followers: None })
     }
 
-    /// Sends `request` and waits for the head of the response, at most `limit` without progress.
+    /// Sends `request` and waits for the head of the response, within `wait`.
     /// [`Self::poll_frame`] returns the body.
     ///
     /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Interim
@@ -114,7 +115,7 @@ impl Http1 {
         &mut self,
         request: &mut Request<RequestBody>,
         facts: ExchangeFacts<'_>,
-        limit: Duration,
+        wait: HeadWait<'_>,
     ) -> Result<Response<()>, Failure> {
         let ExchangeFacts { client, progress, interims, variables } = facts;
         let reused = self.reused;
@@ -126,7 +127,7 @@ impl Http1 {
             return Err(Failure { error, was_sent: false, reused });
         }
         let method = request.method();
-        let mut watch = HeadWatch::start(&self.deadline, progress, limit);
+        let mut watch = HeadWatch::start(&self.deadline, progress, wait);
         let messages = &mut self.messages;
         let answered = std::future::poll_fn(|context| {
             if let Err(error) = messages.poll_send(context) {
@@ -278,40 +279,5 @@ impl Failure {
     /// A failure before a connection existed.
     pub(crate) fn connecting(error: UpstreamError) -> Self {
         Self { error, was_sent: false, reused: false }
-    }
-}
-
-/// The deadline for the head of a response. It restarts with every piece of the request body.
-pub(crate) struct HeadWatch<'a> {
-    deadline: &'a Deadline,
-    progress: Option<&'a BodyProgress>,
-    limit: Duration,
-    seen: u64,
-}
-
-impl<'a> HeadWatch<'a> {
-    pub(crate) fn start(deadline: &'a Deadline, progress: Option<&'a BodyProgress>, limit: Duration) -> Self {
-        deadline.set(limit);
-        Self { deadline, progress, limit, seen: 0 }
-    }
-
-    /// Ready with [`UpstreamError::RequestBodyTimeout`] or [`UpstreamError::HeadTimeout`] if neither side has made progress for
-    /// `limit`.
-    pub(crate) fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<UpstreamError> {
-        if let Some(progress) = self.progress
-            && self.seen != progress.bytes()
-        {
-            self.seen = progress.bytes();
-            self.deadline.set(self.limit);
-        }
-        self.deadline.poll_expired(context).map(|()| self.blame())
-    }
-
-    fn blame(&self) -> UpstreamError {
-        if self.progress.is_some_and(BodyProgress::waits_for_client) {
-            UpstreamError::RequestBodyTimeout
-        } else {
-            UpstreamError::HeadTimeout
-        }
     }
 }

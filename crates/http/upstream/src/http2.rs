@@ -37,7 +37,8 @@ use tokio::task::spawn_local;
 use self::cancels::Cancels;
 use self::link::{Audience, Link, Unanswered};
 use crate::error::UpstreamError;
-use crate::http1::{Failure, HeadWatch, upstream_error};
+use crate::head_watch::{HeadWait, HeadWatch};
+use crate::http1::{Failure, upstream_error};
 use crate::interim::pass;
 use crate::open::{AtLimit, OpenConnection};
 
@@ -275,7 +276,7 @@ impl Drop for Shared {
 }
 
 impl Http2 {
-    /// Sends `request` and waits for the head of the response, at most `limit` without progress: [`UpstreamError::StreamLimit`]
+    /// Sends `request` and waits for the head of the response, within `wait`: [`UpstreamError::StreamLimit`]
     /// if no stream was available, [`UpstreamError::HeadTimeout`] after the request was sent.
     ///
     /// Moves the body out of `request` and leaves the head unchanged, so that the request can be repeated. Interim
@@ -286,12 +287,12 @@ impl Http2 {
         to: Destination<'_>,
         progress: Option<&BodyProgress>,
         deadline: &Deadline,
-        limit: Duration,
+        wait: HeadWait<'_>,
         interims: InterimReceivers<'_>,
     ) -> Result<Response<()>, Failure> {
         let exchange = &mut self.exchange;
         let mut has_begun = false;
-        let mut watch = HeadWatch::start(deadline, progress, limit);
+        let mut watch = HeadWatch::start(deadline, progress, wait);
         let answered = poll_fn(|context| {
             if !has_begun && let Poll::Ready(begun) = exchange.poll_begin(context, request, to) {
                 has_begun = true;

@@ -14,6 +14,7 @@ pub mod forward;
 #[doc(hidden)]
 pub mod fuzz;
 mod group;
+mod head_watch;
 mod http1;
 mod http2;
 mod interim;

@@ -52,6 +52,14 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
         "brisk.toml:7:21: upstream.app.timeouts.ping: 1ms is out of range: write 100ms to 1d",
     );
     refused(
+        &upstream(&format!("{servers}timeouts = {{ attempt = \"2s\", head = \"1s\" }}")),
+        "brisk.toml:7:24: upstream.app.timeouts.attempt: 2s is longer than `head`, 1s",
+    );
+    refused(
+        &upstream(&format!("{servers}retry = false\ntimeouts = {{ attempt = \"2s\" }}")),
+        "brisk.toml:8:24: upstream.app.timeouts.attempt: has no effect with retry = false: requests are sent once",
+    );
+    refused(
         &upstream(&format!("{servers}health = {{ interval = \"5s\" }}")),
         "brisk.toml:7:23: upstream.app.health.interval: has no effect without `path`, which is what servers are \
          asked for, or `grpc`",

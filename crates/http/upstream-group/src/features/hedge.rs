@@ -9,7 +9,7 @@ use brisk_config_file::Period;
 
 use super::{Context, GroupFeature, GroupScope};
 pub use keys::{AttemptKeys, HedgeKeys};
-pub use race::{HedgeCredit, Raced, race};
+pub use race::{Raced, race};
 
 /// Second attempts of safe requests (`GET` and `HEAD` without a body) at another server.
 #[derive(Clone, Debug, PartialEq, Eq)]

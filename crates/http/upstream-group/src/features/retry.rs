@@ -1,5 +1,6 @@
 //! `retry`: repetition of requests at another server.
 
+mod credit;
 mod keys;
 
 use std::collections::BTreeSet;
@@ -7,14 +8,19 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 
 use super::{Context, GroupFeature, GroupScope};
+pub use credit::Credit;
 pub use keys::RetryKeys;
 use keys::RetryValue;
+
+/// Maximum number of requests in a hundred that leave a silent server for another one, for each worker: a share that a group
+/// without reserves can bear.
+pub const LEAVING_PERCENT: u32 = 20;
 
 /// Repetition of requests that are safe to repeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
     /// Once: if no part of the request was sent, or if the method is idempotent (RFC 9110 section 9.2.2), the request has no
-    /// body or a gathered one, and the connection failed before the response began.
+    /// body or a gathered one, and the connection failed or the server was silent before the response began.
     #[default]
     Once,
     /// Once, for these reasons too.

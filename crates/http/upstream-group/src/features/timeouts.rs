@@ -16,6 +16,9 @@ pub struct UpstreamTimeouts {
     pub connect: Duration,
     /// Timeout from the end of the request to the head of the response. Default: 60 s.
     pub head: Duration,
+    /// Time from the end of the request to the head of the response after which a request that may be repeated goes to another
+    /// server. Default: [`Self::head`], so that no response is given up that would arrive in time.
+    pub attempt: Option<Duration>,
     /// Maximum pause within a response body. Default: 60 s.
     pub body: Duration,
     /// Maximum pause after a switch of protocols. Default: 60 s.
@@ -30,6 +33,7 @@ impl Default for UpstreamTimeouts {
         Self {
             connect: Duration::from_secs(5),
             head: Duration::from_mins(1),
+            attempt: None,
             body: Duration::from_mins(1),
             upgraded: Duration::from_mins(1),
             ping: Some(Duration::from_secs(30)),
@@ -42,6 +46,8 @@ impl Default for UpstreamTimeouts {
 pub struct RequestTimeouts {
     /// In place of [`UpstreamTimeouts::head`].
     pub head: Option<Duration>,
+    /// In place of [`UpstreamTimeouts::attempt`].
+    pub attempt: Option<Duration>,
     /// In place of [`UpstreamTimeouts::body`].
     pub body: Option<Duration>,
 }
@@ -64,14 +70,27 @@ impl GroupFeature for TimeoutsFeature {
         let mut limit = |key: &str, value: Option<Period>, usual: Duration| {
             context.findings.within(&path.key(key), value, Period(usual), &TIMEOUTS).0
         };
-        UpstreamTimeouts {
+        let head = limit("head", keys.head, usual.head);
+        let attempt = keys.attempt.map(|attempt| limit("attempt", Some(attempt), attempt.0));
+        let timeouts = UpstreamTimeouts {
             connect: limit("connect", keys.connect, usual.connect),
-            head: limit("head", keys.head, usual.head),
+            head,
+            attempt,
             body: limit("body", keys.body, usual.body),
             upgraded: limit("upgraded", keys.upgraded, usual.upgraded),
             ping: keys
                 .ping
                 .map_or(usual.ping, |ping| ping.0.map(|period| limit("ping", Some(period), period.0))),
+        };
+        // A route with a longer `head` has an `attempt` of its own.
+        let path = path.key("attempt");
+        if let Some(attempt) = attempt.filter(|attempt| *attempt > head) {
+            let message = format!("{} is longer than `head`, {}", Period(attempt), Period(head));
+            context.findings.wrong(&path, message);
         }
+        if attempt.is_some() && group.keys.retry.is_off() {
+            context.findings.wrong(&path, "has no effect with retry = false: requests are sent once");
+        }
+        timeouts
     }
 }

@@ -60,8 +60,10 @@ impl<'a> Journey<'a> {
             first.server.state().metrics().hedge(Hedge::Budget);
             return (None, sending.await);
         }
-        let (placement, at_limit) = (Placement::Kept, AtLimit::Fail);
-        let second = Attempt { server, placement, at_limit, may_pipeline: false };
+        let second = Attempt::new(server, Placement::Kept, AtLimit::Fail);
+        // Two servers are enough for a request.
+        first.may_leave.set(false);
+        second.may_leave.set(false);
         let raced = race(sending, self.send(&second, &mut copy)).await;
         // No retry follows for this attempt. A kept connection may have reached its end, which is no evidence.
         let other = if raced.is_second { first } else { &second };

@@ -10,7 +10,7 @@ use brisk_http::message::{Request, Response};
 use brisk_http_connection::body::request::RequestBody;
 use http::{Method, StatusCode};
 
-use super::{Attempt, Framing, Journey, frame_body, settle_length};
+use super::{Attempt, Framing, Journey, Stay, frame_body, settle_length};
 use crate::body::{UpstreamBody, release};
 use crate::error::UpstreamError;
 use crate::group::{Lease, Server};
@@ -61,7 +61,7 @@ impl Journey<'_> {
             Some(Position::Behind(seat)) => {
                 let lease = Lease::new(server, self.timeouts);
                 match seat.turn().await.ok_or_else(Failure::of_neighbour)? {
-                    Reached::Connection(http1) => self.answer(http1, request, lease, site, false).await,
+                    Reached::Connection(http1) => self.answer(http1, request, lease, site, None).await,
                     Reached::Response(mut response, body) => {
                         server.pipelines().understood();
                         server.pipelines().note(site, Time::Delay(Duration::ZERO), Some(body.len() as u64));
@@ -81,26 +81,29 @@ impl Journey<'_> {
                 };
                 yield_to_neighbours().await;
                 first.depart(&mut http1);
-                self.answer(http1, request, lease, site, true).await
+                self.answer(http1, request, lease, site, Some(attempt)).await
             }
         }
     }
 
-    /// Waits for the response to a request that was sent, and passes the connection on with [`pass_on`].
+    /// Waits for the response to a request that was sent, and passes the connection on with [`pass_on`]. `first` is the attempt of
+    /// the first request; requests behind it have none.
     async fn answer(
         &self,
         http1: Box<Http1>,
         request: &Request<RequestBody>,
         lease: Lease,
         site: Site,
-        is_first: bool,
+        first: Option<&Attempt>,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let started = Instant::now();
         let (server, pipelines) = (lease.server(), lease.server().pipelines());
-        let limit = server.head_timeout(self.timeouts);
+        let is_first = first.is_some();
+        let stay = first.map(|attempt| Stay::new(self, attempt));
+        let wait = stay.as_ref().map_or_else(|| server.head_timeout(self.timeouts).into(), Stay::head_wait);
         let was_shared = http1.has_followers();
         let unanswered = Unanswered::new(http1, request.method());
-        let answered = unanswered.next_head(self.connection, limit, self.interims, is_first).await;
+        let answered = unanswered.next_head(self.connection, wait, self.interims, is_first).await;
         let (mut http1, mut response) = answered.map_err(|failure| {
             // A server that closes before it has read all requests loses its responses too (RFC 9112 section 9.6).
             let is_end = matches!(&failure.error, UpstreamError::Closed(closed) if closed.is_end());

@@ -4,6 +4,7 @@ mod harness;
 mod pipelines;
 mod protocols;
 mod retries;
+mod silent;
 
 use std::time::Duration;
 

@@ -119,7 +119,7 @@ impl Asked<'_> {
         let limit = server.head_timeout(self.facts.timeouts);
         let interims = self.facts.interims;
         let facts = ExchangeFacts { client: self.connection, progress: None, interims, variables: None };
-        let mut response = http1.exchange(&mut request, facts, limit).await?;
+        let mut response = http1.exchange(&mut request, facts, limit.into()).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A 2xx response would signal to the client that the protocol is switched.
             if response.status().is_success() {
@@ -173,7 +173,7 @@ impl Asked<'_> {
             protocol: protocol.as_ref(),
         };
         let mut response = http2
-            .exchange(&mut request, to, progress.as_deref(), &deadline, limit, self.facts.interims)
+            .exchange(&mut request, to, progress.as_deref(), &deadline, limit.into(), self.facts.interims)
             .await?;
         settle_length(&mut response);
         let body = UpstreamBody::over_http2(http2.into_body(), deadline, lease.upgraded());

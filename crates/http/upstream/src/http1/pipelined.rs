@@ -16,8 +16,9 @@ use bytes::Bytes;
 use http::Method;
 
 use super::messages::Messages;
-use super::{Failure, Frames, HeadWatch, Http1, Owner, upstream_error};
+use super::{Failure, Frames, Http1, Owner, upstream_error};
 use crate::error::UpstreamError;
+use crate::head_watch::{HeadWait, HeadWatch};
 use crate::interim::pass;
 use crate::pipeline::Followers;
 
@@ -36,13 +37,13 @@ impl Http1 {
     }
 
     /// Waits for the head of the response to the request with `method` that is next on the connection, and skips responses
-    /// before it that no request waits for. `is_first` permits `limit` for the head; a request behind the first fails after
+    /// before it that no request waits for. `is_first` permits `wait` for the head; a request behind the first fails after
     /// [`DELAY`] with [`ConnectionError::Neighbour`], to be sent again.
     pub(crate) async fn next_head(
         &mut self,
         method: &Method,
         client: &Connection,
-        limit: Duration,
+        wait: HeadWait<'_>,
         interims: InterimReceivers<'_>,
         is_first: bool,
     ) -> Result<Response<()>, Failure> {
@@ -51,8 +52,8 @@ impl Http1 {
         let mut followers = followers.as_deref_mut();
         let mut skip = Skip::default();
         let mut waits_long = is_first && followers.is_none();
-        let timeout = if waits_long { limit } else { DELAY.min(limit) };
-        let mut watch = HeadWatch::start(deadline, None, timeout);
+        let part = if waits_long { wait } else { DELAY.min(wait.head).into() };
+        let mut watch = HeadWatch::start(deadline, None, part);
         let answered = poll_fn(|context| {
             if let Err(error) = messages.poll_send(context) {
                 return Poll::Ready(Err(upstream_error(error, None)));
@@ -84,7 +85,8 @@ impl Http1 {
                     *owner = Owner::None;
                 }
                 waits_long = true;
-                watch = HeadWatch::start(deadline, None, limit.saturating_sub(DELAY));
+                let rest = HeadWait { head: wait.head.saturating_sub(DELAY), ..wait };
+                watch = HeadWatch::start(deadline, None, rest);
             }
         });
         let reused = mem::replace(reused, true) || !is_first;

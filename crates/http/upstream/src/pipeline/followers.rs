@@ -6,7 +6,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use brisk_http::message::Response;
 use brisk_http_connection::Connection;
@@ -14,6 +13,7 @@ use brisk_http_connection::interim::InterimReceivers;
 use bytes::Bytes;
 use http::Method;
 
+use crate::head_watch::HeadWait;
 use crate::http1::{Failure, Http1};
 use brisk_upstream_group::metrics::{PipelineRepeat, UpstreamMetrics};
 
@@ -211,12 +211,12 @@ impl Unanswered {
     pub(crate) async fn next_head(
         mut self,
         client: &Connection,
-        limit: Duration,
+        wait: HeadWait<'_>,
         interims: InterimReceivers<'_>,
         is_first: bool,
     ) -> Result<(Box<Http1>, Response<()>), Failure> {
         let Self { http1: Some(http1), method } = &mut self else { return Err(Failure::of_neighbour()) };
-        let answered = http1.next_head(method, client, limit, interims, is_first).await;
+        let answered = http1.next_head(method, client, wait, interims, is_first).await;
         match (self.http1.take(), answered) {
             (Some(http1), Ok(response)) => Ok((http1, response)),
             (_, Err(failure)) => Err(failure),

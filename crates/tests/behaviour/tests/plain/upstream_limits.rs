@@ -103,7 +103,7 @@ fn a_request_that_gets_no_place_in_time_is_refused() {
     let slow = thread::spawn(move || connection.get(NAME, "/slow").text());
     origin.last_request();
     let refused = site.get("/refused");
-    assert_eq!(refused.status(), 503);
+    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("2")));
     let line: Value = serde_json::from_str(&site.brisk.logged("/refused")).expect("a line of JSON");
     assert_eq!(line["error"], "connection-limit");
     release.send(()).expect("a waiting origin");

@@ -15,10 +15,10 @@ pub struct LimitsKeys {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeoutsKeys {
-    /// With `upstream`: `head` and `body` in place of those in [`[upstream.NAME.timeouts]`](#upstreamnametimeouts), and
-    /// `request`: time from the start of forwarding to the end of the response. Without a response by then, the client gets 504
-    /// (`request-timeout` in the access log); a response that has begun is broken off. Connections that switch protocols are
-    /// excluded from `body` and `request`.
+    /// With `upstream`: `head`, `attempt` and `body` in place of those in
+    /// [`[upstream.NAME.timeouts]`](#upstreamnametimeouts), and `request`: time from the start of forwarding to the end of the
+    /// response. Without a response by then, the client gets 504 (`request-timeout` in the access log); a response that has begun
+    /// is broken off. Connections that switch protocols are excluded from `body` and `request`.
     pub timeouts: RouteTimeouts,
 }
 
@@ -63,6 +63,8 @@ pub enum OnFailure {
 pub struct RouteTimeouts {
     /// Maximum time to the head of a response.
     pub head: Option<Period>,
+    /// Maximum time to the head of a response at one server.
+    pub attempt: Option<Period>,
     /// Maximum time between two parts of a body.
     pub body: Option<Period>,
     /// Maximum time from the beginning of forwarding to the end of the response.

@@ -141,6 +141,7 @@ pub(super) fn timeouts(
     };
     let upstream = RequestTimeouts {
         head: limit("head", written.head, general.upstream.head),
+        attempt: limit("attempt", written.attempt, general.upstream.attempt),
         body: limit("body", written.body, general.upstream.body),
     };
     RouteTimeouts { upstream, request: limit("request", written.request, general.request) }

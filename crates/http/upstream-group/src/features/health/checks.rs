@@ -70,17 +70,17 @@ async fn watch(group: Arc<GroupState>, server: Arc<ServerState>, delay: Duration
         ticks.tick().await;
         let outcome = timeout(checks.timeout, check(&group, &server, checks)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
-        let group = &group.settings().name;
+        let name = &group.settings().name;
         match streak.add(outcome.is_ok(), checks) {
             None => {}
             Some(Verdict::Up) => {
-                tracing::info!(%group, server = server.name(), "upstream server is up again");
-                server.set_checked(Verdict::Up);
+                tracing::info!(group = %name, server = server.name(), "upstream server is up again");
+                group.set_checked(&server, Verdict::Up);
             }
             Some(Verdict::Down) => {
                 let reason = outcome.err().unwrap_or_default();
-                tracing::warn!(%group, server = server.name(), %reason, "upstream server is down");
-                server.set_checked(Verdict::Down);
+                tracing::warn!(group = %name, server = server.name(), %reason, "upstream server is down");
+                group.set_checked(&server, Verdict::Down);
             }
         }
     }

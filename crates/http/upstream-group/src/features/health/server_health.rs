@@ -108,9 +108,7 @@ impl ServerHealth {
     ) -> Option<Duration> {
         let exceeds_share = checks.error_share.is_some_and(|share| self.window.add(1) >= share);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // Only the worker that reaches the limit exactly starts the pause, so that many concurrent failures cause one
-        // pause.
-        let is_due = exceeds_share || (checks.max_failures > 0 && failures == checks.max_failures);
+        let is_due = exceeds_share || (checks.max_failures > 0 && failures >= checks.max_failures);
         let until = self.out_until.load(Ordering::Relaxed);
         if !is_due || until > now() {
             return None;
@@ -120,6 +118,9 @@ impl ServerHealth {
         if !may_pause() {
             return None;
         }
+        // One worker starts the pause, so that many concurrent failures cause one pause.
+        let begun = now() + milliseconds(checks.pause);
+        self.out_until.compare_exchange(until, begun, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         // Failures from before the pause must not start the next one.
         self.window.start.store(0, Ordering::Relaxed);
         Some(self.leave_out(checks.pause))
@@ -152,7 +153,7 @@ impl ServerHealth {
         let again = soon != 0 && now <= soon;
         let doublings = if again { (self.doublings.load(Ordering::Relaxed) + 1).min(DOUBLINGS) } else { 0 };
         let pause = pause * (1 << doublings);
-        let milliseconds = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX / 4);
+        let milliseconds = milliseconds(pause);
         self.doublings.store(doublings, Ordering::Relaxed);
         self.last_pause.store(milliseconds, Ordering::Relaxed);
         self.last_out_until.store(now + milliseconds, Ordering::Relaxed);
@@ -184,6 +185,10 @@ impl Window {
 /// Milliseconds since [`START`], at least 1, because 0 means no pause.
 fn now() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX / 2) + 1
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX / 4)
 }
 
 #[cfg(test)]
@@ -235,6 +240,17 @@ mod tests {
     async fn a_crowd_of_failures_is_one_pause() {
         let health = ServerHealth::default();
         assert_eq!((0..100).filter_map(|_| health.request_failed(&CHECKS, || true)).count(), 1);
+    }
+
+    /// Requests that waited for a silent server fail during its pause.
+    #[tokio::test(start_paused = true)]
+    async fn failures_within_a_pause_do_not_spare_the_server_after_it() {
+        let health = ServerHealth::default();
+        assert_eq!(fail(&health, 3), Some(CHECKS.pause));
+        assert_eq!(fail(&health, 50), None);
+        advance(CHECKS.pause + Duration::from_secs(1)).await;
+        assert_eq!(health.availability(), Availability::BackAgain);
+        assert_eq!(fail(&health, 1), Some(CHECKS.pause * 2));
     }
 
     #[test]

@@ -1,31 +1,8 @@
-//! Second attempts of slow requests: their number and their results.
+//! Two attempts of a request and their result.
 
-use std::cell::Cell;
 use std::pin::{Pin, pin};
 
 use futures_util::future::{Either, select};
-
-/// Credit for one second request. [`HedgeCredit`] keeps ten times as much: a burst of ten.
-const COST: u32 = 100;
-const MOST: u32 = 10 * COST;
-
-/// Credit of a worker for second requests: each request that may be hedged adds its percentage.
-#[derive(Debug, Default)]
-pub struct HedgeCredit(Cell<u32>);
-
-impl HedgeCredit {
-    /// Adds the credit of a request: `percent` of a second request.
-    pub fn earn(&self, percent: u32) {
-        self.0.set((self.0.get() + percent).min(MOST));
-    }
-
-    /// Takes the credit for a second request, if there is enough.
-    pub fn spend(&self) -> bool {
-        let left = self.0.get().checked_sub(COST);
-        self.0.set(left.unwrap_or(self.0.get()));
-        left.is_some()
-    }
-}
 
 /// The result of two attempts.
 #[derive(Debug)]
@@ -61,18 +38,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn second_requests_are_a_share_of_all_with_a_bounded_burst() {
-        let credit = HedgeCredit::default();
-        assert!(!credit.spend(), "nothing is lent");
-        let sent = (0..1000).filter(|_| {
-            credit.earn(5);
-            credit.spend()
-        });
-        assert_eq!(sent.count(), 50);
-        (0..1000).for_each(|_| credit.earn(5));
-        assert_eq!((0..100).filter(|_| credit.spend()).count(), 10);
-    }
     async fn raced(
         first: impl Future<Output = Result<u8, u8>>,
         second: impl Future<Output = Result<u8, u8>>,

@@ -20,6 +20,9 @@ pub struct ServerTimeoutsKeys {
     /// Time from the complete request to the head of the response; then 504. Also the wait of a request for a stream of an HTTP/2
     /// server; then 503.
     pub head: Option<Period>,
+    /// Time without the head of a response after which a request that is safe to repeat [goes to another
+    /// server](#silent-servers); up to `head`.
+    pub attempt: Option<Period>,
     /// Longest pause within a response body.
     pub body: Option<Period>,
     /// Longest pause on a connection after a switch of protocols (WebSocket), without data of either side; over HTTP/2 to the server,
