@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use brisk_http::message::Response;
+use brisk_http::validate::RETRY_AFTER;
 use brisk_telemetry::RequestId;
 use brisk_transform::body::Body;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -14,7 +15,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Header of the gateway's own error responses.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The error page for `status`. Contains no input of the client, so that it cannot be used for injection.
+/// The error page for `status`, with [`RETRY_AFTER`] for `503`. Contains no input of the client, so that it cannot be used for
+/// injection.
 pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     let code = status.as_u16();
@@ -28,6 +30,9 @@ pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
     headers.insert(header::CONTENT_TYPE, HTML);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(REQUEST_ID, request_id(id));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
     response
 }
 
@@ -50,5 +55,13 @@ mod tests {
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         let text = std::str::from_utf8(&body).expect("text");
         assert!(text.contains("502 Bad Gateway") && text.contains("00000000000000ab"), "{text}");
+    }
+
+    #[test]
+    fn an_unavailable_gateway_names_the_time_of_the_next_attempt() {
+        let retry_after =
+            |status| error_page(status, RequestId(1)).headers().get(header::RETRY_AFTER).cloned();
+        assert_eq!(retry_after(StatusCode::SERVICE_UNAVAILABLE), Some(RETRY_AFTER));
+        assert_eq!(retry_after(StatusCode::BAD_GATEWAY), None);
     }
 }

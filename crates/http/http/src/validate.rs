@@ -23,6 +23,10 @@ use crate::message::{HeaderList, RequestParts};
 use crate::path::AmbiguousPath;
 use crate::version;
 
+/// `Retry-After` of the gateway's own `503` responses in seconds, unless the time is known or configured: the shortages that
+/// cause them often end soon.
+pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
+
 /// Refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {

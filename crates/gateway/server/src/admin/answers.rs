@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use brisk_http::validate::host_of;
+use brisk_http::validate::{RETRY_AFTER, host_of};
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{self, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 
@@ -36,6 +36,10 @@ pub(super) fn typed(kind: &'static str, body: String) -> Response<Full<Bytes>> {
 pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
     response
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use brisk_budget::Resource;
 use brisk_coding::{Coding, Decoder};
 use brisk_http::message::{HeaderList, Response};
+use brisk_http::validate::RETRY_AFTER;
 use brisk_http_connection::Connection;
 use brisk_rewrite::{DocumentKind, Rewriter, policy, refresh};
 use bytes::Bytes;
@@ -159,7 +160,7 @@ fn no_room() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     let headers = response.headers_mut();
-    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    headers.insert(header::RETRY_AFTER, RETRY_AFTER);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -13,17 +13,13 @@ use brisk_http_connection::Connection;
 use brisk_jwt::{Token, TokenFault};
 use brisk_net::limits::client_of;
 use brisk_telemetry::Side;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 
 use self::tokens::Lacking;
 use crate::error_page::error_page;
 use crate::exchange::Exchange;
 use crate::features::access::{BasicAuth, TokenAuth};
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
-
-/// Time after which a client may try again if too many passwords are being verified, or if the keys of tokens are not known, in
-/// seconds.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
 /// Refuses clients that may not use the route, with `403` (RFC 9110 section 15.5.4), or with `401` and a challenge if a
 /// password or a token is missing. Compiled if the route or its host restricts the clients; the networks of the host apply to
@@ -201,9 +197,7 @@ impl AccessStage {
 
 fn unavailable(reason: &'static str, exchange: &mut Exchange) -> Flow {
     exchange.fail(Side::Internal, reason);
-    let mut response = error_page(StatusCode::SERVICE_UNAVAILABLE, exchange.id());
-    response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-    Flow::Respond(Box::new(response))
+    Flow::Respond(Box::new(error_page(StatusCode::SERVICE_UNAVAILABLE, exchange.id())))
 }
 
 /// The credentials in a request. `None` also for several headers, of which an upstream could use another one.
