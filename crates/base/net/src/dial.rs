@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
+
+use crate::names::LastKnown;
 
 /// Time without a packet after which the kernel probes an idle connection; further probes follow at [`PROBE_INTERVAL`].
 const PROBE_AFTER: Duration = Duration::from_secs(30);
@@ -167,18 +169,21 @@ pub fn shares(addresses: &[SocketAddr], deadline: Instant) -> impl Iterator<Item
     })
 }
 
-/// The addresses of `target`, in the resolver's order. `TimedOut` after `deadline`.
+/// The addresses of `target`, in the resolver's order; those of the last success while the resolver fails, for a day.
+/// `TimedOut` after `deadline`.
 pub async fn resolve(target: &Target, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     let name = match &target.host {
         Host::Address(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name,
     };
-    let found = timeout_at(deadline, lookup_host((&**name, target.port)));
-    match found.await {
-        Ok(Ok(addresses)) => Ok(addresses.collect()),
-        Ok(Err(error)) => Err(target.fail("resolve", None, error)),
-        Err(_) => Err(target.fail("resolve", None, io::ErrorKind::TimedOut.into())),
+    let owned = name.clone();
+    let lookup = async move { Ok(lookup_host((&*owned, 0)).await?.collect()) };
+    let found = LastKnown::of_process().resolve(name, deadline, lookup).await;
+    let mut addresses = found.map_err(|error| target.fail("resolve", None, error))?;
+    for address in &mut addresses {
+        address.set_port(target.port);
     }
+    Ok(addresses)
 }
 
 async fn connect_to(address: SocketAddr, limit: Duration) -> io::Result<TcpStream> {

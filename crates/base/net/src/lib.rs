@@ -14,6 +14,7 @@ pub mod fuzz;
 pub mod limits;
 mod linger;
 pub mod listener;
+mod names;
 mod networks;
 mod options;
 mod peer;
