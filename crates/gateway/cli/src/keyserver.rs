@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use anyhow::{anyhow, bail};
 use brisk_certs::{CertError, PrivateCa, Purpose};
 use brisk_config::{ConfigError, ResolvedKeyServer, Running};
-use brisk_keyserver::{Environment, KeyServer};
+use brisk_keys::prepare_randomness;
+use brisk_keyserver::{Environment, KeyServer, KeyServerSockets};
 use brisk_server::{Parts, Process, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
@@ -38,6 +39,7 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
         bail!("no configuration: write --config FILE; `brisk keyserver init DIR` makes one");
     };
     memory::small_pages();
+    prepare_randomness();
     let _log = log::start(&arguments.log)?;
     let sockets = Sockets::inherited();
     let running = Running::default();
@@ -46,13 +48,13 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     log_warnings(&warnings);
     limits::raise_open_files();
     brisk_isolation::keep_memory_private();
+    let sockets = KeyServerSockets::bind(&settings, Process { program: PROGRAM, sockets, files })?;
     let metrics = Metrics::new();
     let engines =
         engines::start(&keys, &settings.keystore, &running, &metrics).map_err(ServerError::Threads)?;
-    let process = Process { program: PROGRAM, sockets, files };
     let count = settings.keystore.count_anywhere();
     let environment = Environment { engines, gathers: keys.processor.simd, metrics };
-    let server = KeyServer::bind(&settings, process, environment)?;
+    let server = KeyServer::new(&settings, sockets, environment)?;
     drop(settings);
     print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let mut parts = Parts::new();

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use brisk_config::{Resolved, Running, Sources};
-use brisk_gateway::{Addresses, Environment, Gateway};
+use brisk_gateway::{Addresses, Environment, Gateway, GatewaySockets};
 use brisk_isolation::{Isolation, IsolationError};
+use brisk_keys::prepare_randomness;
 use brisk_logs::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_server::{Parts, Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
@@ -36,7 +37,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let line = arguments.command_line();
     let sources = line.sources()?;
     let (isolation, sockets) = isolate(sources.as_ref(), &arguments.log)?;
-    // After `isolate`, because the log starts a thread.
+    // After `isolate`, because both start a thread.
+    prepare_randomness();
     let _log = log::start(&arguments.log)?;
     if let Some(isolation) = &isolation {
         isolation.log_rights();
@@ -50,13 +52,16 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let files = WatchedFiles::start(&first.settings.server.files);
     log_warnings(&first.warnings);
     limits::raise_open_files();
+    let changes_elsewhere = files.elsewhere();
+    // Before keys and engines, which take longer: connections wait in the queues of the sockets.
+    let sockets = GatewaySockets::bind(&first.settings, Process { program: PROGRAM, sockets, files })?;
     let metrics = Metrics::new();
     log::note_in(metrics.problems());
     metrics.register(running.limits.clone());
 
     let visits = KeptVisits::start(first.visits.as_ref(), &metrics);
     let engines = engines::start(&first.keys, &first.settings.keystore, &running, &metrics);
-    let isolated = IsolatedKeys::start(&running, &first, files.elsewhere()).map_err(anyhow::Error::msg)?;
+    let isolated = IsolatedKeys::start(&running, &first, changes_elsewhere).map_err(anyhow::Error::msg)?;
     let key_servers = KeyServers::start(&running.key_servers, &first.remote).map_err(anyhow::Error::msg)?;
     let obtained = Arc::new(Obtained::default());
     let environment = Environment {
@@ -71,7 +76,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         limits: running.limits.clone(),
         refused_keys: running.refused_keys.clone(),
     };
-    let gateway = Gateway::bind(&first.settings, Process { program: PROGRAM, sockets, files }, &environment)?;
+    let gateway = Gateway::new(&first.settings, sockets, &environment)?;
     print_start(gateway.addresses(), &first)
         .map_err(|error| anyhow!("cannot write the addresses: {error}"))?;
     obtained.start(&first.acme).map_err(ServerError::Threads)?;

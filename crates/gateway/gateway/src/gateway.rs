@@ -1,4 +1,4 @@
-//! [`Gateway`]: binds, serves, reloads and drains.
+//! [`GatewaySockets`], bound first, and [`Gateway`]: serves, reloads and drains.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_server::{Control, Listen, Parts, Process, Server};
+use brisk_server::{Control, Listen, Listening, Parts, Process, Server};
 use brisk_telemetry::metrics::Reload;
 
 use crate::GatewayError;
@@ -34,6 +34,17 @@ pub struct Addresses {
     pub dashboard: Option<String>,
 }
 
+/// The bound sockets of a gateway: connections wait until [`Gateway::run`] accepts them.
+#[derive(Debug)]
+pub struct GatewaySockets(Listening<Socket>);
+
+impl GatewaySockets {
+    /// Binds all addresses of `settings`.
+    pub fn bind(settings: &GatewaySettings, process: Process) -> Result<Self, GatewayError> {
+        Ok(Self(Listening::bind(settings.server.clone(), &listeners(settings), process)?))
+    }
+}
+
 /// A gateway that is completely prepared and does not serve yet.
 #[derive(Debug)]
 pub struct Gateway {
@@ -44,19 +55,16 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds all addresses and prepares keys, sessions and logs, so that errors are reported before anything is
-    /// served.
-    ///
-    /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
-    /// not kill the process.
-    pub fn bind(
+    /// Prepares keys, sessions and logs, so that errors are reported before anything is served. Signals are caught from here on
+    /// ([`Server::new`]).
+    pub fn new(
         settings: &GatewaySettings,
-        process: Process,
+        sockets: GatewaySockets,
         environment: &Environment,
     ) -> Result<Self, GatewayError> {
         let visits = environment.visits.clone();
         let shared = Shared::new(settings, environment)?;
-        let server = Server::bind(settings.server.clone(), &listeners(settings), process)?;
+        let server = Server::new(sockets.0)?;
         shared.metrics.register(server.metrics());
         let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads(), visits)?;
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
@@ -91,7 +99,7 @@ impl Gateway {
     /// loaded and published.
     pub fn run<S: Source>(self, parts: &Parts<S::Configuration>, source: S) -> Result<(), GatewayError> {
         let Self { shared, server, part, .. } = self;
-        // Not in `bind`, which may still fail while another process varies these settings.
+        // Not in `new`, which may still fail while another process varies these settings.
         shared.begin_variation();
         let pages = pages_of(&shared);
         let served = server.run(&shared, Reloads { part, parts, source }, pages);

@@ -21,7 +21,7 @@ mod worker;
 
 pub use certificates::{HostCertificates, ObtainedHost, Obtainer};
 pub use error::GatewayError;
-pub use gateway::{Addresses, Gateway};
+pub use gateway::{Addresses, Gateway, GatewaySockets};
 pub use part::{GatewayPart, PreparedGateway};
 pub use settings::GatewaySettings;
 pub use shared::Environment;

@@ -17,5 +17,5 @@ pub mod settings;
 
 pub use error::KeyServerError;
 pub use key_process::KeyProcess;
-pub use server::{Environment, KeyServer, KeyServerPart, PreparedKeyServer};
+pub use server::{Environment, KeyServer, KeyServerPart, KeyServerSockets, PreparedKeyServer};
 pub use settings::KeyServerSettings;

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use brisk_net::ListenerSettings;
-use brisk_server::{Control, Listen, Pages, Part, PartError, Parts, Process, Server, ServerSettings};
+use brisk_server::{
+    Control, Listen, Listening, Pages, Part, PartError, Parts, Process, Server, ServerSettings,
+};
 use brisk_telemetry::metrics::{CONTENT_TYPE, Reload};
 
 use crate::KeyServerError;
@@ -15,7 +17,29 @@ pub use crate::service::Environment;
 use crate::service::{ActiveConfig, Shared};
 use crate::settings::KeyServerSettings;
 
-/// A key server that is bound but does not serve yet.
+/// The bound sockets of a key server: connections wait until [`KeyServer::run`] accepts them.
+#[derive(Debug)]
+pub struct KeyServerSockets(Listening<()>);
+
+impl KeyServerSockets {
+    /// Binds all addresses of `settings`.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyServerError`] if an address cannot be bound.
+    pub fn bind(settings: &KeyServerSettings, process: Process) -> Result<Self, KeyServerError> {
+        let listen = |settings: &ListenerSettings| Listen {
+            kind: (),
+            name: "keyserver",
+            settings: settings.clone(),
+            datagrams: false,
+        };
+        let listeners: Vec<_> = settings.listen.iter().map(listen).collect();
+        Ok(Self(Listening::bind(settings.server.clone(), &listeners, process)?))
+    }
+}
+
+/// A key server that is completely prepared and does not serve yet.
 #[derive(Debug)]
 pub struct KeyServer {
     listen: Vec<ListenerSettings>,
@@ -24,25 +48,18 @@ pub struct KeyServer {
 }
 
 impl KeyServer {
-    /// Binds all addresses and reads the certificates.
+    /// Reads the certificates.
     ///
     /// # Errors
     ///
     /// [`KeyServerError`], before anything is served.
-    pub fn bind(
+    pub fn new(
         settings: &KeyServerSettings,
-        process: Process,
+        sockets: KeyServerSockets,
         environment: Environment,
     ) -> Result<Self, KeyServerError> {
         let shared = Shared::new(settings, environment)?;
-        let listen = |settings: &ListenerSettings| Listen {
-            kind: (),
-            name: "keyserver",
-            settings: settings.clone(),
-            datagrams: false,
-        };
-        let listeners: Vec<_> = settings.listen.iter().map(listen).collect();
-        let server = Server::bind(settings.server.clone(), &listeners, process)?;
+        let server = Server::new(sockets.0)?;
         shared.metrics.register(server.metrics());
         shared.metrics.register(KeyServerMetrics(Arc::clone(&shared.figures)));
         Ok(Self { listen: settings.listen.clone(), shared, server })

@@ -34,7 +34,7 @@ pub use load::WorkerLoad;
 pub use metrics::ServerMetrics;
 pub use part::{Part, PartError, Parts, PreparedParts};
 pub use scheduling::wait_for_turns;
-pub use server::{Process, Server};
+pub use server::{Listening, Process, Server};
 pub use service::{Accepted, DatagramSocket, Place, Service};
 pub use settings::{Listen, Program, ServerSettings};
 pub use sockets::Sockets;

@@ -1,4 +1,4 @@
-//! [`Server`]: binds, starts the workers, serves and drains.
+//! [`Listening`], the bound sockets, and [`Server`], which starts the workers, serves and drains.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,26 +34,30 @@ pub struct Process {
     pub files: WatchedFiles,
 }
 
-/// A server with bound sockets that does not serve yet.
+/// Bound sockets before a [`Server`] has them: connections wait in their queues. A process binds them as early as possible,
+/// because clients are refused before.
 #[derive(Debug)]
-pub struct Server<L> {
+pub struct Listening<L> {
     settings: ServerSettings,
     program: Program,
     shared: Arc<Shared>,
     bound: Vec<Bound<L>>,
     admin: Option<Bound<()>>,
     files: WatchedFiles,
+}
+
+/// A server that is completely prepared and does not serve yet.
+#[derive(Debug)]
+pub struct Server<L> {
+    listening: Listening<L>,
     /// The runtime of the main thread.
     runtime: Runtime,
     signals: Signals,
 }
 
-impl<L: Copy + Send + 'static> Server<L> {
+impl<L: Copy + Send + 'static> Listening<L> {
     /// Binds all addresses, or takes the [`Sockets`] that were passed for them. Returns [`ServerError::Listen`] if any
-    /// address cannot be bound: no server starts with a part of its listeners.
-    ///
-    /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
-    /// not kill the process.
+    /// address cannot be bound, or if another process serves it: no server starts with a part of its listeners.
     pub fn bind(
         settings: ServerSettings,
         listeners: &[Listen<L>],
@@ -65,30 +69,40 @@ impl<L: Copy + Send + 'static> Server<L> {
         let admin = settings.admin.map(ListenerSettings::new);
         let AllBound { listeners: bound, admin } =
             sockets.bind_all(listeners, admin.as_ref(), settings.workers.get())?;
+        Ok(Self { settings, program, shared, bound, admin, files })
+    }
+}
+
+impl<L: Copy + Send + 'static> Server<L> {
+    /// A server with the sockets of `listening`, after everything else that can fail or take long.
+    ///
+    /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
+    /// not kill the process. Before, a signal ends the process.
+    pub fn new(listening: Listening<L>) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Threads)?;
         let signals = runtime.block_on(async { Signals::catch() })?;
-        Ok(Self { settings, program, shared, bound, admin, files, runtime, signals })
+        Ok(Self { listening, runtime, signals })
     }
 
     /// The addresses of the service's listeners, with the ports that the system chose for port 0.
     pub fn addresses(&self) -> impl Iterator<Item = (L, SocketAddr)> {
-        self.bound.iter().map(|bound| (bound.kind, bound.address))
+        self.listening.bound.iter().map(|bound| (bound.kind, bound.address))
     }
 
     /// The address of the admin listener; `None` without `admin.listen`.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|bound| bound.address)
+        self.listening.admin.as_ref().map(|bound| bound.address)
     }
 
     /// [`ServerMetrics`] of this server.
     pub fn metrics(&self) -> ServerMetrics {
-        let pulse = Arc::clone(&self.shared.pulse);
-        ServerMetrics { pulse, dropped_log_lines: self.program.dropped_log_lines }
+        let Listening { shared, program, .. } = &self.listening;
+        ServerMetrics { pulse: Arc::clone(&shared.pulse), dropped_log_lines: program.dropped_log_lines }
     }
 
     /// Load of this server's workers.
     pub fn loads(&self) -> WorkerLoads {
-        WorkerLoads(Arc::clone(&self.shared.pulse))
+        WorkerLoads(Arc::clone(&self.listening.shared.pulse))
     }
 
     /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. Reloads on `SIGHUP` and when a file of
@@ -98,7 +112,8 @@ impl<L: Copy + Send + 'static> Server<L> {
     where
         S: Service<Listener = L>,
     {
-        let Self { settings, program, shared, bound, admin, files, runtime, signals } = self;
+        let Self { listening, runtime, signals } = self;
+        let Listening { settings, program, shared, bound, admin, files } = listening;
         let (trigger, drain) = drain::channel();
         let (stop, stopped) = watch::channel(());
         // Unbounded without risk: each worker reports at most one failure.
@@ -218,7 +233,8 @@ mod tests {
             Listen { kind: (), name: "test", settings: ListenerSettings::new(ANY), datagrams: false };
         let files = WatchedFiles::start(&[]);
         let process = Process { program: PROGRAM, sockets: Sockets::default(), files };
-        let server = Server::bind(settings(3, 10), &[listen], process).expect("a server");
+        let listening = Listening::bind(settings(3, 10), &[listen], process).expect("sockets");
+        let server = Server::new(listening).expect("a server");
         let ended = server.run(&Arc::new(Closing { broken: Some(1) }), Idle(Parts::new()), Pages::default());
         assert!(matches!(ended, Err(ServerError::Worker { number: 1, .. })), "{ended:?}");
     }

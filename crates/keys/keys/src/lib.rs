@@ -22,6 +22,7 @@ mod premaster;
 mod private_key;
 mod probe;
 mod public_key;
+mod randomness;
 mod rsa;
 #[cfg(test)]
 mod testing;
@@ -45,4 +46,5 @@ pub use points::is_point_of;
 pub use premaster::{PREMASTER, PremasterEngine};
 pub use probe::{KeyElsewhere, ProbeAnswer};
 pub use public_key::{PublicKey, verification};
+pub use randomness::prepare_randomness;
 pub use text_fault::{encoding_fault, pem_fault};

@@ -90,7 +90,7 @@ const STATICS: &[(&str, &[&str])] = &[
     ),
     (
         "content that is kept beyond reloads within a limit of the process",
-        &["transform::CLOCK", "transform::HELD", "transform::KEPT", "transform::STORE"],
+        &["net::OF_PROCESS", "transform::CLOCK", "transform::HELD", "transform::KEPT", "transform::STORE"],
     ),
     ("padded pages of a visitor, which a reload must not grant again", &["transform::PAGES"]),
     ("random keys whose sessions and cookies outlive reloads", &["rules::RANDOM", "session::OF_PROCESS"]),
