@@ -228,10 +228,15 @@ impl<'a> Site<'_, 'a> {
                     .different(step, "brisk sends 403 in place of closing the connection without a response");
                 keys.set("respond", "{ status = 403 }");
             }
-            (_, Some(text)) if text.contains('$') => {
-                return Err("a fixed response of brisk has no variables".to_owned());
+            (_, text) => {
+                let text = text.unwrap_or_default();
+                let body = context.template(text, &values, Use::Body)?;
+                keys.set("respond", self.respond(flow, status, &body));
+                let kind = self.media_type(flow).unwrap_or_default();
+                if text.contains('$') && ["html", "xml", "json"].iter().any(|own| kind.contains(own)) {
+                    context.different(step, "brisk escapes the values for the media type of the response");
+                }
             }
-            (_, text) => keys.set("respond", self.respond(flow, status, text.unwrap_or_default())),
         }
         context.carried(step);
         Ok(keys)
@@ -274,7 +279,7 @@ fn without_query(target: &str) -> String {
 }
 
 /// Refuses redirects whose host a client could choose, as brisk does.
-fn check_redirect(to: &str) -> Result<(), String> {
+pub(crate) fn check_redirect(to: &str) -> Result<(), String> {
     let host = to.split_once("://").map_or("", |(_, rest)| rest);
     let is_variable = host.starts_with('{') && !host.starts_with("{{");
     let allowed = ["{host}", "{request.host}", "{tls.server_name}", "{server.", "{map."];

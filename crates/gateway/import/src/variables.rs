@@ -14,6 +14,8 @@ pub(crate) enum Use {
     Redirect,
     /// A rewritten path: groups only.
     Path,
+    /// The body of a fixed response.
+    Body,
     /// A line of the access log.
     Log,
 }
@@ -59,6 +61,8 @@ const SAME: &[(&str, &str)] = &[
     ("server_protocol", "{request.version}"),
     ("host", "{request.host}"),
     ("http_host", "{request.header.host}"),
+    ("content_type", "{request.header.content-type}"),
+    ("content_length", "{request.header.content-length}"),
     ("uri", "{request.path}"),
     ("document_uri", "{request.path}"),
     ("args", "{request.query}"),
@@ -79,6 +83,11 @@ const LOGGED: &[(&str, &str)] = &[
     ("request", "{request.line}"),
     ("status", "{response.status}"),
     ("body_bytes_sent", "{response.bytes}"),
+    ("request_length", "{request.bytes}"),
+    ("request_time", "{duration}"),
+    ("upstream_response_time", "{upstream.time}"),
+    ("time_iso8601", "{time}"),
+    ("connection", "{connection}"),
 ];
 
 /// Number of `map`s that refer to each other at most.
@@ -88,20 +97,25 @@ impl Context<'_> {
     /// A text with brisk's variables in place of nginx's. The error names the variable without a counterpart.
     pub(crate) fn template(&self, text: &str, values: &Values, use_of: Use) -> Result<String, String> {
         let text = text.replace("$is_args$args", "\u{1}").replace("$is_args$query_string", "\u{1}");
-        let text = text.trim_end_matches(['\r', '\n']);
+        let text = if use_of == Use::Body { &text } else { text.trim_end_matches(['\r', '\n']) };
         let mut result = String::new();
         let mut rest = text;
         while let Some(next) = rest.chars().next() {
             rest = &rest[next.len_utf8()..];
             match next {
                 '\u{1}' if use_of == Use::Path => {}
+                '\u{1}' if use_of == Use::Log => {
+                    return Err("the access log of brisk has no variable for $is_args$args".to_owned());
+                }
                 '\u{1}' => result.push_str("{request.query_part}"),
                 '$' => {
                     let (name, behind) = variable(rest)?;
                     result.push_str(&self.counterpart(name, values, use_of)?);
                     rest = behind;
                 }
-                '{' if rest.starts_with(|next: char| next.is_ascii_lowercase()) => result.push_str("{{"),
+                '{' if rest.starts_with(|next: char| next.is_ascii_lowercase() || next.is_ascii_digit()) => {
+                    result.push_str("{{");
+                }
                 next => result.push(next),
             }
         }
@@ -111,9 +125,9 @@ impl Context<'_> {
     fn counterpart(&self, name: &str, values: &Values, use_of: Use) -> Result<String, String> {
         let is_group = name.bytes().all(|byte| byte.is_ascii_digit());
         if is_group || values.set.get(name).is_some_and(|value| value == "\u{2}") {
-            let is_allowed = values.groups && matches!(use_of, Use::Redirect | Use::Path);
+            let is_allowed = values.groups && matches!(use_of, Use::Redirect | Use::Body | Use::Path);
             let reason = format!(
-                "${name} is a group of an expression, which brisk has in redirects and rewritten paths only"
+                "${name} is a group of an expression, which brisk has in redirects, bodies and rewritten paths only"
             );
             return if is_allowed { Ok(format!("{{{name}}}")) } else { Err(reason) };
         }
@@ -129,27 +143,28 @@ impl Context<'_> {
         if use_of == Use::Redirect && name == "request_uri" {
             return Ok("{path}".to_owned());
         }
-        if use_of == Use::Log
-            && let Some((_, own)) = LOGGED.iter().find(|(known, _)| *known == name)
-        {
-            return Ok((*own).to_owned());
+        if use_of == Use::Log {
+            return logged(name);
         }
         if let Some((_, own)) = SAME.iter().find(|(known, _)| *known == name) {
             return Ok((*own).to_owned());
+        }
+        if name == "request" && matches!(use_of, Use::Value | Use::Body) {
+            return Ok("{request.method} {request.target} {request.version}".to_owned());
         }
         if self.maps.contains_key(name) {
             return self.map(name).map(|name| format!("{{map.{name}}}"));
         }
         let lower = |name: &str| name.replace('_', "-");
         let of_response = name.strip_prefix("upstream_http_").or_else(|| name.strip_prefix("sent_http_"));
-        if let Some(header) = of_response.filter(|_| matches!(use_of, Use::Value | Use::Log)) {
+        if let Some(header) = of_response.filter(|_| use_of == Use::Value) {
             return Ok(format!("{{response.header.{}}}", lower(header)));
         }
         if use_of == Use::Value && matches!(name, "upstream_status" | "status") {
             return Ok("{response.status}".to_owned());
         }
         for (prefix, own) in [("http_", "header"), ("cookie_", "cookie"), ("arg_", "query")] {
-            if let Some(name) = name.strip_prefix(prefix) {
+            if let Some(name) = name.strip_prefix(prefix).filter(|name| !name.is_empty()) {
                 let name = if own == "header" { lower(name) } else { name.to_owned() };
                 return Ok(format!("{{request.{own}.{name}}}"));
             }
@@ -175,6 +190,19 @@ impl Context<'_> {
         self.table(format!("map.{name}"), keys, map);
         self.carried(map);
         Ok(name)
+    }
+}
+
+/// The counterpart in a line of the access log.
+fn logged(name: &str) -> Result<String, String> {
+    let same = SAME.iter().filter(|(known, _)| *known != "scheme");
+    if let Some((_, own)) = LOGGED.iter().chain(same).find(|(known, _)| *known == name) {
+        return Ok((*own).to_owned());
+    }
+    let secrets = ["http_authorization", "http_cookie", "http_proxy_authorization"];
+    match name.strip_prefix("http_").filter(|_| !secrets.contains(&name)) {
+        Some(header) => Ok(format!("{{request.header.{}}}", header.replace('_', "-"))),
+        None => Err(format!("the access log of brisk has no variable for ${name}")),
     }
 }
 

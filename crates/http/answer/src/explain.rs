@@ -22,7 +22,9 @@ use crate::files::{is_hidden_name, location};
 use crate::forwarding::Forwarding;
 use crate::hosts::{Hosts, Origin};
 use crate::redirect;
-use crate::settings::{Action, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction};
+use crate::settings::{
+    Action, FixedResponse, FormedResponse, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction,
+};
 use crate::stage::{Groups, HostContext, StageContext, StageTarget};
 use crate::stages::RouteStages;
 use crate::variables::HeadValues;
@@ -191,7 +193,9 @@ fn action(
                 (Err(missing), None) => format!("404 Not Found: {missing}"),
             },
         },
-        Action::Fixed(response) => format!("respond: {}", response.status),
+        Action::Fixed(FixedResponse { status, .. }) | Action::Formed(FormedResponse { status, .. }) => {
+            format!("respond: {status}")
+        }
         Action::Redirect(to) => {
             let authority = head.uri.authority().map_or("", |authority| authority.as_str());
             match redirect::answer(to, &HeadValues(head), authority, &path.decoded) {

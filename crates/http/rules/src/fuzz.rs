@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{
-    CookieRules, GroupPattern, Map, MapPattern, Maps, RedirectTarget, RoutePath, Routes, SameSite, Template,
-    UrlPrefixes, Values, Variable,
+    BodyTemplate, CookieRules, GroupPattern, Map, MapPattern, Maps, RedirectTarget, RoutePath, Routes,
+    SameSite, Template, UrlPrefixes, Values, Variable,
 };
 
 /// The same bytes for every variable.
@@ -18,7 +18,8 @@ impl Values for Everywhere<'_> {
 }
 
 /// The first line is a template, the rest is the value of all variables. Every value is one header of visible ASCII, and the text
-/// outside of variables is in it as it was written. As the target of a redirect, it has the same scheme and host for all values.
+/// outside of variables is in it as it was written. As the target of a redirect, it has the same scheme and host for all values. As
+/// a body, its values are bounded and no markup.
 pub fn templates(bytes: &[u8]) {
     let (text, rest) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len()));
     let Ok(text) = str::from_utf8(text) else { return };
@@ -31,6 +32,11 @@ pub fn templates(bytes: &[u8]) {
     for default in ["", "/n", "https:", "https:/", "https://b.example", "b.example"] {
         let map = Map { default: default.to_owned(), ..Map::default() };
         redirects(text, rest, &Maps::from([("m".to_owned(), Arc::new(map))]));
+    }
+    if let Ok(body) = BodyTemplate::new(text, "text/html", &maps, None) {
+        let (body, plain) = (body.form(&Everywhere(rest), b""), body.form(&Everywhere(b""), b""));
+        let markup = |body: &[u8]| body.iter().filter(|byte| matches!(byte, b'<' | b'>' | b'"')).count();
+        assert!(body.len() <= text.len() + (64 << 10) && markup(&body) == markup(&plain));
     }
     let Ok(template) = Template::new(text, &maps) else { return };
     let header = template.fill(&Everywhere(rest)).header(&Everywhere(rest));

@@ -1,7 +1,8 @@
 //! Rules about requests, without I/O: the lookup of a route, its conditions, the path for an upstream, requests that are processed
-//! as early data, changes of headers and targets of redirects with variables, shares of visitors,
+//! as early data, changes of headers, targets of redirects and bodies with variables, shares of visitors,
 //! sticky cookies, and URLs and cookies of upstreams in their responses.
 
+mod body_template;
 mod conditions;
 mod early_data;
 #[cfg(any(test, fuzzing))]
@@ -20,6 +21,7 @@ mod template;
 mod upstream_path;
 mod variable;
 
+pub use body_template::BodyTemplate;
 pub use conditions::{Conditions, Examined, Excess, Failing, ValueTest};
 pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use header_rules::{

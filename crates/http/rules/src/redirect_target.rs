@@ -5,11 +5,9 @@ mod place;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use regex::bytes::Captures;
-
 use self::place::Place;
 use crate::pattern::GroupPattern;
-use crate::template::{Map, Maps, Part, Values, begins_variable, parse, part};
+use crate::template::{Map, Maps, Part, Values, parse_with_groups, value_of};
 use crate::variable::Variable;
 
 /// Maximum length of a location in bytes.
@@ -82,18 +80,8 @@ impl RedirectTarget {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("the location has to be ASCII without spaces and control characters".to_owned());
         }
-        let begins = |first: char| begins_variable(first) || first.is_ascii_digit();
-        let parts = parse(text, begins, |name| match name {
-            "host" => Ok(Part::Variable(Variable::Host)),
-            "path" => Ok(Part::Variable(Variable::Target)),
-            _ => match expression.and_then(|expression| expression.group(name)) {
-                Some(number) => Ok(Part::Variable(Variable::Group(number))),
-                None if name.starts_with(|first: char| first.is_ascii_digit()) => Err(format!(
-                    "{{{name}}} is the text of a group: write one into `when.path_regex`, as \"^/old/(.*)$\""
-                )),
-                None => part(name, maps),
-            },
-        })?;
+        let own = [("host", Variable::Host), ("path", Variable::Target)];
+        let parts = parse_with_groups(text, &own, maps, expression)?;
         let mut place = Place::Start;
         let mut pieces = Vec::new();
         for part in parts {
@@ -168,15 +156,7 @@ impl RedirectTarget {
         let mut location = String::new();
         for piece in &self.pieces {
             let value = |variable: &Variable| value_of(variable, values, groups.as_ref());
-            // The value of a table could have ended before the host, where a client's value would replace it.
-            let is_open = match piece {
-                Piece::Text(_) | Piece::Host(_) | Piece::Map(..) | Piece::Verbatim(Variable::Scheme) => false,
-                Piece::Path(_) | Piece::Segments(_, PathPart::Begin) => host_end(&location).is_none(),
-                Piece::Verbatim(_) | Piece::Component(_) | Piece::Segments(_, PathPart::Rest) => {
-                    host_end(&location).is_none_or(|end| end == location.len())
-                }
-            };
-            if is_open {
+            if could_name_host(piece, &location) {
                 return Err(NoLocation::Empty);
             }
             match piece {
@@ -219,15 +199,15 @@ impl RedirectTarget {
     }
 }
 
-/// The value of a [`Variable`], which may be a [group](Variable::Group) of the path.
-fn value_of(variable: &Variable, values: &impl Values, groups: Option<&Captures<'_>>) -> Vec<u8> {
-    let mut value = Vec::new();
-    if let (Variable::Group(number), Some(groups)) = (variable, groups) {
-        value.extend_from_slice(groups.get(*number).map_or(&b""[..], |text| text.as_bytes()));
-    } else {
-        values.append(variable, &mut value);
+/// Whether a client's value for `piece` could take the place of the host: the value of a table may have ended before it.
+fn could_name_host(piece: &Piece, location: &str) -> bool {
+    match piece {
+        Piece::Text(_) | Piece::Host(_) | Piece::Map(..) | Piece::Verbatim(Variable::Scheme) => false,
+        Piece::Path(_) | Piece::Segments(_, PathPart::Begin) => host_end(location).is_none(),
+        Piece::Verbatim(_) | Piece::Component(_) | Piece::Segments(_, PathPart::Rest) => {
+            host_end(location).is_none_or(|end| end == location.len())
+        }
     }
-    value
 }
 
 fn append_path(path: &[u8], is_permitted: impl Fn(u8) -> bool, location: &mut String) {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderValue;
+use regex::bytes::Captures;
 
 use crate::map_pattern::MapPattern;
+use crate::pattern::GroupPattern;
 use crate::variable::Variable;
 
 /// Maximum length of a value in bytes. A longer value is cut off.
@@ -179,7 +181,7 @@ impl Filled {
 }
 
 impl Part {
-    fn needs_response(&self) -> bool {
+    pub(crate) fn needs_response(&self) -> bool {
         match self {
             Self::Text(_) => false,
             Self::Variable(variable) => variable.is_of_response(),
@@ -208,13 +210,13 @@ impl Map {
 }
 
 /// Whether a brace before this character begins a variable.
-pub(crate) fn begins_variable(first: char) -> bool {
+fn begins_variable(first: char) -> bool {
     first.is_ascii_lowercase()
 }
 
 /// Splits `text` into literal text and variables, which `part` reads from their names. A brace begins a variable if the next
 /// character does, according to `begins`.
-pub(crate) fn parse(
+fn parse(
     text: &str,
     begins: fn(char) -> bool,
     part: impl Fn(&str) -> Result<Part, String>,
@@ -248,7 +250,7 @@ pub(crate) fn parse(
     Ok(parts)
 }
 
-pub(crate) fn part(name: &str, maps: &Maps) -> Result<Part, String> {
+fn part(name: &str, maps: &Maps) -> Result<Part, String> {
     let Some(map) = name.strip_prefix("map.") else { return name.parse().map(Part::Variable) };
     let unknown = || {
         let known: Vec<_> = maps.keys().map(|name| format!("[map.{name}]")).collect();
@@ -260,6 +262,40 @@ pub(crate) fn part(name: &str, maps: &Maps) -> Result<Part, String> {
         format!("there is no table [map.{map}]; {known}")
     };
     maps.get(map).cloned().map(Part::Map).ok_or_else(unknown)
+}
+
+/// Splits `text` into literal text and variables, as in a [`Template`], with the names of `own`, and with `{1}` or `{name}` for the
+/// groups of `expression`.
+pub(crate) fn parse_with_groups(
+    text: &str,
+    own: &[(&str, Variable)],
+    maps: &Maps,
+    expression: Option<&GroupPattern>,
+) -> Result<Vec<Part>, String> {
+    let begins = |first: char| begins_variable(first) || first.is_ascii_digit();
+    parse(text, begins, |name| {
+        if let Some((_, variable)) = own.iter().find(|(own, _)| *own == name) {
+            return Ok(Part::Variable(variable.clone()));
+        }
+        match expression.and_then(|expression| expression.group(name)) {
+            Some(number) => Ok(Part::Variable(Variable::Group(number))),
+            None if name.starts_with(|first: char| first.is_ascii_digit()) => Err(format!(
+                "{{{name}}} is the text of a group: write one into `when.path_regex`, as \"^/old/(.*)$\""
+            )),
+            None => part(name, maps),
+        }
+    })
+}
+
+/// The value of a [`Variable`], which may be a [group](Variable::Group) of the path.
+pub(crate) fn value_of(variable: &Variable, values: &impl Values, groups: Option<&Captures<'_>>) -> Vec<u8> {
+    let mut value = Vec::new();
+    if let (Variable::Group(number), Some(groups)) = (variable, groups) {
+        value.extend_from_slice(groups.get(*number).map_or(&b""[..], |text| text.as_bytes()));
+    } else {
+        values.append(variable, &mut value);
+    }
+    value
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub enum Variable {
     ResponseStatus,
     /// First value of a header of the response, before the rules.
     ResponseHeader(HeaderName),
-    /// Text of a group of the expression that selected the route. Only in redirects, by number or name.
+    /// Text of a group of the expression that selected the route. Only in redirects and bodies, by number or name.
     Group(usize),
 }
 

@@ -1,7 +1,7 @@
 //! Experiments on visitors (`[experiment.NAME]`), resolved by [`brisk_trials`].
 
 use brisk_answer::features::compression::{HIGHEST_BROTLI, HIGHEST_GZIP, HIGHEST_ZSTD};
-use brisk_answer::settings::{Action, HostSettings, RouteSettings};
+use brisk_answer::settings::{Action, FixedResponse, FormedResponse, HostSettings, RouteSettings};
 use brisk_coding::Coding;
 use brisk_gateway::settings::{GatewaySettings, VariationSettings};
 use brisk_tls::TlsSettings;
@@ -65,7 +65,10 @@ fn facts(host: &HostSettings, share: f64) -> HostFacts {
 /// Whether the responses of a route may be documents that can have the script.
 fn may_be_page(route: &RouteSettings) -> bool {
     match &route.action {
-        Action::Fixed(fixed) => fixed.content_type.as_bytes().starts_with(b"text/html"),
+        Action::Fixed(FixedResponse { content_type, .. })
+        | Action::Formed(FormedResponse { content_type, .. }) => {
+            content_type.as_bytes().starts_with(b"text/html")
+        }
         Action::Redirect(_) => false,
         _ => true,
     }

@@ -1,6 +1,6 @@
 //! Values in another form than the one that is read: what is said of them.
 
-use brisk_answer::settings::{RuleValue, Trace};
+use brisk_answer::settings::{Action, RuleValue, Trace};
 use brisk_logs::{AccessLogFormat, Sample};
 
 use super::*;
@@ -86,6 +86,27 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
         "brisk.toml:7:12: host[0].route[0].redirect: \"https://{request.header.x}/\" is no place to redirect to: a client could \
          choose the host by a variable in this place: write a slash before it, or a [map.NAME] with the permitted hosts",
     );
+}
+
+#[test]
+fn a_body_has_known_variables_of_the_request() {
+    let route = |body: &str| {
+        format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\nrespond = {{ body = \"{body}\" }}\n")
+    };
+    for (body, reason) in [
+        ("{response.status}", "variables of the response have no value in its body"),
+        ("{1}", "{1} is the text of a group: write one into `when.path_regex`, as \"^/old/(.*)$\""),
+        ("{map.x}", "there is no table [map.x]; no table is defined"),
+    ] {
+        let message = "brisk.toml:7:20: host[0].route[0].respond.body";
+        let end = "write \"{{\" for a brace of the text";
+        refused(&route(body), &format!("{message}: {reason}; {end}"));
+    }
+    let fixed = accepted(&route("{ \\\"a\\\": {{b} }"));
+    let action = &fixed.settings.service.hosts[0].routes[0].action;
+    assert!(matches!(action, Action::Fixed(fixed) if fixed.body == "{ \"a\": {b} }"), "{action:?}");
+    let formed = accepted(&route("{ja4} {request.path}"));
+    assert!(matches!(formed.settings.service.hosts[0].routes[0].action, Action::Formed(_)));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use brisk_http::message::{RequestParts, Response};
 use brisk_http::url_path::UrlPath;
 use brisk_http_connection::Connection;
-use brisk_rules::{RedirectTarget, UpstreamPath};
+use brisk_rules::{BodyTemplate, RedirectTarget, UpstreamPath};
 use brisk_transform::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -33,6 +33,8 @@ pub enum Action {
     StaticOrUpstream(StaticSettings, UpstreamAction),
     /// Send the same response to every request.
     Fixed(FixedResponse),
+    /// Send a response whose body is formed from the request.
+    Formed(FormedResponse),
     /// Redirect to another URL.
     Redirect(Redirect),
     /// Build a page from the request and its connection.
@@ -44,7 +46,7 @@ impl Action {
     pub fn upstream(&self) -> Option<&UpstreamAction> {
         match self {
             Self::Upstream(upstream) | Self::StaticOrUpstream(_, upstream) => Some(upstream),
-            Self::Static(_) | Self::Fixed(_) | Self::Redirect(_) | Self::Page(_) => None,
+            Self::Static(_) | Self::Fixed(_) | Self::Formed(_) | Self::Redirect(_) | Self::Page(_) => None,
         }
     }
 }
@@ -91,6 +93,17 @@ pub struct FixedResponse {
     pub content_type: HeaderValue,
     /// Response body.
     pub body: Bytes,
+}
+
+/// A response whose body has variables.
+#[derive(Clone, Debug)]
+pub struct FormedResponse {
+    /// Status code.
+    pub status: StatusCode,
+    /// `Content-Type`; not sent with an empty body.
+    pub content_type: HeaderValue,
+    /// Response body.
+    pub body: BodyTemplate,
 }
 
 /// A redirect.

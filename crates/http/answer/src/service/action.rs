@@ -19,7 +19,7 @@ use crate::exchange::Exchange;
 use crate::files::{StaticFiles, in_room};
 use crate::headers::RESOURCE_POLICY;
 use crate::redirect;
-use crate::settings::{Action, FixedResponse, Page, Redirect, RouteSettings, StaticSettings};
+use crate::settings::{Action, FixedResponse, FormedResponse, Page, Redirect, RouteSettings, StaticSettings};
 use crate::stage::{ClientRequest, RequestState};
 use crate::variables::RequestValues;
 use crate::visits::{SiteVisits, script};
@@ -36,6 +36,8 @@ pub(super) enum RouteAction {
         headers: HeaderList,
         body: Bytes,
     },
+    /// A response whose body has variables.
+    Formed(Box<FormedResponse>),
     Redirect(Redirect),
     Page(Page),
     /// The script that measures page views.
@@ -65,6 +67,7 @@ impl RouteAction {
                 Self::FilesOrUpstream(Box::new((files, upstream)))
             }
             Action::Fixed(response) => Self::fixed(response),
+            Action::Formed(response) => Self::Formed(Box::new(response.clone())),
             Action::Redirect(redirect) => Self::Redirect(redirect.clone()),
             Action::Page(page) => Self::Page(page.clone()),
         })
@@ -120,6 +123,7 @@ impl Route {
                 Box::pin(visits.take_beacon(&request.head, body, exchange)).await
             }
             RouteAction::Fixed { status, headers, body } => Ok(fixed(*status, headers, body)),
+            RouteAction::Formed(response) => Ok(formed(response, request, exchange)),
             RouteAction::Redirect(redirect) => {
                 let values = RequestValues { exchange, head: &request.head };
                 let authority = validate::authority_of(&request.head);
@@ -176,4 +180,15 @@ fn fixed(status: StatusCode, headers: &HeaderList, body: &Bytes) -> Response<Bod
     *response.status_mut() = status;
     *response.headers_mut() = headers.clone();
     response
+}
+
+fn formed(formed: &FormedResponse, request: &ClientRequest, exchange: &Exchange) -> Response<Body> {
+    let path = formed.body.has_groups().then(|| request.path().decoded);
+    let values = RequestValues { exchange, head: &request.head };
+    let body = formed.body.form(&values, path.as_deref().unwrap_or_default());
+    let mut headers = HeaderList::new();
+    if !body.is_empty() {
+        headers.insert(header::CONTENT_TYPE, formed.content_type.clone());
+    }
+    fixed(formed.status, &headers, &Bytes::from(body))
 }

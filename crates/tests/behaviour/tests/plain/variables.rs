@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use brisk_behaviour::h2::{self, Frames};
 use brisk_behaviour::site::{NAME, Site};
-use brisk_testkit::http1::Message;
+use brisk_testkit::http1::{Head, Message};
 use brisk_testkit::origin::Origin;
 
 const TABLES: &str = r#"
@@ -160,4 +160,49 @@ fn a_client_chooses_neither_host_nor_headers_of_a_redirect() {
         assert_eq!((response.status(), response.header("location")), (status, location), "{target}");
         assert_eq!(response.header("set-cookie"), None);
     }
+}
+
+#[test]
+fn a_body_has_values_of_the_request_in_the_syntax_of_its_media_type() {
+    let tables = r#"
+[[host.route]]
+path = "/text"
+respond = { status = 404, body = "{request.path} {map.kind}\n" }
+
+[[host.route]]
+path = "/page"
+respond = { body = "<p>{request.query.q}", content_type = "text/html" }
+compression = { least = "1B" }
+
+[[host.route]]
+path = "/group/"
+when = { path_regex = "^/group/(?P<name>[^/]*)" }
+respond = { body = "{name} {{x} { y", content_type = "application/json" }
+
+[[host.route]]
+path = "/empty"
+respond = { body = "{request.query}" }
+"#;
+    let (_, map) = TABLES.split_once("[map.kind]").expect("the table");
+    let site = Site::with(&format!("{tables}[map.kind]{map}"));
+    for (target, status, kind, body) in [
+        ("/text/%3Cb%3E?q", 404, Some("text/plain; charset=utf-8"), "/text/%3Cb%3E robot\n"),
+        ("/page?q=%3Cscript%3E%22", 200, Some("text/html"), "<p>&#60;script&#62;&#34;"),
+        ("/group/a%22b/c", 200, Some("application/json"), "a\\u0022b {x} { y"),
+        ("/empty?a=b", 200, Some("text/plain; charset=utf-8"), "a=b"),
+        ("/empty", 200, None, ""),
+    ] {
+        let response = get(&site, target, "User-Agent: bot\r\n");
+        assert_eq!((response.status(), response.header("content-type")), (status, kind), "{target}");
+        assert_eq!(response.text(), body, "{target}");
+        let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+        let request = [h2::preface(), h2::get_with(1, target, &[("user-agent", "bot")])].concat();
+        assert_eq!(Frames::exchange(&mut connection, &request, 1).body(1), body, "{target}");
+    }
+    let mut connection = site.connect();
+    write!(connection, "HEAD /text HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n").expect("a server");
+    let head = Head::read(&mut connection).expect("a head").expect("a response");
+    assert_eq!(head.header("content-length"), Some("14"));
+    let long = "a".repeat(20_000);
+    assert_eq!(get(&site, &format!("/empty?{long}"), "").text(), long);
 }

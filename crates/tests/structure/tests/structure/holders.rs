@@ -125,6 +125,7 @@ const CONFIGURED: &[&str] = &[
     "answer::ErrorPage",
     "answer::Explanation",
     "answer::FixedResponse",
+    "answer::FormedResponse",
     "answer::Folder",
     "answer::ForwardAuth",
     "answer::HostHeaders",

@@ -15,7 +15,8 @@ pub struct ActionKeys {
     /// Folder with files, found by the part of the path after `path`; `index.html` for folders. With `exact`, also a single file.
     #[serde(rename = "static")]
     pub directory: Option<PathBuf>,
-    /// Fixed response; default status 200, no body, `"text/plain; charset=utf-8"`.
+    /// Fixed response; default status 200, no body, `"text/plain; charset=utf-8"`. The body may have
+    /// [variables](pages.md#variables-in-bodies).
     pub respond: Option<Respond>,
     /// Redirect: value of `Location`, in which `{path}` is the requested path and query, and `{host}` the host; further
     /// [variables](pages.md#variables-in-redirects). Without a scheme it starts with `/`. Status 308 (default), 301, 302, 303
@@ -167,13 +168,13 @@ impl<'de> Deserialize<'de> for Redirect {
     }
 }
 
-/// `respond`: the same response to every request.
+/// `respond`: a response of the configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Respond {
     /// Status code. Default: 200.
     pub status: Option<u16>,
-    /// Content. Default: none.
+    /// Content, with variables. Default: none.
     pub body: Option<String>,
     /// Value of `Content-Type`. Default: `text/plain; charset=utf-8`.
     pub content_type: Option<String>,

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use brisk_config_file::KeyPath;
 use brisk_http::url_path::UrlPath;
-use brisk_rules::{GroupPattern, Pattern, RedirectTarget, RoutePath};
+use brisk_rules::{BodyTemplate, GroupPattern, Maps, Pattern, RedirectTarget, RoutePath};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
-use super::{Action, FixedResponse, Redirect, StaticSettings, UpstreamAction, keys, upstream_path};
+use super::{
+    Action, FixedResponse, FormedResponse, Redirect, StaticSettings, UpstreamAction, keys, upstream_path,
+};
 use crate::features::{Context, HostScope, PathKeys, RouteScope, RouteSettings, conditions};
 use crate::redirect as locations;
 
@@ -107,7 +109,7 @@ fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
             _ => Some(Action::Static(files)),
         };
     }
-    let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, &path.key("respond"), context));
+    let fixed = raw.respond.as_ref().and_then(|respond| fixed(respond, route, context));
     let redirect = raw.redirect.as_ref().and_then(|to| redirect(to, route, context));
     upstream.map(Action::Upstream).or(fixed).or(redirect)
 }
@@ -193,24 +195,62 @@ fn fallback(text: &str, root: &Path, path: &KeyPath, context: &mut Context<'_>) 
     Some(parsed)
 }
 
-fn fixed(raw: &keys::Respond, path: &KeyPath, context: &mut Context<'_>) -> Option<Action> {
+fn fixed(raw: &keys::Respond, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
+    let path = route.key("respond");
     let status = context.findings.within(&path.key("status"), raw.status, 200, &(200..=599));
     let status = StatusCode::from_u16(status).ok()?;
-    let content_type = raw.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
-    let Ok(content_type) = HeaderValue::from_str(content_type) else {
-        let message =
-            format!("{content_type:?} is not a content type: write one as \"text/html; charset=utf-8\"");
+    let kind = raw.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
+    let Ok(content_type) = HeaderValue::from_str(kind) else {
+        let message = format!("{kind:?} is not a content type: write one as \"text/html; charset=utf-8\"");
         context.findings.wrong(&path.key("content_type"), message);
         return None;
     };
-    let body = raw.body.clone().unwrap_or_default();
+    let body = raw.body.as_deref().unwrap_or_default();
     // RFC 9110 section 6.4.1.
     if matches!(status.as_u16(), 204 | 205 | 304) && !body.is_empty() {
         context
             .findings
             .wrong(&path.key("body"), format!("a response with status {} has no body", status.as_u16()));
     }
-    Some(Action::Fixed(FixedResponse { status, content_type, body: Bytes::from(body) }))
+    let formed = with_groups(route, context, |maps, groups| BodyTemplate::new(body, kind, maps, groups))?;
+    match formed {
+        Ok(body) => Some(if let Some(text) = body.fixed() {
+            let body = Bytes::from(text.to_owned());
+            Action::Fixed(FixedResponse { status, content_type, body })
+        } else {
+            context.note_fingerprints(|variable| body.has(variable));
+            Action::Formed(FormedResponse { status, content_type, body })
+        }),
+        Err(reason) => {
+            let message = format!("{reason}; write \"{{{{\" for a brace of the text");
+            context.findings.wrong(&path.key("body"), message);
+            None
+        }
+    }
+}
+
+/// Forms a text with `form`, from the tables and from the expression of the route, whose groups are variables. `None` if the
+/// expression is mistaken; the mistake is reported.
+fn with_groups<T>(
+    route: &RouteScope<'_>,
+    context: &mut Context<'_>,
+    form: impl Fn(&Maps, Option<&GroupPattern>) -> Result<T, String>,
+) -> Option<Result<T, String>> {
+    let written = route.keys.conditions.when.as_ref().and_then(|when| when.path_regex.as_deref());
+    let expression = match written.map(GroupPattern::new).transpose() {
+        Ok(expression) => expression,
+        // A text without groups does not need them.
+        Err(_) if form(&context.maps, None).is_ok() => None,
+        Err(reason) => {
+            // A mistake of the expression itself is reported with the conditions.
+            if written.is_some_and(|text| Pattern::new(text).is_ok()) {
+                let message = format!("the expression is not usable for groups: {reason}");
+                context.findings.wrong(&route.key("when").key("path_regex"), message);
+            }
+            return None;
+        }
+    };
+    Some(form(&context.maps, expression.as_ref()))
 }
 
 fn redirect(raw: &keys::Redirect, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
@@ -223,21 +263,7 @@ fn redirect(raw: &keys::Redirect, route: &RouteScope<'_>, context: &mut Context<
     }
     let to = path.key("to");
     let path = if context.findings.written(&to) { &to } else { path };
-    let written = route.keys.conditions.when.as_ref().and_then(|when| when.path_regex.as_deref());
-    let expression = match written.map(GroupPattern::new).transpose() {
-        Ok(expression) => expression,
-        // A target without groups does not need them.
-        Err(_) if RedirectTarget::new(&raw.to, &context.maps, None).is_ok() => None,
-        Err(reason) => {
-            // A mistake of the expression itself is reported with the conditions.
-            if written.is_some_and(|text| Pattern::new(text).is_ok()) {
-                let message = format!("the expression is not usable for groups: {reason}");
-                context.findings.wrong(&route.key("when").key("path_regex"), message);
-            }
-            return None;
-        }
-    };
-    match RedirectTarget::new(&raw.to, &context.maps, expression.as_ref()) {
+    match with_groups(route, context, |maps, groups| RedirectTarget::new(&raw.to, maps, groups))? {
         Ok(to) => {
             context.note_fingerprints(|variable| to.has(variable));
             Some(Action::Redirect(Redirect { status: StatusCode::from_u16(code).ok()?, to }))
