@@ -7,6 +7,7 @@
 //! `ServeDir` finds the file; [`selected`] evaluates conditions and ranges.
 
 mod listing;
+mod multipart;
 mod readers;
 mod room;
 mod selected;
@@ -69,7 +70,7 @@ pub(crate) struct StaticFiles {
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Files {
     /// Opens the path as a file without a previous `stat`; does not find folders. `GET` only.
     at_once: Folder,
@@ -179,25 +180,15 @@ impl StaticFiles {
         self.scripts.as_ref().is_some_and(|scripts| scripts.is_source(decoded))
     }
 
+    /// The file at `target`.
     async fn look_up(&self, request: &RequestParts, target: Uri) -> Response<Body> {
-        let Some(types) = &self.types else { return self.untyped(request, target).await };
-        let mut response = self.untyped(request, target.clone()).await;
-        if matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT)
-            && let Some(kind) = types.of(&name_of(target.path()))
-        {
-            response.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
-        }
-        response
-    }
-
-    /// The file at `target` with its usual media type.
-    async fn untyped(&self, request: &RequestParts, target: Uri) -> Response<Body> {
+        let kind = self.types.as_ref().and_then(|types| types.of(&name_of(target.path())));
         let mut asked = http::Request::new(());
         *asked.method_mut() = request.method.clone();
         *asked.uri_mut() = target;
         let ranges = Ranges::of(request);
         let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
-            return selected::answer(&self.files, request, asked, ranges.as_ref()).await;
+            return selected::answer(&self.files, request, asked, (ranges.as_ref(), kind)).await;
         };
         if let Some(codings) =
             AcceptedCodings::of(request.headers.get_all(header::ACCEPT_ENCODING)).narrowed(&COPIES)
@@ -205,7 +196,7 @@ impl StaticFiles {
             asked.headers_mut().insert(header::ACCEPT_ENCODING, codings);
         }
         // RFC 9110 section 14.2: conditions and ranges apply to the file that is sent without them, so to a copy.
-        let mut response = selected::answer(with_copies, request, asked, ranges.as_ref()).await;
+        let mut response = selected::answer(with_copies, request, asked, (ranges.as_ref(), kind)).await;
         if matches!(
             response.status(),
             StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED

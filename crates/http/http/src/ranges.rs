@@ -1,8 +1,7 @@
 //! Ranges of bytes that a request selects (RFC 9110 section 14).
 //!
-//! A part is sent for a range, and for several ranges that together are contiguous (section 15.3.7.2 permits to coalesce them).
-//! Any other set of ranges selects the whole representation: section 14.2 permits to ignore `Range`, and multipart bodies cost
-//! more than they save. Invalid ranges, other units and repeated headers are ignored as well.
+//! Ranges that overlap or touch are one part (section 15.3.7.2 permits to coalesce them). More than [`MOST_PARTS`] parts select the
+//! whole representation: section 14.2 permits to ignore `Range`. Invalid ranges, other units and repeated headers are ignored as well.
 
 use std::ops::RangeInclusive;
 
@@ -12,6 +11,9 @@ use crate::message::RequestParts;
 
 /// Maximum number of ranges in a set; a longer set is ignored (RFC 9110 section 17.15).
 const MOST: usize = 100;
+
+/// Maximum number of parts of a response; more are the whole representation.
+const MOST_PARTS: usize = 8;
 
 /// Ranges of a request, in any order. Not empty, and at most 100.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub enum Selection {
     Whole,
     /// The bytes at these positions: status `206`.
     Part(RangeInclusive<u64>),
+    /// The bytes at several positions, 2 to 8 parts in the order of the request: status `206` with a multipart body.
+    Parts(Vec<RangeInclusive<u64>>),
     /// None of the ranges is inside: status `416`.
     Unsatisfiable,
 }
@@ -71,21 +75,29 @@ impl Ranges {
 
     /// The part of a representation of `length` bytes.
     pub fn select(&self, length: u64) -> Selection {
-        let mut parts: Vec<_> = self.0.iter().filter_map(|range| range.within(length)).collect();
+        let mut parts: Vec<(u64, u64)> = Vec::new();
+        for mut range in self.0.iter().filter_map(|range| range.within(length)) {
+            // A range joins all parts that it overlaps or touches, at the place of the first one.
+            let mut place = parts.len();
+            let touches =
+                |part: (u64, u64), range: (u64, u64)| part.0 <= range.1 + 1 && range.0 <= part.1 + 1;
+            while let Some(found) = parts.iter().position(|part| touches(*part, range)) {
+                let part = parts.remove(found);
+                range = (part.0.min(range.0), part.1.max(range.1));
+                place = place.min(found);
+            }
+            parts.insert(place.min(parts.len()), range);
+        }
         if parts.is_empty() {
             // RFC 9110 section 14.1.2: a suffix is satisfiable even if there are no bytes, which no `Content-Range` can state.
             let has_suffix = self.0.iter().any(|range| matches!(range, RangeSpec::Suffix(1..)));
             return if has_suffix { Selection::Whole } else { Selection::Unsatisfiable };
         }
-        parts.sort_unstable();
-        let (first, mut last) = parts[0];
-        for (start, end) in &parts[1..] {
-            if *start > last + 1 {
-                return Selection::Whole;
-            }
-            last = last.max(*end);
+        match parts[..] {
+            [(first, last)] => Selection::Part(first..=last),
+            _ if parts.len() > MOST_PARTS => Selection::Whole,
+            _ => Selection::Parts(parts.into_iter().map(|(first, last)| first..=last).collect()),
         }
-        Selection::Part(first..=last)
     }
 
     /// The range, if it is the only one and its positions do not depend on the length except for the end.
@@ -189,17 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn several_ranges_select_a_part_if_they_are_contiguous() {
+    fn several_ranges_are_parts_unless_they_overlap_or_touch() {
         for (range, selection) in [
             ("bytes=0-1,2-3", Selection::Part(0..=3)),
             ("bytes=5-8,0-2,1-5,6-6", Selection::Part(0..=8)),
             ("bytes=0-1,20-30", Selection::Part(0..=1)),
             ("bytes=-1,9-9", Selection::Part(9..=9)),
-            ("bytes=0-1,3-4", Selection::Whole),
-            ("bytes=0-0,-1", Selection::Whole),
+            ("bytes=0-1,3-4", Selection::Parts(vec![0..=1, 3..=4])),
+            ("bytes=-1,0-0", Selection::Parts(vec![9..=9, 0..=0])),
+            ("bytes=8-8,0-1,4-4,1-3,6-6,20-", Selection::Parts(vec![8..=8, 0..=4, 6..=6])),
+            ("bytes=0-0,4-4,8-8,3-9", Selection::Parts(vec![0..=0, 3..=9])),
         ] {
             assert_eq!(selected(range, 10), selection, "{range}");
         }
+    }
+
+    #[test]
+    fn more_than_eight_parts_select_the_whole() {
+        let set = |number: u64| {
+            let ranges: Vec<_> = (0..number).map(|part| format!("{0}-{0}", part * 2)).collect();
+            selected(&format!("bytes={}", ranges.join(",")), 100)
+        };
+        assert!(matches!(set(8), Selection::Parts(parts) if parts.len() == 8));
+        assert_eq!(set(9), Selection::Whole);
     }
 
     #[test]

@@ -152,7 +152,11 @@ impl HeaderRules {
         // Values of the response are those before the rules.
         let values = ResponseValues { server, status: response.status(), headers: response.headers() };
         let formed = filled.iter().map(|filled| filled.clone().header(&values)).collect();
+        let framing = parts_type(response).cloned();
         self.apply(response.headers_mut(), formed, is_successful);
+        if let Some(kind) = framing {
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        }
     }
 
     /// `formed` has the values of the rules with variables, in their order.
@@ -180,6 +184,13 @@ impl HeaderRules {
             }
         }
     }
+}
+
+/// The media type of a response with several parts, which has the boundary between them (RFC 9110 section 14.6).
+fn parts_type<B>(response: &Response<B>) -> Option<&HeaderValue> {
+    let kind = response.headers().get(header::CONTENT_TYPE)?;
+    let is_parts = kind.as_bytes().to_ascii_lowercase().starts_with(b"multipart/byteranges");
+    (response.status() == StatusCode::PARTIAL_CONTENT && is_parts).then_some(kind)
 }
 
 /// Values of a response.

@@ -1,6 +1,6 @@
 //! The part of a file that a request selects by its conditions (RFC 9110 section 13) and ranges (section 14).
 //!
-//! `ServeDir` gets no condition and at most one range, whose positions are known to be inside the file, since it understands only some
+//! `ServeDir` gets no condition and at most one range at a time, whose positions are known to be inside the file, since it understands only some
 //! forms of both. Conditions are evaluated for the file that it has found.
 
 use std::ops::RangeInclusive;
@@ -12,14 +12,15 @@ use brisk_http::ranges::{Ranges, Selection};
 use brisk_transform::body::Body;
 use http::{HeaderValue, StatusCode, header};
 
-use super::{Files, status};
+use super::{Files, multipart, status};
 
-/// Responds to `request` with a file of `files`, looked up with `asked`. `ranges` are those of the request.
+/// Responds to `request` with a file of `files`, looked up with `asked`. `ranges` are those of the request, and `kind` is the media type
+/// in place of the usual one.
 pub(super) async fn answer(
     files: &Files,
     request: &RequestParts,
     mut asked: http::Request<()>,
-    ranges: Option<&Ranges>,
+    (ranges, kind): (Option<&Ranges>, Option<&HeaderValue>),
 ) -> Response<Body> {
     // Most ranges are inside of the file and unconditional, so the first lookup suffices.
     let is_likely = !request.headers.contains_key(header::IF_RANGE);
@@ -32,13 +33,16 @@ pub(super) async fn answer(
             asked.headers_mut().insert(header::RANGE, range_value(range));
         }
         let mut response = files.find(asked.clone()).await;
-        let Some(found) = Found::of(&mut response) else { return response };
+        let Some(found) = Found::of(&mut response, kind) else { return response };
         match found.select(request, ranges) {
             Selected::Status(status) => return without_body(status, &found, response),
             Selected::Whole if response.status() == StatusCode::OK => return response,
-            Selected::Whole => {}
             Selected::Part(range) if found.part.as_ref() == Some(&range) => return response,
             Selected::Part(range) => part = Some(range),
+            Selected::Parts(parts) if response.status() == StatusCode::OK => {
+                return multipart::answer(files, &asked, (found, response), &parts);
+            }
+            Selected::Whole | Selected::Parts(_) => {}
         }
     }
     status(StatusCode::INTERNAL_SERVER_ERROR)
@@ -46,12 +50,14 @@ pub(super) async fn answer(
 
 /// The file that a lookup has found.
 #[derive(Debug)]
-struct Found {
+pub(super) struct Found {
     tag: Option<HeaderValue>,
     modified: Option<SystemTime>,
-    length: u64,
+    pub(super) length: u64,
     /// The positions in the response, if it has a part of the file.
-    part: Option<RangeInclusive<u64>>,
+    pub(super) part: Option<RangeInclusive<u64>>,
+    /// Whether it is a compressed copy.
+    is_encoded: bool,
     now: SystemTime,
 }
 
@@ -60,13 +66,14 @@ struct Found {
 enum Selected {
     Whole,
     Part(RangeInclusive<u64>),
+    Parts(Vec<RangeInclusive<u64>>),
     /// A status without the file: `304`, `412` or `416`.
     Status(StatusCode),
 }
 
 impl Found {
-    /// Reads and completes the headers of a response; `None` if it has no file.
-    fn of(response: &mut Response<Body>) -> Option<Self> {
+    /// Reads and completes the headers of a response, with `kind` in place of the usual media type; `None` if it has no file.
+    pub(super) fn of(response: &mut Response<Body>, kind: Option<&HeaderValue>) -> Option<Self> {
         let (length, part) = match response.status() {
             StatusCode::OK => (number(response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?)?, None),
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
@@ -76,6 +83,9 @@ impl Found {
         };
         let headers = response.headers_mut();
         mark_coding(headers);
+        if let Some(kind) = kind {
+            headers.insert(header::CONTENT_TYPE, kind.clone());
+        }
         let now = SystemTime::now();
         let modified = headers.get(header::LAST_MODIFIED).and_then(|date| date.to_str().ok());
         let modified = modified.and_then(|date| httpdate::parse_http_date(date).ok());
@@ -85,7 +95,14 @@ impl Found {
         {
             headers.insert(header::LAST_MODIFIED, date);
         }
-        Some(Self { tag: headers.get(header::ETAG).cloned(), modified, length, part, now })
+        let (tag, is_encoded) =
+            (headers.get(header::ETAG).cloned(), headers.contains_key(header::CONTENT_ENCODING));
+        Some(Self { tag, modified, length, part, is_encoded, now })
+    }
+
+    /// Whether two lookups have found the same content.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        (&self.tag, self.modified, self.length) == (&other.tag, other.modified, other.length)
     }
 
     fn select(&self, request: &RequestParts, ranges: Option<&Ranges>) -> Selected {
@@ -100,6 +117,9 @@ impl Found {
         match ranges.map(|ranges| ranges.select(self.length)) {
             None | Some(Selection::Whole) => Selected::Whole,
             Some(Selection::Part(range)) => Selected::Part(range),
+            // The headers of a part have no coding.
+            Some(Selection::Parts(_)) if self.is_encoded => Selected::Whole,
+            Some(Selection::Parts(parts)) => Selected::Parts(parts),
             Some(Selection::Unsatisfiable) => Selected::Status(StatusCode::RANGE_NOT_SATISFIABLE),
         }
     }
@@ -143,7 +163,7 @@ fn mark_coding(headers: &mut HeaderList) {
     }
 }
 
-fn range_value(range: &RangeInclusive<u64>) -> HeaderValue {
+pub(super) fn range_value(range: &RangeInclusive<u64>) -> HeaderValue {
     HeaderValue::try_from(format!("bytes={}-{}", range.start(), range.end())).expect("digits")
 }
 

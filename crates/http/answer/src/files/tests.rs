@@ -90,12 +90,86 @@ async fn part(site: &Site, headers: &[(&'static str, &str)]) -> (u16, Option<Str
 }
 
 #[tokio::test]
-async fn several_parts_and_other_units_get_the_whole_file() {
+async fn invalid_sets_and_other_units_get_the_whole_file() {
     let site = site();
-    for range in ["bytes=0-1,4-5", "bytes=0-0, -1", "lines=1-2", "bytes=4-2", "bytes=x"] {
+    for range in ["lines=1-2", "bytes=4-2", "bytes=x", "bytes=0-1,x"] {
         let whole = (200, None, "0123456789".to_owned());
         assert_eq!(part(&site, &[("range", range)]).await, whole, "{range}");
     }
+}
+
+/// The boundary and the text of a response with several parts.
+async fn parts(response: Response<Body>) -> (String, String) {
+    let value = |name| response.headers()[name].to_str().expect("text").to_owned();
+    let (kind, length) = (value("content-type"), value("content-length"));
+    assert_eq!(response.status(), 206);
+    assert!(!response.headers().contains_key("content-range"));
+    assert_eq!(http_body::Body::size_hint(response.body()).exact(), length.parse().ok());
+    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("several parts").to_owned();
+    let text = text(response).await;
+    assert_eq!(text.len().to_string(), length);
+    (boundary, text)
+}
+
+#[tokio::test]
+async fn several_ranges_get_several_parts() {
+    let mut site = site();
+    let (boundary, body) = parts(site.get("/files/a.txt", &[("range", "bytes=0-1, -2")]).await).await;
+    let part = |kind: &str, range: &str, text: &str| {
+        format!("--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: bytes {range}/10\r\n\r\n{text}\r\n")
+    };
+    assert_eq!(
+        body,
+        part("text/plain", "0-1", "01") + &part("text/plain", "8-9", "89") + &format!("--{boundary}--\r\n")
+    );
+    let tag = site.get("/files/a.txt", &[]).await.headers()["etag"].to_str().expect("text").to_owned();
+    let range = |condition| [("range", "bytes=0-0,2-2"), ("if-range", condition)];
+    let same = site.get("/files/a.txt", &range(&tag)).await;
+    assert_eq!(
+        (same.status().as_u16(), &same.headers()["etag"]),
+        (206, &HeaderValue::try_from(&tag).expect("a tag"))
+    );
+    assert_eq!(site.get("/files/a.txt", &range("\"other\"")).await.status(), 200);
+    // A copy has a coding, which parts do not have.
+    with_copy(&site, "a.txt", "br", 0);
+    let copy = site.get("/files/a.txt", &[("accept-encoding", "br"), ("range", "bytes=0-0,2-2")]).await;
+    assert_eq!((copy.status().as_u16(), text(copy).await.as_str()), (200, "as br"));
+    let types = MediaTypes {
+        by_extension: [("txt".to_owned(), HeaderValue::from_static("text/x-own"))].into(),
+        default: None,
+    };
+    site.files = site.files.with_types(Some(Arc::new(types)));
+    let (_, body) = parts(site.get("/files/a.txt", &[("range", "bytes=0-0,2-2")]).await).await;
+    assert_eq!(body.matches("Content-Type: text/x-own\r\n").count(), 2, "{body}");
+}
+
+#[tokio::test]
+async fn parts_of_a_large_file_are_read_one_after_another() {
+    let site = site();
+    let bytes: Vec<u8> = (0..1_000_003_u32).map(|index| b'a' + (index % 23) as u8).collect();
+    fs::write(site.root().join("large"), &bytes).expect("large");
+    let ranges = [("range", "bytes=900000-,100-200099,300000-300000")];
+    let (_, body) = parts(site.get("/files/large", &ranges).await).await;
+    for range in [900_000..1_000_003, 100..200_100, 300_000..300_001] {
+        assert!(body.contains(&format!("\r\n\r\n{}\r\n--", str::from_utf8(&bytes[range]).expect("text"))));
+    }
+}
+
+#[tokio::test]
+async fn parts_of_a_file_that_changes_are_not_mixed() {
+    let site = site();
+    let mut body = site.get("/files/a.txt", &[("range", "bytes=0-1,4-5")]).await.into_body();
+    body.frame().await.expect("a frame").expect("the head of a part");
+    fs::write(site.root().join("new"), "other text").expect("a file");
+    fs::rename(site.root().join("new"), site.root().join("a.txt")).expect("a file");
+    set_modified(&site, std::time::SystemTime::UNIX_EPOCH);
+    let error = loop {
+        match body.frame().await.expect("no end") {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, BodyError::File(_)), "{error:?}");
 }
 
 #[tokio::test]

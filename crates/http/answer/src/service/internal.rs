@@ -154,6 +154,10 @@ pub(super) fn redirect(head: &mut RequestParts, target: PathAndQuery) {
     for name in &OF_BODY {
         head.headers.remove(name);
     }
+    // Several parts would have the media type of the file, not that of the application.
+    if head.headers.get(header::RANGE).is_some_and(|ranges| ranges.as_bytes().contains(&b',')) {
+        head.headers.remove(header::RANGE);
+    }
 }
 
 /// Adds the headers of a replaced response that its replacement gets to `kept`.

@@ -144,6 +144,11 @@ fn numeral(text: &str) -> Option<Option<u128>> {
     Some((!text.is_empty()).then_some(number.min(u128::from(u64::MAX))))
 }
 
+/// Number of parts of wanted bytes.
+fn runs(bytes: &[bool]) -> usize {
+    bytes.split(|is_wanted| !is_wanted).filter(|part| !part.is_empty()).count()
+}
+
 fn check(selected: Selection, (bytes, has_suffix): &(Vec<bool>, bool), length: u64) {
     match selected {
         Selection::Part(part) => {
@@ -153,9 +158,12 @@ fn check(selected: Selection, (bytes, has_suffix): &(Vec<bool>, bool), length: u
         }
         Selection::Unsatisfiable => assert!(!bytes.contains(&true) && !(length == 0 && *has_suffix)),
         Selection::Whole if length == 0 => assert!(*has_suffix),
-        Selection::Whole => {
-            let parts = bytes.split(|is_wanted| !is_wanted).filter(|part| !part.is_empty());
-            assert!(parts.count() > 1);
+        Selection::Whole => assert!(runs(bytes) > 8),
+        Selection::Parts(parts) => {
+            assert!(parts.len() > 1 && parts.len() <= 8 && parts.len() == runs(bytes));
+            let positions = parts.iter().cloned().flatten();
+            assert_eq!(positions.clone().count(), bytes.iter().filter(|is_wanted| **is_wanted).count());
+            assert!(positions.into_iter().all(|position| bytes[position as usize]));
         }
     }
 }

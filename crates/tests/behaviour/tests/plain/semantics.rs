@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use brisk_behaviour::h2;
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h3_client as h3;
-use brisk_behaviour::site::{NAME, proxy_to, upstream};
-use brisk_testkit::http1::Message;
+use brisk_behaviour::site::{NAME, Site, proxy_to, upstream};
+use brisk_testkit::http1::{Head, Message};
 use brisk_testkit::origin::Origin;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -175,4 +175,65 @@ fn a_default_port_beside_host_is_the_same_host() {
         assert_eq!(h3::response(&mut http3, stream).expect("a response").status(), expected, "{host}");
         assert_eq!(origin.last_request().head.all("host"), [NAME]);
     }
+}
+
+#[test]
+fn several_ranges_are_parts_over_every_version() {
+    let tables = "\n[[host.route]]\npath = \"/\"\nstatic = \"www\"\n\
+                  response_headers = { set = { Content-Type = \"text/x-own\" } }\n";
+    let site = Site::custom("server.http3 = true\n", tables, |setup| setup.file("www/a.txt", "0123456789"));
+    let ranges = "bytes=8-, 0-1";
+    let is_complete = |body: &str| {
+        let (boundary, _) = body.split_once("\r\n").expect("a line");
+        let part = |range: &str, text: &str| {
+            format!(
+                "{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}\r\n"
+            )
+        };
+        assert_eq!(body, part("8-9", "89") + &part("0-1", "01") + &format!("{boundary}--\r\n"));
+        format!("multipart/byteranges; boundary={}", &boundary[2..])
+    };
+    let mut connection = site.connect();
+    for method in ["GET", "HEAD", "GET"] {
+        write!(connection, "{method} /a.txt HTTP/1.1\r\nHost: {NAME}\r\nRange: {ranges}\r\n\r\n")
+            .expect("a server");
+        if method == "HEAD" {
+            let head = Head::read(&mut connection).expect("a server").expect("a response");
+            assert_eq!(
+                (head.header("content-type"), head.header("content-length")),
+                (Some("text/x-own"), Some("10"))
+            );
+            continue;
+        }
+        let response = Message::read_response(&mut connection).expect("a response");
+        assert_eq!(response.status(), 206);
+        assert_eq!(response.header("content-type"), Some(&*is_complete(&response.text())));
+    }
+    let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+    let request = [h2::preface(), h2::get_with(1, "/a.txt", &[("range", ranges)])].concat();
+    is_complete(&h2::Frames::exchange(&mut connection, &request, 1).body(1));
+    let mut connection = h3::connect(&h3::client(&site), site.brisk.https());
+    let stream = connection.request(&h3::head("GET", "/a.txt", &[("range", ranges)]));
+    let response = h3::response(&mut connection, stream).expect("a response");
+    assert_eq!(response.field("content-type"), Some(&*is_complete(&String::from_utf8_lossy(&response.body))));
+}
+
+#[test]
+fn a_required_upgrade_reaches_clients_over_http_1() {
+    let response = "HTTP/1.1 426 Upgrade Required\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nno";
+    let origin = answering(response);
+    let site = h3::h3_site("", &proxy_to(&[&origin.url()]));
+    let mut connection = site.connect();
+    for _ in 0..2 {
+        write!(connection, "GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server");
+        let response = connection.response();
+        let upgrade = ["connection", "upgrade"].map(|name| response.header(name));
+        assert_eq!((response.status(), upgrade), (426, [Some("upgrade"), Some("websocket")]));
+    }
+    let mut http2 = Client::connect(&site);
+    http2.send(&h2::get(1, "/"));
+    assert_eq!(http2.status(1), 426);
+    let mut connection = h3::connect(&h3::client(&site), site.brisk.https());
+    let response = h3::get(&mut connection, "/");
+    assert_eq!((response.status(), response.field("upgrade")), ("426", None));
 }
