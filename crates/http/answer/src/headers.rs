@@ -5,7 +5,7 @@
 //!
 //! - `TE: trailers` is forwarded, because gRPC needs it.
 //! - `Upgrade` is forwarded with `Connection: upgrade`, except to another version of HTTP, which would bypass the
-//!   routes.
+//!   routes. A 426 keeps `Upgrade`, which names the protocol that the server requires.
 //! - `Host` is forwarded as the client sent it.
 //! - `Expect` is removed, because the client gets `100` as soon as the body is read.
 //! - `Early-Data` is kept, and set on requests forwarded before the handshake is complete (RFC 8470).
@@ -94,14 +94,19 @@ pub(crate) fn mark_early(headers: &mut HeaderList) {
 
 /// Converts an upstream's response into a response for the client. Returns the names that its trailers must not have.
 pub(crate) fn prepare_response(status: StatusCode, headers: &mut HeaderList) -> Vec<HeaderName> {
-    let protocol = match status {
-        StatusCode::SWITCHING_PROTOCOLS => headers.get(header::UPGRADE).cloned(),
-        _ => None,
+    // RFC 9110 section 15.5.22: a 426 has `Upgrade`. Clients over HTTP/2 and HTTP/3 get no header of a connection.
+    let protocols: Vec<_> = match status {
+        StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED => {
+            headers.get_all(header::UPGRADE).cloned().collect()
+        }
+        _ => Vec::new(),
     };
     let named = hop_by_hop::remove(headers);
-    if let Some(protocol) = protocol {
+    if !protocols.is_empty() {
         headers.insert(header::CONNECTION, UPGRADE);
-        headers.insert(header::UPGRADE, protocol);
+    }
+    for protocol in protocols {
+        headers.append(header::UPGRADE, protocol);
     }
     named
 }
@@ -259,14 +264,15 @@ mod tests {
     }
 
     #[test]
-    fn a_response_keeps_its_upgrade_only_when_it_switches() {
-        let mut headers = HeaderList::new();
-        headers.insert("connection", HeaderValue::from_static("Upgrade"));
-        headers.insert("upgrade", HeaderValue::from_static("websocket"));
-        let mut other = headers.clone();
-        prepare_response(StatusCode::SWITCHING_PROTOCOLS, &mut headers);
-        assert_eq!(names(&headers), ["connection", "upgrade"]);
-        prepare_response(StatusCode::OK, &mut other);
-        assert!(other.is_empty());
+    fn a_response_keeps_its_upgrade_only_when_it_switches_or_requires_to() {
+        for (status, left) in
+            [(101, &["connection", "upgrade"][..]), (426, &["connection", "upgrade"]), (200, &[])]
+        {
+            let mut headers = HeaderList::new();
+            headers.insert("connection", HeaderValue::from_static("Upgrade"));
+            headers.insert("upgrade", HeaderValue::from_static("websocket"));
+            prepare_response(StatusCode::from_u16(status).expect("a status"), &mut headers);
+            assert_eq!(names(&headers), left, "{status}");
+        }
     }
 }

@@ -175,7 +175,9 @@ impl PathTemplate {
                 return Err(AmbiguousPath);
             }
         }
-        if let Some(query) = query.filter(|_| self.keeps_query) {
+        if let Some(query) =
+            query.filter(|query| self.keeps_query && (parameters.is_empty() || !query.is_empty()))
+        {
             target.push(if parameters.is_empty() { '?' } else { '&' });
             target.push_str(query);
         }

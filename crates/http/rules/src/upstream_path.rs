@@ -196,6 +196,7 @@ mod tests {
         for (uri, expected) in [
             ("/de/a%20b?q=1", "/a%20b?lang=de&q=1"),
             ("/en/", "/?lang=en"),
+            ("/en/?", "/?lang=en"),
             ("/fr/a?q", "/fr/a?q"),
             ("/d%65/%61;x/b", "/a/b?lang=de"),
         ] {

@@ -25,7 +25,13 @@ impl Stage for ConnectionCloseStage {
             && !switches
             && exchange.connection().is_used_up()
         {
-            response.headers_mut().insert(header::CONNECTION, CLOSE);
+            let headers = response.headers_mut();
+            // A 426 has the option `upgrade` too.
+            if headers.contains_key(header::UPGRADE) {
+                headers.append(header::CONNECTION, CLOSE);
+            } else {
+                headers.insert(header::CONNECTION, CLOSE);
+            }
         }
     }
 }
