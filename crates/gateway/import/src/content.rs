@@ -5,6 +5,7 @@ use crate::condition::When;
 use crate::context::Context;
 use crate::flow::Flow;
 use crate::grammar::Directive;
+use crate::host::HOST;
 use crate::location::{At, Location, PASSES, Route};
 use crate::program::Rewrite;
 use crate::site::Site;
@@ -133,6 +134,7 @@ impl<'a> Site<'_, 'a> {
         let mut inherited = self.inherited.clone();
         self.context.response_headers(&flow.scope, 2, &flow.values, &mut inherited, &mut keys);
         self.access_log(&flow.scope, &mut keys);
+        self.error_pages(&flow.scope, HOST, &mut keys);
         if self.scope.all_of(&["allow", "deny"]).0 > 0 {
             keys.set("deny", "[]");
         }

@@ -85,6 +85,11 @@ impl<'a> Context<'a> {
         self.folder.join(path).is_file()
     }
 
+    /// Whether there is a file or folder with this name on this machine.
+    pub(crate) fn has_file_or_folder(&self, path: &str) -> bool {
+        self.folder.join(path).exists()
+    }
+
     /// Whether `path` below `root` is a folder, as far as `root` exists on this machine.
     pub(crate) fn has_folder(&self, root: &str, path: &str) -> bool {
         let root = self.folder.join(root);

@@ -10,6 +10,9 @@ use crate::scope::Scope;
 use crate::site::Site;
 use crate::toml::{self, Keys};
 
+/// Number of the levels that a host stands for: `http` and `server`.
+pub(crate) const HOST: usize = 2;
+
 /// A host of brisk with its routes.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -191,6 +194,7 @@ impl<'a> Context<'a> {
         site.host_settings(&mut keys);
         let mut routes = Vec::new();
         site.run_whole(step, &mut routes);
+        site.add_pages(&keys, &mut routes);
         if server.has_plain() && !server.has_tls() {
             keys.set("plain", "\"serve\"");
         }
@@ -236,6 +240,7 @@ impl<'a> Context<'a> {
                 comment,
             });
         }
+        site.add_pages(&keys, &mut routes);
         let comment = server.directive.comment();
         Host { table: Table { header: "host".to_owned(), keys, comment }, routes }
     }

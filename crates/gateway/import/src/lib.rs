@@ -12,6 +12,7 @@ mod condition;
 mod content;
 mod context;
 mod directives;
+mod error_pages;
 mod files;
 mod flow;
 #[cfg(any(test, fuzzing))]

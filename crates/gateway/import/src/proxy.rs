@@ -11,6 +11,10 @@ use crate::toml::{self, Keys};
 use crate::upstream::{Protocol, is_repeated};
 use crate::variables::{Use, only_variable};
 
+/// Reason for addresses that clients could choose (SSRF, CWE-918).
+const VARIABLE_SERVER: &str = "the address of the server depends on a variable: brisk forwards to fixed servers only, so that no client \
+                               chooses one; a map of the permitted servers is carried";
+
 /// Ends of URLs that mean the path and query of the client.
 const WHOLE: [&str; 4] = ["$request_uri", "$uri$is_args$args", "$uri?$args", "$uri"];
 
@@ -32,7 +36,7 @@ impl<'a> Site<'_, 'a> {
             name => return Err(format!("brisk has no counterpart of {name}")),
         };
         if protocol.cgi().is_some() && target.contains(['$', '/']) && !target.starts_with("unix:") {
-            return Err("the address of the server depends on a variable, or is a URL".to_owned());
+            return Err(VARIABLE_SERVER.to_owned());
         }
         let split = match target.strip_prefix("unix:") {
             Some(path) => path.find(':').map(|at| (at + 5, at + 6)),
@@ -109,7 +113,7 @@ impl<'a> Site<'_, 'a> {
             server = server.replace(&variable, by_default.map_or("", |line| line.arg(0)));
         }
         if server.contains(['$', '{']) {
-            return Err("the address of the server depends on a variable".to_owned());
+            return Err(VARIABLE_SERVER.to_owned());
         }
         let is_bare = pass.name == "grpc_pass" && !server.contains("://");
         let full = format!("{}{server}{path}", if is_bare { "grpc://" } else { "" });

@@ -3,8 +3,8 @@
 use crate::access::ALL;
 use crate::content::REFUSED;
 use crate::flow::Flow;
-use crate::grammar::Directive;
 use crate::headers::Inherited;
+use crate::host::HOST;
 use crate::limits::Limits;
 use crate::scope::Scope;
 use crate::site::Site;
@@ -26,9 +26,6 @@ fn shorten(keys: &mut Keys) {
 fn refuse(keys: &mut Keys) {
     *keys = Keys::of("respond", REFUSED);
 }
-
-/// Number of the levels that a host stands for: `http` and `server`.
-const HOST: usize = 2;
 
 impl<'a> Site<'_, 'a> {
     /// Settings of the host, which its routes inherit.
@@ -204,64 +201,6 @@ impl<'a> Site<'_, 'a> {
                 "the copies go to a location that is not carried, or to another path",
                 "write mirror = { upstream = \"NAME\" }",
             ),
-        }
-    }
-
-    /// Pages for errors, of the levels above `from`.
-    fn error_pages(&self, scope: &Scope<'a>, from: usize, keys: &mut Keys) {
-        if scope.level("error_page") <= from && scope.level("proxy_intercept_errors") <= from {
-            return;
-        }
-        let mut pages = Keys::default();
-        for page in scope.all("error_page") {
-            self.error_page(page, &mut pages);
-        }
-        let intercepts = ["proxy_intercept_errors", "fastcgi_intercept_errors", "uwsgi_intercept_errors"];
-        if let Some(intercept) = scope.all_of(&intercepts).1.first() {
-            self.context.carried(intercept);
-            if intercept.arg(0) == "on" && !pages.is_empty() {
-                pages.set("intercept", "true");
-            }
-        }
-        if !pages.is_empty() {
-            keys.set("error_pages", pages.inline());
-        }
-    }
-
-    fn error_page(&self, page: &Directive, pages: &mut Keys) {
-        let Some((uri, statuses)) = page.args.split_last() else { return };
-        let action = "write the page as error_pages = { 404 = \"404.html\" }";
-        if !uri.starts_with('/') || uri.contains('$') {
-            return self.context.missing(page, "pages for errors of brisk are files", action);
-        }
-        let Some(location) = self.find(uri) else {
-            return self.context.missing(page, "no location fits", action);
-        };
-        let folder = location.scope.all_of(&["root", "alias"]);
-        let is_file = location.scope.all_of(&["proxy_pass", "return", "fastcgi_pass"]).0 <= HOST;
-        let Some(folder) = folder.1.first().filter(|folder| is_file && !folder.arg(0).contains('$')) else {
-            return self.context.missing(page, "pages for errors of brisk are files", action);
-        };
-        let name = if folder.name == "alias" {
-            uri.rsplit_once('/').map_or("", |(_, name)| name)
-        } else {
-            uri.trim_start_matches('/')
-        };
-        let path = format!("{}/{name}", folder.arg(0).trim_end_matches('/'));
-        self.context.carried(folder);
-        let mut has_other = false;
-        for status in statuses {
-            match status.parse::<u16>() {
-                Ok(status) if (400..600).contains(&status) => {
-                    pages.set(&status.to_string(), self.context.file(&path));
-                }
-                _ => has_other = true,
-            }
-        }
-        if has_other {
-            self.context.different(page, "brisk keeps the status of the response");
-        } else {
-            self.context.carried(page);
         }
     }
 }

@@ -24,9 +24,22 @@ pub(crate) struct Site<'c, 'a> {
     pub(crate) inherited: Inherited,
     /// Directives of the rewrite module in the server.
     pub(crate) program: Vec<&'a Directive>,
+    /// Pages for errors that are responses of routes.
+    pub(crate) pages: RefCell<Pages>,
     /// A file that switches the host to maintenance.
     pub(crate) maintenance: RefCell<Option<String>>,
     pub(crate) effort: Effort,
+}
+
+/// Pages for errors that are responses of routes.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// Names of locations.
+    pub(crate) named: Vec<String>,
+    /// Paths.
+    pub(crate) paths: Vec<String>,
+    /// Routes for pages without a location.
+    pub(crate) routes: Vec<Route>,
 }
 
 impl<'c, 'a> Site<'c, 'a> {
@@ -47,6 +60,7 @@ impl<'c, 'a> Site<'c, 'a> {
             scope: scope.clone(),
             locations: Vec::new(),
             inherited,
+            pages: RefCell::default(),
             maintenance: RefCell::default(),
             effort: Effort::default(),
         };
@@ -295,12 +309,12 @@ impl<'c, 'a> Site<'c, 'a> {
     }
 
     /// The routes of one location at one place.
-    fn location(&self, location: &Location<'a>, at: &At, routes: &mut Vec<Route>) {
+    pub(crate) fn location(&self, location: &Location<'a>, at: &At, routes: &mut Vec<Route>) {
         if location.refused {
             return routes.push(Self::refusal(location, at, at.when.clone()));
         }
         let is_internal = location.is_internal();
-        if is_internal && !self.is_target(location) {
+        if is_internal && !self.is_target(location) && !self.is_page(location) {
             let mut keys = Keys::default();
             keys.set("respond", "{ status = 404 }");
             return routes.push(Self::route(location, at, at.when.clone(), keys));

@@ -187,3 +187,103 @@ fn scripts_of_the_usual_snippets_are_found() {
     );
     assert_eq!((imported.report.counts()[3], result.matches("[[host.route]]").count()), (0, 2), "{result}");
 }
+
+#[test]
+fn a_response_with_variables_is_a_body_with_variables() {
+    let text = "map $arg_a $chosen { x y; default z; } server { \
+                location / { return 200 \"$uri {x} {1} ${chosen}\\n\"; } \
+                location ~ ^/g/(.*)$ { default_type text/html; return 200 $1; } \
+                location /none { return 200 $connection_requests; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    for expected in [
+        "respond = { body = \"{request.path} {{x} {{1} {map.chosen}\\n\" }",
+        "respond = { body = \"{1}\", content_type = \"text/html\" }",
+        "path = \"/none\"\nrespond = { status = 501 }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert_eq!(imported.report.counts()[3], 1);
+    let differences = imported.report.entries().filter(
+        |entry| matches!(&entry.class, Class::Difference(detail) if detail.contains("escapes the values")),
+    );
+    assert_eq!(differences.count(), 1);
+}
+
+#[test]
+fn pages_for_errors_are_files_or_responses_of_routes() {
+    let text = "server { root /no/such; proxy_intercept_errors on; \
+                error_page 403 /403.html; error_page 404 = /missing?of=$uri; error_page 410 =200 /gone; \
+                error_page 502 504 @closed; error_page 500 https://status.example/; error_page 501 =301 /old; \
+                location / { proxy_pass http://127.0.0.1:1; } location = /403.html { } \
+                location /missing { return 200 none; } \
+                location /gone { internal; proxy_pass http://127.0.0.1:2; } \
+                location @closed { proxy_pass http://127.0.0.1:3; access_log off; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    for expected in [
+        "403 = \"/no/such/403.html\"",
+        "404 = { route = \"/missing?of={request.path}\", status = \"route\" }",
+        "410 = { route = \"/gone\", status = 200 }",
+        "502 = { route = \"/.error/closed{request.target}\" }",
+        "504 = { route = \"/.error/closed{request.target}\" }",
+        "501 = { route = \"/old\", status = 301 }",
+        "redirect = { to = \"https://status.example/\", status = 302 }\ninternal = true",
+        "intercept = true",
+        "path = \"/gone\"\nupstream = \"127-0-0-1-2\"\ninternal = true",
+        "path = \"/.error/closed\"\nupstream = \"127-0-0-1-3\"\nstrip_prefix = true\ninternal = true",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert_eq!(imported.report.counts()[3], 0, "{result}");
+}
+
+#[test]
+fn internal_locations_without_a_page_stay_closed() {
+    let text = "server { location / { proxy_pass http://127.0.0.1:1; } location = /page { internal; return 200 x; } }";
+    let result = import_text(text).files.concat();
+    assert!(result.contains("path = \"/page\"\nexact = true\nrespond = { status = 404 }"), "{result}");
+}
+
+#[test]
+fn servers_that_clients_could_choose_are_reported_and_their_routes_refuse_requests() {
+    for pass in [
+        "proxy_pass http://$host;",
+        "proxy_pass http://$arg_to/x;",
+        "proxy_pass http://127.0.0.1:$arg_port;",
+        "proxy_pass $scheme://$http_x_to$request_uri;",
+        "set $to $arg_to; proxy_pass http://$to;",
+        "grpc_pass $arg_to;",
+        "fastcgi_pass $arg_to;",
+        "uwsgi_pass $arg_to;",
+    ] {
+        let imported = import_text(&format!("server {{ location / {{ {pass} }} }}"));
+        let result = imported.files.concat();
+        assert!(result.contains("respond = { status = 501 }") && !result.contains("[upstream."), "{result}");
+        let missing: Vec<_> = imported
+            .report
+            .entries()
+            .filter_map(|entry| match entry.class {
+                Class::NotCarried { reason, .. } => Some(reason),
+                _ => None,
+            })
+            .collect();
+        assert!(missing.iter().any(|reason| reason.contains("so that no client chooses one")), "{missing:?}");
+    }
+}
+
+#[test]
+fn a_line_of_the_log_has_only_variables_that_brisk_can_log() {
+    let lines = |format: &str| {
+        let text = format!("log_format own '{format}'; access_log a.log own; server {{ return 204; }}");
+        import_text(&text).files.concat()
+    };
+    let result = lines("$request_time $upstream_response_time $http_x_own $time_iso8601");
+    let expected = "template = \"{duration} {upstream.time} {request.header.x-own} {time}\"";
+    assert!(result.contains(expected), "{result}");
+    for variable in ["$sent_http_etag", "$cookie_a", "$arg_a", "$scheme", "$http_cookie", "$uri$is_args$args"]
+    {
+        let result = lines(variable);
+        assert!(!result.contains("template"), "{variable}: {result}");
+    }
+}

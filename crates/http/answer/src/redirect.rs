@@ -100,7 +100,7 @@ pub(crate) fn encoded(path: &str) -> String {
     one_leading_slash(&utf8_percent_encode(path, IN_PATH).to_string()).to_owned()
 }
 
-fn host_with_brackets(authority: &str) -> Option<&str> {
+pub(crate) fn host_with_brackets(authority: &str) -> Option<&str> {
     let host = host_of(authority)?;
     if host.contains(':') { authority.get(..host.len() + 2) } else { Some(host) }
 }

@@ -13,14 +13,16 @@ use ipnet::IpNet;
 
 pub use crate::alt_svc::{AltSvc, Announcement};
 pub use crate::features::access::{AccessSettings, BasicAuth, TokenAuth};
-pub use crate::features::action::{Action, FixedResponse, Page, Redirect, StaticSettings, UpstreamAction};
+pub use crate::features::action::{
+    Action, FixedResponse, FormedResponse, Page, Redirect, StaticSettings, UpstreamAction,
+};
 pub use crate::features::client_certificates::ClientCert;
 pub use crate::features::compression::RouteCompression;
 pub use crate::features::consolidation::RouteConsolidation;
 pub use crate::features::early_hints::{
     EarlyHintsSettings, HintLink, HintLinkError, LearnedHints, RouteHints,
 };
-pub use crate::features::error_pages::{ErrorPage, ErrorPages};
+pub use crate::features::error_pages::{ErrorPage, ErrorPages, ErrorRoute, PageSource, RouteStatus};
 pub use crate::features::forward_auth::ForwardAuth;
 pub use crate::features::headers::{HostHeaderSettings, HstsSettings};
 pub use crate::features::internal::InternalSettings;

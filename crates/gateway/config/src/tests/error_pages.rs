@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brisk_answer::settings::{ErrorPage, ErrorPages};
+use brisk_answer::settings::{ErrorPage, ErrorPages, PageSource, RouteStatus};
 use http::StatusCode;
 
 use super::*;
@@ -40,8 +40,11 @@ fn a_route_has_its_own_pages_and_those_of_its_host_for_other_statuses() {
         let settings = &resolved.settings.service.hosts[0];
         let ErrorPages { by_status, client_errors, server_errors, intercept } =
             settings.routes[0].error_pages.as_deref().expect("pages");
-        assert_eq!((by_status, client_errors), (&expected.0, &expected.1), "{route}");
-        assert_eq!((server_errors, *intercept), (&Some(page("host.html")), false));
+        let file = |source: &PageSource| source.file().cloned().expect("a file");
+        let by_status: BTreeMap<_, _> =
+            by_status.iter().map(|(status, page)| (*status, file(page))).collect();
+        assert_eq!((by_status, client_errors.as_ref().map(file)), expected, "{route}");
+        assert_eq!((server_errors.as_ref().map(file), *intercept), (Some(page("host.html")), false));
         assert_eq!(settings.error_pages.as_ref().expect("pages").by_status.len(), 2);
         let files = &resolved.settings.server.files;
         assert!(files.iter().any(|file| file.ends_with("403.html")), "pages are watched: {files:?}");
@@ -68,7 +71,23 @@ fn a_wrong_page_is_refused() {
             23,
             "200: is not the status of an error: write one from 400 to 599, \"4xx\" or \"5xx\" for all of a class, or `intercept`",
         ),
-        ("404 = 1", 23, "404: expected a path in quotes, found the number 1"),
+        (
+            "404 = 1",
+            23,
+            "404: expected the path of a file in quotes, or { route = \"/PATH\" }, found the number 1",
+        ),
+        ("404 = { route = \"x\" }", 33, "404.route: \"x\" is no path of this host: it begins with one slash"),
+        (
+            "404 = { route = \"/{pth}\" }",
+            33,
+            "404.route: \"/{pth}\" is no path of this host: {pth} is no variable; known here: ",
+        ),
+        ("404 = { route = \"/x\", status = 100 }", 48, "404.status: 100 is out of range: write 200 to 599"),
+        (
+            "404 = { route = \"/x\", status = \"own\" }",
+            48,
+            "404.status: expected a status, or \"route\" for that of the route, found the text \"own\"",
+        ),
         ("intercept = true", 29, "intercept: has no effect without `upstream`"),
     ] {
         let error =
@@ -76,6 +95,32 @@ fn a_wrong_page_is_refused() {
         let expected = format!("brisk.toml:9:{column}: host[0].route[0].error_pages.{message}");
         assert!(error.starts_with(&expected), "{error}\n{expected}");
     }
+}
+
+#[test]
+fn a_page_is_the_response_of_a_route_that_exists() {
+    let routes = |page: &str| {
+        format!(
+            "{LISTENER}{HOST}error_pages = {{ 404 = {{ route = \"{page}\", status = \"route\" }} }}\n\
+             [[host.route]]\npath = \"/pages\"\nrespond = {{}}\n\
+             [[host.route]]\npath = \"/one\"\nexact = true\ninternal = true\nrespond = {{}}\n"
+        )
+    };
+    let resolved = accepted(&routes("/one?a={request.path}"));
+    let pages = resolved.settings.service.hosts[0].error_pages.clone().expect("pages");
+    let page = &pages.by_status[&StatusCode::NOT_FOUND];
+    assert!(matches!(page, PageSource::Route(route) if route.status == RouteStatus::Route), "{page:?}");
+    refused(
+        &routes("/other"),
+        "brisk.toml:5:33: host[0].error_pages.404.route: no route of the host has the path /other\n\
+         brisk.toml:12:12: host[0].route[1].internal: nothing leads to this route: write internal_redirects = true in the route \
+         whose upstream sends X-Accel-Redirect or X-Sendfile, or its path in error_pages",
+    );
+    refused(
+        &routes("/pages/x{request.path}"),
+        "brisk.toml:12:12: host[0].route[1].internal: nothing leads to this route: write internal_redirects = true in the route \
+         whose upstream sends X-Accel-Redirect or X-Sendfile, or its path in error_pages",
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn internal_routes_and_those_that_lead_to_them_belong_together() {
     route(
         "static = \"www\"\ninternal = true\n",
         "brisk.toml:8:12: host[0].route[0].internal: nothing leads to this route: write internal_redirects = true in the route \
-         whose upstream sends X-Accel-Redirect or X-Sendfile",
+         whose upstream sends X-Accel-Redirect or X-Sendfile, or its path in error_pages",
     );
     let app = "[[host.route]]\npath = \"/x\"\nupstream = \"app\"\ninternal_redirects = true\n";
     route(

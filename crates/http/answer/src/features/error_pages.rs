@@ -3,14 +3,18 @@
 mod keys;
 mod pages;
 mod resolve;
+mod route;
 pub(crate) mod stage;
 
 use std::sync::Arc;
 
 use super::{Context, HostFeature, HostScope, RouteFeature, RouteScope};
 pub use keys::ErrorPagesKeys;
-pub use pages::{ErrorPage, ErrorPages};
+pub use pages::{ErrorPage, ErrorPages, PageSource};
+pub(crate) use resolve::leads_to;
 pub(crate) use resolve::page;
+pub(crate) use route::ErrorHead;
+pub use route::{ErrorRoute, RouteStatus};
 
 /// `error_pages` of hosts and routes.
 #[derive(Debug)]

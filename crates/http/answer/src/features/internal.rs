@@ -1,9 +1,9 @@
-//! Internal routes: routes that only a response of an upstream leads to, by `X-Accel-Redirect` or `X-Sendfile`.
+//! Internal routes: routes that only a response of an upstream leads to, by `X-Accel-Redirect` or `X-Sendfile`, or an error page.
 
 mod keys;
 
 use super::action::Fallback;
-use super::{Context, RouteFeature, RouteScope};
+use super::{Context, RouteFeature, RouteScope, error_pages};
 pub use keys::InternalKeys;
 
 /// The part of a route in internal redirects.
@@ -34,9 +34,12 @@ impl RouteFeature for InternalFeature {
             let message = "has no effect: no route of the host has internal = true";
             context.findings.wrong(&route.key("internal_redirects"), message);
         }
-        if is_internal && !others().any(|other| other.internal_redirects == Some(true)) {
+        if is_internal
+            && !others().any(|other| other.internal_redirects == Some(true))
+            && !is_error_page(route)
+        {
             let message = "nothing leads to this route: write internal_redirects = true in the route whose upstream sends \
-                           X-Accel-Redirect or X-Sendfile";
+                           X-Accel-Redirect or X-Sendfile, or its path in error_pages";
             context.findings.wrong(&route.key("internal"), message);
         }
         if is_internal && matches!(route.keys.action.fallback, Some(Fallback::Upstream(_))) {
@@ -55,4 +58,12 @@ impl RouteFeature for InternalFeature {
         }
         InternalSettings { is_internal, redirects }
     }
+}
+
+/// Whether an error page of the host or of one of its routes is the response of `route`.
+fn is_error_page(route: &RouteScope<'_>) -> bool {
+    let host = route.host.keys;
+    let of_routes = host.site.route.iter().map(|route| &route.error_pages);
+    let mut tables = of_routes.chain([&host.error_pages]).filter_map(|keys| keys.error_pages.as_ref());
+    tables.any(|pages| pages.routes().any(|page| error_pages::leads_to(page, &route.keys.paths)))
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_http::claims::OwnNames;
-use brisk_http::message::{HeaderList, Response};
+use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::validate::Refusal;
 use brisk_http_connection::body::client::ClientBody;
 use brisk_telemetry::Metrics;
@@ -18,14 +18,18 @@ use super::answers::refuse;
 use super::internal::{self, Folder};
 use crate::error::ServiceError;
 use crate::exchange::Exchange;
+use crate::features::error_pages::ErrorHead;
 use crate::features::ordered;
 use crate::forwarding::Forwarding;
 use crate::head_limits::size_of_fields;
 use crate::own_names;
 use crate::redirect;
-use crate::settings::{InternalSettings, Plain, RoutePath, RouteSettings, ServiceSettings};
+use crate::settings::{
+    ErrorPages, ErrorRoute, InternalSettings, Plain, RoutePath, RouteSettings, ServiceSettings,
+};
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
+use crate::variables::RequestValues;
 use crate::visits::{BEACON_PATH, SCRIPT_PATH};
 use brisk_rules::{Conditions, Examined, Excess, Pairs, Routes};
 use brisk_transform::body::Body;
@@ -40,6 +44,8 @@ pub(super) struct Site {
     /// Routes of the gateway's own paths (scripts, beacons, preconnects). They take precedence over `routes`.
     reserved: Routes<Route>,
     routes: Routes<Route>,
+    /// The routes again, for responses in place of errors; none without such [error pages](ErrorPages).
+    error_routes: Routes<Route>,
     /// Folders of internal routes, which `X-Sendfile` names.
     folders: Vec<Folder>,
     /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route.
@@ -64,6 +70,8 @@ pub(super) struct Route {
     pub(super) action: RouteAction,
     /// Whether clients may use the route, and its responses may lead to internal routes.
     pub(super) internal: InternalSettings,
+    /// The error pages, if some of them are responses of routes.
+    error_pages: Option<Arc<ErrorPages>>,
 }
 
 impl Site {
@@ -77,18 +85,23 @@ impl Site {
     ) -> Result<Self, ServiceError> {
         let context = HostContext::new(index, all, (forwarding, Groups(group)))?;
         let host = context.settings;
-        let routes = ordered(&host.routes).map(|(path, index)| {
+        let compile = |(path, index): (RoutePath, usize), is_page| {
             let route = &host.routes[index];
             let action = RouteAction::new(route, group, metrics)?;
             if let Some(auth) = route.forward_auth.as_ref().filter(|auth| group(&auth.group).is_none()) {
                 return Err(ServiceError::UnknownGroup { name: auth.group.clone() });
             }
-            Ok((path, Route::of(&context, route, action)))
-        });
-        let routes: Result<Vec<_>, ServiceError> = routes.collect();
+            Ok((path, Route::of(&context, route, action, is_page)))
+        };
+        let all = |is_page| ordered(&host.routes).map(|route| compile(route, is_page)).collect();
+        let routes: Result<Vec<_>, ServiceError> = all(false);
+        let has_error_routes = host.routes.iter().map(|route| &route.error_pages).chain([&host.error_pages]);
+        let has_error_routes = has_error_routes.flatten().any(|pages| pages.has_routes());
+        let error_routes = if has_error_routes { all(true)? } else { Vec::new() };
         let refuse = |refusal| Route::reserved(&context, StageTarget::Unrouted, RouteAction::Refuse(refusal));
         Ok(Self {
             routes: Routes::new(routes?),
+            error_routes: Routes::new(error_routes),
             folders: internal::folders(&host.routes),
             slashless: Routes::new(slashless(&context)),
             reserved: Routes::new(reserved(&context)),
@@ -113,11 +126,14 @@ impl Site {
     ) -> Response<Body> {
         let mut state = RequestState::new(&request.head);
         let route = self.route(request, exchange);
-        let answered = match route.stages.request(exchange, request, &mut state).await {
-            Some(answered) => answered.map(|response| *response),
-            None if route.internal.redirects && !request.is_tunnel => {
-                return Box::pin(self.answer_internally(service, route, request, exchange, state)).await;
-            }
+        let answered = route.stages.request(exchange, request, &mut state).await;
+        let answered = answered.map(|answered| answered.map(|response| *response));
+        if (route.internal.redirects || route.error_pages.is_some()) && !request.is_tunnel {
+            let redirects = self.answer_with_redirects(service, route, request, exchange, state, answered);
+            return Box::pin(redirects).await;
+        }
+        let answered = match answered {
+            Some(answered) => answered,
             None => route.act(service, self, request, exchange, &state).await,
         };
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
@@ -125,25 +141,28 @@ impl Site {
         response
     }
 
-    /// Performs the action of `route`, whose stages the request has passed, and follows its internal redirects.
-    async fn answer_internally(
+    /// Performs the action of `route`, unless a stage has `answered`, and follows internal redirects, and those of error pages.
+    async fn answer_with_redirects(
         &self,
         service: &Service,
         mut route: &Route,
         request: &mut ClientRequest,
         exchange: &mut Exchange,
         mut state: RequestState,
+        answered: Option<Result<Response<Body>, Refusal>>,
     ) -> Response<Body> {
         // The upstream call takes the head away.
         let kept = exchange.hold_head(|| size_of_fields(&request.head.headers));
         let mut head = request.head.clone();
-        let mut answered = match kept {
-            Ok(()) => route.act(service, self, request, exchange, &state).await,
-            Err(refusal) => Err(refusal),
+        let is_of_stage = answered.is_some();
+        let mut answered = match (answered, kept) {
+            (Some(answered), _) => answered,
+            (None, Ok(())) => route.act(service, self, request, exchange, &state).await,
+            (None, Err(refusal)) => Err(refusal),
         };
         let (mut headers, mut returned) = (HeaderList::new(), None);
         for count in 0.. {
-            let Ok(response) = &mut answered else { break };
+            let Some(response) = answered.as_mut().ok().filter(|_| !is_of_stage) else { break };
             let target =
                 if route.internal.redirects { internal::target(&self.folders, response) } else { None };
             let Some(target) = target else { break };
@@ -168,11 +187,48 @@ impl Site {
         }
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
         internal::add(&headers, route.has_files(), &mut response);
+        if let Some(page) = route.error_route(&state, &response)
+            && let Some(target) = page.target(&RequestValues { exchange, head: &head }, &head)
+        {
+            returned = returned.or_else(|| exchange.returned.take());
+            let error = page.head_of(&response);
+            // Drops the replaced body before the next one begins.
+            drop(response);
+            page.prepare(&mut head);
+            internal::redirect(&mut head, target);
+            (route, state, response) = Box::pin(self.error_page(service, (head, error), exchange)).await;
+        }
         route.stages.response(exchange, &state, &mut response);
         for (name, value) in returned.iter().flat_map(|returned| returned.iter()) {
             response.headers_mut().append(name, value.clone());
         }
         response
+    }
+
+    /// The response to the request with `head` in place of `error`, with its route and its state.
+    async fn error_page(
+        &self,
+        service: &Service,
+        (head, error): (RequestParts, ErrorHead),
+        exchange: &mut Exchange,
+    ) -> (&Route, RequestState, Response<Body>) {
+        let mut request = ClientRequest::new(head, ClientBody::default());
+        let mut state = RequestState::new(&request.head);
+        exchange.named = Vec::new();
+        let route = self.find(&request, exchange, |path, holds| self.error_routes.find(path, holds));
+        let answered = match route.stages.request(exchange, &mut request, &mut state).await {
+            Some(answered) => answered.map(|response| *response),
+            None => route.act(service, self, &mut request, exchange, &state).await,
+        };
+        let answered = if route.internal.is_internal { route.without_location(answered) } else { answered };
+        let response = match answered {
+            Ok(mut response) => {
+                error.complete(&mut response);
+                response
+            }
+            Err(refusal) => refuse(refusal, state.version, exchange),
+        };
+        (route, state, response)
     }
 
     fn route(&self, request: &ClientRequest, exchange: &Exchange) -> &Route {
@@ -233,12 +289,26 @@ impl Site {
 }
 
 impl Route {
-    fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction) -> Self {
-        let is_internal = route.internal.is_internal;
+    /// A configured route; `is_page` for responses in place of errors.
+    fn of(context: &HostContext<'_>, route: &RouteSettings, action: RouteAction, is_page: bool) -> Self {
+        let is_internal = route.internal.is_internal || is_page;
         let target = if is_internal { StageTarget::Internal(route) } else { StageTarget::Route(route) };
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
         let own_names = Rc::new(own_names::of_upstream(context.settings, route));
-        Self { conditions: route.conditions.clone(), own_names, stages, action, internal: route.internal }
+        let error_pages = with_routes(route.error_pages.as_ref());
+        Self {
+            conditions: route.conditions.clone(),
+            own_names,
+            stages,
+            action,
+            internal: route.internal,
+            error_pages,
+        }
+    }
+
+    /// The route whose response replaces an error.
+    fn error_route(&self, state: &RequestState, response: &Response<Body>) -> Option<&Arc<ErrorRoute>> {
+        self.error_pages.as_ref().filter(|_| !state.is_in_maintenance)?.route(response)
     }
 
     fn has_files(&self) -> bool {
@@ -259,8 +329,21 @@ impl Route {
     fn reserved(context: &HostContext<'_>, target: StageTarget<'_>, action: RouteAction) -> Self {
         let stages = RouteStages::compile(&StageContext { host: Some(context), target });
         let internal = InternalSettings::default();
-        Self { conditions: None, own_names: Rc::default(), stages, action, internal }
+        let pages = context.settings.error_pages.as_ref().filter(|_| matches!(target, StageTarget::Unrouted));
+        Self {
+            conditions: None,
+            own_names: Rc::default(),
+            stages,
+            action,
+            internal,
+            error_pages: with_routes(pages),
+        }
     }
+}
+
+/// The error pages, if some of them are responses of routes.
+fn with_routes(pages: Option<&Arc<ErrorPages>>) -> Option<Arc<ErrorPages>> {
+    pages.filter(|pages| pages.has_routes()).cloned()
 }
 
 /// Redirects to the final slash of upstream routes, with the conditions of the routes. Their other stages are those of the host:

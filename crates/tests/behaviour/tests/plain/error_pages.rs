@@ -132,3 +132,109 @@ fn a_changed_page_is_read_again() {
     fs::write(site.brisk.folder().join("50x.html"), "<p>repaired").expect("a page");
     wait_until("the new page", || (site.get("/dead").text() == "<p>repaired").then_some(()));
 }
+
+/// A site whose pages are responses of routes, before an upstream that responds with its target, and with the status in `X-Status`.
+fn routed_site(origin: &Origin) -> Site {
+    let tables = format!(
+        "error_pages = {{ 404 = {{ route = \"/pages/missing?of={{request.path}}\" }}, 502 = {{ route = \"/pages/closed\", \
+         status = 503 }}, 401 = {{ route = \"/file/page.html\" }}, 403 = {{ route = \"/moved\" }}, 451 = {{ route = \"/gone\" }}, 406 = {{ route = \"/nothing\" }}, 410 = {{ route = \"/file/none\" }}, \
+         405 = {{ route = \"/file/page.html\", status = \"route\" }}, 500 = {{ route = \"/fails\" }}, intercept = true }}\n\
+         \n[[host.route]]\npath = \"/pages/\"\nupstream = \"app\"\ninternal = true\n\
+         response_headers = {{ set = {{ X-Page = \"yes\" }}, always = true }}\n\
+         \n[[host.route]]\npath = \"/moved\"\nexact = true\ninternal = true\nredirect = {{ to = \"/elsewhere\", status = 302 }}\n\
+         \n[[host.route]]\npath = \"/file/\"\nstatic = \"www\"\n\
+         \n[[host.route]]\npath = \"/fails\"\nrespond = {{ status = 500 }}\n\
+         \n[[host.route]]\npath = \"/app\"\nupstream = \"app\"\n\
+         \n[[host.route]]\npath = \"/dead\"\nupstream = \"dead\"\n\
+         \n[[host.route]]\npath = \"/login\"\nupstream = \"app\"\nbasic_auth = {{ file = \"users\" }}\n\
+         \n[[host.route]]\npath = \"/closed\"\nupstream = \"app\"\ndeny = [\"0.0.0.0/0\", \"::/0\"]\n\
+         \n[[host.route]]\npath = \"/gone\"\nrespond = {{ status = 410 }}\n\
+         \n[[host.route]]\npath = \"/nothing\"\nrespond = {{ status = 204 }}\n\
+         \n[upstream.app]\nservers = [{:?}]\n\
+         \n[upstream.dead]\nservers = [\"http://127.0.0.1:1\"]\n",
+        origin.url()
+    );
+    Site::custom("server.http3 = true\n", &tables, |setup| {
+        setup.file("www/page.html", "<p>page").file("users", "alice:$apr1$8charsal$xES.S6d4oPTiVAh2XwVyp/\n")
+    })
+}
+
+fn targets() -> Origin {
+    Origin::answering(|request, stream| {
+        let (target, status) =
+            (request.head.line.clone(), request.header("x-status").unwrap_or("200").to_owned());
+        let target = target.rsplit_once(' ').map_or("", |(target, _)| target);
+        // A request for a page has the header of the first request too.
+        let status = if target.contains("/pages/") { "200" } else { &status };
+        write!(
+            stream,
+            "HTTP/1.1 {status} Status\r\nSet-Cookie: a=1\r\nContent-Length: {}\r\n\r\n",
+            target.len()
+        )?;
+        if target.starts_with("HEAD") { Ok(()) } else { stream.write_all(target.as_bytes()) }
+    })
+}
+
+fn ask(site: &Site, line: &str, headers: &str) -> Message {
+    let mut connection = site.connect();
+    write!(connection, "{line} HTTP/1.1\r\nHost: {NAME}\r\n{headers}Connection: close\r\n\r\n")
+        .expect("a server");
+    Message::read_response(&mut connection).expect("a response")
+}
+
+#[test]
+fn a_page_is_the_response_of_a_route_with_the_status_of_the_error_or_another() {
+    let origin = targets();
+    let site = routed_site(&origin);
+    for (line, headers, status, body) in [
+        ("GET /none%20?x", "", 404, "GET /pages/missing?of=%2Fnone%2520"),
+        ("POST /none", "Content-Length: 0\r\n", 404, "GET /pages/missing?of=%2Fnone"),
+        ("GET /pages/x", "", 404, "GET /pages/missing?of=%2Fpages%2Fx"),
+        ("GET /dead", "", 503, "GET /pages/closed"),
+        ("GET /app", "", 200, "GET /app"),
+        ("GET /app", "X-Status: 404\r\n", 404, "GET /pages/missing?of=%2Fapp"),
+        ("GET /app", "X-Status: 502\r\n", 503, "GET /pages/closed"),
+        ("GET /app", "X-Status: 418\r\n", 418, "GET /app"),
+        ("GET /app", "X-Status: 451\r\n", 410, ""),
+        ("GET /app", "X-Status: 406\r\n", 406, ""),
+        ("GET /closed", "", 302, ""),
+        ("GET /login", "If-None-Match: *\r\nRange: bytes=0-1\r\n", 401, "<p>page"),
+        ("PUT /file/page.html", "Content-Length: 0\r\n", 200, "<p>page"),
+    ] {
+        let response = ask(&site, line, headers);
+        assert_eq!((response.status(), response.text()), (status, body.to_owned()), "{line} {headers}");
+        let is_page = body.contains("/pages/");
+        assert_eq!(response.header("x-page"), is_page.then_some("yes"), "{line} {headers}");
+    }
+    assert!(ask(&site, "GET /login", "").header("www-authenticate").is_some());
+    assert_eq!(ask(&site, "GET /closed", "").header("location"), Some("/elsewhere"));
+}
+
+#[test]
+fn a_page_that_fails_is_an_error_of_its_own_and_has_no_other_page() {
+    let origin = targets();
+    let site = routed_site(&origin);
+    for (path, status, text) in [("/gone", 404, "404 Not Found"), ("/fails", 500, "")] {
+        let response = ask(&site, &format!("GET {path}"), "");
+        assert_eq!(response.status(), status, "{path}");
+        assert!(response.text().contains(text), "{path}: {}", response.text());
+    }
+    assert_eq!(origin.requests().len(), 0);
+}
+
+#[test]
+fn pages_of_routes_are_sent_over_every_protocol_and_to_head() {
+    let origin = targets();
+    let site = routed_site(&origin);
+    let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+    let request = [h2::preface(), h2::get(1, "/dead")].concat();
+    assert_eq!(Frames::exchange(&mut connection, &request, 1).body(1), "GET /pages/closed");
+    let mut connection = h3::connect(&h3::client(&site), site.brisk.https());
+    let response = h3::get(&mut connection, "/none");
+    assert_eq!((response.status(), response.body.as_slice()), ("404", &b"GET /pages/missing?of=%2Fnone"[..]));
+    let mut connection = site.connect();
+    write!(connection, "HEAD /dead HTTP/1.1\r\nHost: {NAME}\r\n\r\n").expect("a server");
+    let head = Head::read(&mut connection).expect("a head").expect("a response");
+    assert!(head.line.starts_with("HTTP/1.1 503 "), "{}", head.line);
+    assert_eq!(head.header("content-length"), Some("18"));
+}

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor, value};
 
 /// Error pages of a host or route.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -15,11 +15,11 @@ pub struct ErrorPagesKeys {
     pub error_pages: Option<ErrorPages>,
 }
 
-/// Files by status or class of statuses, as written.
+/// Pages by status or class of statuses, as written.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorPages {
-    /// Files by status, or by `4xx` and `5xx`.
-    pub files: BTreeMap<String, PathBuf>,
+    /// Pages by status, or by `4xx` and `5xx`.
+    pub pages: BTreeMap<String, Page>,
     /// Whether error responses of upstreams are replaced too. Default: `false`.
     pub intercept: Option<bool>,
 }
@@ -40,12 +40,99 @@ impl<'de> Deserialize<'de> for ErrorPages {
                     if key == "intercept" {
                         pages.intercept = Some(table.next_value()?);
                     } else {
-                        pages.files.insert(key, table.next_value()?);
+                        pages.pages.insert(key, table.next_value()?);
                     }
                 }
                 Ok(pages)
             }
         }
         deserializer.deserialize_any(Table)
+    }
+}
+
+/// One page, as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// A file.
+    File(PathBuf),
+    /// The response of a route of the host.
+    Route(RoutePage),
+}
+
+/// The response of a route as a page.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutePage {
+    /// Path and query of the route, with variables.
+    pub route: String,
+    /// Status of the response. Default: that of the error.
+    pub status: Option<PageStatus>,
+}
+
+/// Status of the response of a route in place of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageStatus {
+    /// This one.
+    Code(u16),
+    /// That of the route.
+    Route,
+}
+
+impl<'de> Deserialize<'de> for PageStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = PageStatus;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a status, or \"route\" for that of the route")
+            }
+
+            fn visit_i64<E: de::Error>(self, code: i64) -> Result<PageStatus, E> {
+                u16::try_from(code)
+                    .map(PageStatus::Code)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(code), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<PageStatus, E> {
+                let is_route = word == "route";
+                is_route
+                    .then_some(PageStatus::Route)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(word), &self))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl ErrorPages {
+    /// The pages that are responses of routes.
+    pub fn routes(&self) -> impl Iterator<Item = &RoutePage> {
+        self.pages.values().filter_map(|page| match page {
+            Page::File(_) => None,
+            Page::Route(page) => Some(page),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Page {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Page;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the path of a file in quotes, or { route = \"/PATH\" }")
+            }
+
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<Page, E> {
+                Ok(Page::File(file.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Page, A::Error> {
+                RoutePage::deserialize(value::MapAccessDeserializer::new(table)).map(Page::Route)
+            }
+        }
+        deserializer.deserialize_any(Either)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use brisk_http::message::Response;
 use brisk_transform::body::Body;
@@ -9,6 +10,7 @@ use brisk_transform::compress::DIGESTS;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::route::ErrorRoute;
 use crate::error_page::REQUEST_ID;
 
 /// Headers that describe the content that a page replaces, besides [`DIGESTS`].
@@ -29,16 +31,35 @@ const CONTENT_HEADERS: [HeaderName; 10] = [
 #[derive(Clone, Debug, Default)]
 pub struct ErrorPages {
     /// Pages by status.
-    pub by_status: BTreeMap<StatusCode, ErrorPage>,
+    pub by_status: BTreeMap<StatusCode, PageSource>,
     /// Pages for the other statuses from `400` to `499`.
-    pub client_errors: Option<ErrorPage>,
+    pub client_errors: Option<PageSource>,
     /// Pages for the other statuses from `500` to `599`.
-    pub server_errors: Option<ErrorPage>,
+    pub server_errors: Option<PageSource>,
     /// Whether responses of upstreams are replaced, too. Default: `false`.
     pub intercept: bool,
 }
 
-/// A page.
+/// Source of a page.
+#[derive(Clone, Debug)]
+pub enum PageSource {
+    /// A file.
+    File(ErrorPage),
+    /// The response of a route.
+    Route(Arc<ErrorRoute>),
+}
+
+impl PageSource {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&ErrorPage> {
+        match self {
+            Self::File(page) => Some(page),
+            Self::Route(_) => None,
+        }
+    }
+}
+
+/// A page in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
     content_type: HeaderValue,
@@ -70,11 +91,30 @@ impl ErrorPage {
 impl ErrorPages {
     /// Replaces the content of an error response, and keeps its status and its other headers.
     pub(crate) fn apply(&self, response: &mut Response<Body>) {
-        let Some(page) = self.page(response.status()).filter(|_| self.may_replace(response)) else { return };
-        page.put(response);
+        if let Some(page) = self.page_for(response).and_then(PageSource::file) {
+            page.put(response);
+        }
     }
 
-    fn page(&self, status: StatusCode) -> Option<&ErrorPage> {
+    /// The route whose response replaces an error response.
+    pub(crate) fn route(&self, response: &Response<Body>) -> Option<&Arc<ErrorRoute>> {
+        match self.page_for(response)? {
+            PageSource::File(_) => None,
+            PageSource::Route(route) => Some(route),
+        }
+    }
+
+    /// Whether responses of routes replace errors.
+    pub fn has_routes(&self) -> bool {
+        let mut pages = self.by_status.values().chain(&self.client_errors).chain(&self.server_errors);
+        pages.any(|page| matches!(page, PageSource::Route(_)))
+    }
+
+    fn page_for(&self, response: &Response<Body>) -> Option<&PageSource> {
+        self.page(response.status()).filter(|_| self.may_replace(response))
+    }
+
+    fn page(&self, status: StatusCode) -> Option<&PageSource> {
         let class = match status.as_u16() {
             400..=499 => &self.client_errors,
             500..=599 => &self.server_errors,
@@ -100,8 +140,8 @@ mod tests {
     use super::*;
     use crate::error_page::error_page;
 
-    fn page(text: &'static str) -> ErrorPage {
-        ErrorPage::new(Path::new("x.html"), text)
+    fn page(text: &'static str) -> PageSource {
+        PageSource::File(ErrorPage::new(Path::new("x.html"), text))
     }
 
     fn pages() -> ErrorPages {

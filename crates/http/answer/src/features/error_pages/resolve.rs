@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
+use brisk_rules::RedirectTarget;
 use http::StatusCode;
 
-use super::keys::{self, ErrorPagesKeys};
-use super::pages::{ErrorPage, ErrorPages};
-use crate::features::{Context, HostScope, RouteScope};
+use super::keys::{self, ErrorPagesKeys, PageStatus};
+use super::pages::{ErrorPage, ErrorPages, PageSource};
+use super::route::{ErrorRoute, RouteStatus};
+use crate::features::{Context, HostScope, PathKeys, RouteScope};
 
 /// Maximum size of a page in bytes. Pages are in memory.
 const LARGEST: u64 = 1 << 20;
@@ -22,7 +24,7 @@ pub(super) fn of_host(
     context: &mut Context<'_>,
 ) -> Option<Arc<ErrorPages>> {
     let pages = keys.error_pages.as_ref()?;
-    Some(Arc::new(pages_of(pages, ErrorPages::default(), &host.key("error_pages"), context)))
+    Some(Arc::new(pages_of(pages, ErrorPages::default(), (host, &host.key("error_pages")), context)))
 }
 
 /// The pages of a route: its own, and those of its host for other statuses. An empty table switches the pages of the host off.
@@ -33,7 +35,7 @@ pub(super) fn of_route(
 ) -> Option<Arc<ErrorPages>> {
     let inherited = route.host.settings.error_pages.as_ref();
     let Some(pages) = &keys.error_pages else { return inherited.cloned() };
-    if pages.files.is_empty() && pages.intercept.is_none() {
+    if pages.pages.is_empty() && pages.intercept.is_none() {
         return None;
     }
     let path = route.key("error_pages");
@@ -41,22 +43,22 @@ pub(super) fn of_route(
         context.findings.wrong(&path.key("intercept"), "has no effect without `upstream`");
     }
     let inherited = inherited.map(|pages| ErrorPages::clone(pages)).unwrap_or_default();
-    Some(Arc::new(pages_of(pages, inherited, &path, context)))
+    Some(Arc::new(pages_of(pages, inherited, (route.host, &path), context)))
 }
 
 fn pages_of(
     raw: &keys::ErrorPages,
     mut pages: ErrorPages,
-    path: &KeyPath,
+    (host, path): (&HostScope<'_>, &KeyPath),
     context: &mut Context<'_>,
 ) -> ErrorPages {
     // An own page for a class precedes inherited pages for its statuses.
     for (class, statuses) in [("4xx", 400..=499), ("5xx", 500..=599)] {
-        if raw.files.contains_key(class) {
+        if raw.pages.contains_key(class) {
             pages.by_status.retain(|status, _| !statuses.contains(&status.as_u16()));
         }
     }
-    for (key, file) in &raw.files {
+    for (key, page) in &raw.pages {
         let path = path.key(key);
         let status = key.parse().ok().filter(|status| (400..600).contains(status));
         let status = status.and_then(|status: u16| StatusCode::from_u16(status).ok());
@@ -67,7 +69,13 @@ fn pages_of(
             );
             continue;
         }
-        let Some(page) = page(file, &path, context) else { continue };
+        let page = match page {
+            keys::Page::File(file) => self::page(file, &path, context).map(PageSource::File),
+            keys::Page::Route(page) => {
+                route_page(page, host, &path, context).map(|page| PageSource::Route(Arc::new(page)))
+            }
+        };
+        let Some(page) = page else { continue };
         match status {
             Some(status) => drop(pages.by_status.insert(status, page)),
             None if key == "4xx" => pages.client_errors = Some(page),
@@ -76,6 +84,58 @@ fn pages_of(
     }
     pages.intercept = raw.intercept.unwrap_or(pages.intercept);
     pages
+}
+
+/// The response of a route as a page.
+fn route_page(
+    raw: &keys::RoutePage,
+    host: &HostScope<'_>,
+    path: &KeyPath,
+    context: &mut Context<'_>,
+) -> Option<ErrorRoute> {
+    let status = match raw.status {
+        None => RouteStatus::Error,
+        Some(PageStatus::Route) => RouteStatus::Route,
+        Some(PageStatus::Code(code)) => {
+            let code = context.findings.within(&path.key("status"), Some(code), 200, &(200..=599));
+            RouteStatus::Code(StatusCode::from_u16(code).ok()?)
+        }
+    };
+    let path = path.key("route");
+    let fixed = fixed_part(&raw.route);
+    if !fixed.starts_with('/') || fixed.starts_with("//") {
+        let message = format!("{:?} is no path of this host: it begins with one slash", raw.route);
+        context.findings.wrong(&path, message);
+        return None;
+    }
+    if !host.keys.site.route.iter().any(|route| leads_to(raw, &route.paths)) {
+        let message = format!("no route of the host has the path {fixed}");
+        context.findings.wrong(&path, message);
+    }
+    match RedirectTarget::new(&raw.route, &context.maps, None) {
+        Ok(to) => {
+            context.note_fingerprints(|variable| to.has(variable));
+            Some(ErrorRoute { to, status })
+        }
+        Err(reason) => {
+            context.findings.wrong(&path, format!("{:?} is no path of this host: {reason}", raw.route));
+            None
+        }
+    }
+}
+
+/// The path up to its first variable or its query.
+fn fixed_part(path: &str) -> &str {
+    path.split(['{', '?']).next().unwrap_or_default()
+}
+
+/// Whether the path of a page may be one of a route.
+pub(crate) fn leads_to(page: &keys::RoutePage, route: &PathKeys) -> bool {
+    let (fixed, path) = (fixed_part(&page.route), route.path.as_str());
+    let is_open = page.route[fixed.len()..].starts_with('{');
+    let below = fixed.strip_prefix(path);
+    let is_below = below.is_some_and(|rest| rest.is_empty() || path.ends_with('/') || rest.starts_with('/'));
+    (is_open && path.starts_with(fixed)) || if route.exact { below == Some("") } else { is_below }
 }
 
 /// The page in `file`.

@@ -6,7 +6,8 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InternalKeys {
-    /// Whether only a response of an upstream leads to the route; clients get 404. See [internal routes](#internal-routes).
+    /// Whether only a response of an upstream or an [error page](#error-pages) leads to the route; clients get 404. See [internal
+    /// routes](#internal-routes).
     pub internal: Option<bool>,
     /// With `upstream`: whether a response with `X-Accel-Redirect` or `X-Sendfile` is replaced by that of an [internal
     /// route](#internal-routes).

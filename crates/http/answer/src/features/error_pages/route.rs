@@ -1,0 +1,112 @@
+//! Responses of routes in place of errors: `{ route = "/PATH" }` in `error_pages`.
+
+use brisk_http::message::{HeaderList, RequestParts, Response};
+use brisk_http::validate::authority_of;
+use brisk_rules::{RedirectTarget, Values};
+use brisk_transform::body::Body;
+use http::uri::PathAndQuery;
+use http::{HeaderName, StatusCode, header};
+use http_body::Body as _;
+
+use crate::headers::CLOSE;
+use crate::redirect::host_with_brackets;
+
+/// Headers of an error that a response with the same status has too: those that the status requires, and those for caches.
+const OF_STATUS: [HeaderName; 7] = [
+    header::WWW_AUTHENTICATE,
+    header::ALLOW,
+    header::RETRY_AFTER,
+    header::CONTENT_RANGE,
+    header::CACHE_CONTROL,
+    header::UPGRADE,
+    header::CONNECTION,
+];
+
+/// Headers of a request that would make another response of the page, such as `Range` and `If-None-Match`.
+const CONDITIONS: [HeaderName; 6] = [
+    header::RANGE,
+    header::IF_RANGE,
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+];
+
+/// A route of the host whose response replaces an error.
+#[derive(Clone, Debug)]
+pub struct ErrorRoute {
+    /// Path and query of the route; without a host.
+    pub to: RedirectTarget,
+    /// Status of the response.
+    pub status: RouteStatus,
+}
+
+/// Status of the response of an [`ErrorRoute`]. Redirects keep their status, and so do errors of the gateway and fixed responses without
+/// a body: the page has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteStatus {
+    /// That of the error.
+    Error,
+    /// A fixed one.
+    Code(StatusCode),
+    /// That of the route.
+    Route,
+}
+
+impl ErrorRoute {
+    /// The path of the route for a request, whose head is `head`. `None` if it is none, for example because a value is too long.
+    pub(crate) fn target(&self, values: &impl Values, head: &RequestParts) -> Option<PathAndQuery> {
+        let location = self.to.location(values, host_with_brackets(authority_of(head)), b"").ok()?;
+        location.parse().ok()
+    }
+
+    /// Removes the headers from a request that do not concern the page.
+    pub(crate) fn prepare(&self, head: &mut RequestParts) {
+        // A page is no other protocol.
+        head.headers.remove(header::UPGRADE);
+        if self.status != RouteStatus::Route {
+            for name in &CONDITIONS {
+                head.headers.remove(name);
+            }
+        }
+    }
+
+    /// Status and headers of the error for the response of the route.
+    pub(crate) fn head_of(&self, error: &Response<Body>) -> ErrorHead {
+        let status = match self.status {
+            RouteStatus::Error => Some(error.status()),
+            RouteStatus::Code(status) => Some(status),
+            RouteStatus::Route => None,
+        };
+        let is_same = status == Some(error.status());
+        let headers = error.headers().iter().filter(|(name, value)| {
+            (is_same && OF_STATUS.contains(name)) || (**name == header::CONNECTION && **value == CLOSE)
+        });
+        ErrorHead { status, headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect() }
+    }
+}
+
+/// The parts of the head of an error that a page gets, as far as its [`RouteStatus`] permits.
+#[derive(Debug)]
+pub(crate) struct ErrorHead {
+    status: Option<StatusCode>,
+    headers: HeaderList,
+}
+
+impl ErrorHead {
+    /// Adds status and headers to the response of a route.
+    pub(crate) fn complete(self, response: &mut Response<Body>) {
+        let own = response.status();
+        let is_error = own.is_client_error() || own.is_server_error();
+        let has_failed =
+            is_error && !matches!(response.body(), Body::Upstream(_)) && response.body().is_end_stream();
+        if let Some(status) = self.status.filter(|_| !own.is_redirection() && !has_failed) {
+            *response.status_mut() = status;
+        }
+        let headers = response.headers_mut();
+        let missing: Vec<_> = self.headers.iter().filter(|(name, _)| !headers.contains_key(*name)).collect();
+        for (name, value) in missing {
+            headers.append(name, value.clone());
+        }
+    }
+}
