@@ -3,7 +3,7 @@
 //!
 //! The head arrives rewritten; only changes that depend on the server's protocol are made here. A request is retried once,
 //! according to [`Retry`]: if nothing of it was sent, or if it is idempotent (RFC 9110 section 9.2.2) and has no body, or one that
-//! was gathered. Such a request also leaves a server that is silent or excluded ([`HeadWait`](crate::head_watch::HeadWait)).
+//! was gathered. Such a request also leaves a server that is silent or excluded (`HeadWait`).
 
 mod attempts;
 mod framing;

@@ -53,8 +53,7 @@ fn with_long_certificate(names: usize) -> (TestCa, Brisk) {
         (0..names).map(|number| format!("name-{number}.of.a.long.certificate.test")).collect();
     let names: Vec<&str> = std::iter::once(NAME).chain(names.iter().map(String::as_str)).collect();
     let leaf = ca.server(&names).issue();
-    let keys = "server.http3 = true\nserver.timeouts.hello = \"4s\"\n";
-    let brisk = setup().config(&(base(keys) + &host(&[NAME], &[&leaf]) + FIXED)).start();
+    let brisk = setup().config(&(base("server.http3 = true\n") + &host(&[NAME], &[&leaf]) + FIXED)).start();
     (ca, brisk)
 }
 

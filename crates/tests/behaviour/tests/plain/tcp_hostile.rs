@@ -49,8 +49,10 @@ fn a_client_hello_in_single_bytes_reaches_its_server_unchanged() {
 #[test]
 fn what_is_no_client_hello_is_refused_within_its_limits() {
     let origin = Origin::raw(|_| Ok(()));
-    let keys = "server.timeouts.hello = \"500ms\"\nserver.limits.hello_size = \"4KiB\"\n";
-    let brisk = serve(keys, origin.address(), "names = [\"a.test\"]\n");
+    let brisk = serve("server.limits.hello_size = \"4KiB\"\n", origin.address(), "names = [\"a.test\"]\n");
+    let mut silent = connect(brisk.tcp(0));
+    let mut slow = connect(brisk.tcp(0));
+    slow.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).expect("a listener");
     let mut plain = connect(brisk.tcp(0));
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a listener");
     assert!(rest(&mut plain).starts_with(b"HTTP/1.1 400"));
@@ -63,11 +65,8 @@ fn what_is_no_client_hello_is_refused_within_its_limits() {
     rest(&mut endless);
     drop(endless);
     brisk.logged("\"outcome\":\"too-large\"");
-    let mut slow = connect(brisk.tcp(0));
-    slow.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).expect("a listener");
     assert!(rest(&mut slow).is_empty());
     brisk.logged("\"outcome\":\"timed-out\"");
-    let mut silent = connect(brisk.tcp(0));
     assert!(rest(&mut silent).is_empty());
     assert_eq!(origin.connections(), 0);
 }
