@@ -1,6 +1,6 @@
 //! Ranges of bytes that a request selects (RFC 9110 section 14).
 //!
-//! Ranges that overlap or touch are one part (section 15.3.7.2 permits to coalesce them). More than [`MOST_PARTS`] parts select the
+//! Ranges that overlap or touch are one part (section 15.3.7.2 permits to coalesce them). More than eight parts select the
 //! whole representation: section 14.2 permits to ignore `Range`. Invalid ranges, other units and repeated headers are ignored as well.
 
 use std::ops::RangeInclusive;
