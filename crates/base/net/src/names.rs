@@ -25,8 +25,15 @@ const WAIT: Duration = Duration::from_secs(1);
 /// returns, which takes 10 s and more without a DNS server.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The last known addresses of names. Every failure of the resolver counts alike, because `getaddrinfo` does not distinguish a name
-/// that no longer exists from DNS servers that do not answer.
+/// Texts of `gai_strerror` for a name that does not exist, of glibc and musl; [`io::Error`] has no kind for it.
+const GONE: [&str; 4] = [
+    "Name or service not known",
+    "No address associated with hostname",
+    "Name does not resolve",
+    "Name has no usable address",
+];
+
+/// The last known addresses of names. A name that no longer exists has none: its addresses may belong to another owner.
 #[derive(Debug, Default)]
 pub(crate) struct LastKnown(Mutex<HashMap<Box<str>, Known>>);
 
@@ -65,7 +72,10 @@ impl LastKnown {
         if let Some((addresses, Asking::Paused)) = known {
             return Ok(addresses);
         }
-        let limit = known.as_ref().map_or(deadline, |_| deadline.min(Instant::now() + WAIT));
+        let now = Instant::now();
+        // The connection needs a part of the time too.
+        let wait = WAIT.min(deadline.saturating_duration_since(now) / 2);
+        let limit = known.as_ref().map_or(deadline, |_| now + wait);
         let (own, owned) = (Arc::clone(self), Box::from(name));
         // A task of its own, so that a late result is kept. Without it, a resolver that always takes longer than `WAIT` would
         // never renew the addresses.
@@ -83,6 +93,11 @@ impl LastKnown {
             Ok(Err(error)) => io::Error::other(error),
             Err(_) => io::ErrorKind::TimedOut.into(),
         };
+        let text = failure.to_string();
+        if GONE.iter().any(|gone| text.contains(gone)) {
+            self.lock().remove(name);
+            return Err(failure);
+        }
         let Some((addresses, _)) = known else { return Err(failure) };
         self.note_failure(name, &failure);
         Ok(addresses)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use brisk_config::{GpuSettings, IsolationSettings, KeySettings, Resolved, Running};
 use brisk_isolation::{Isolation, LoadedKeys, Operations, Program, Role, Settings};
-use brisk_keys::{BatchSettings, BatchStatistics, Keystore, Offload, Threads, prepare_randomness};
+use brisk_keys::{BatchSettings, BatchStatistics, Keystore, Offload, Threads};
 use brisk_keys_pkcs11::TokenSettings;
 use brisk_keyserver::{Environment, KeyProcess};
 use brisk_server::{Part, PartError};
@@ -103,8 +103,6 @@ impl Program for ThisProgram {
     type Log = Log;
 
     fn open_log(&self, filter: &str) -> Result<Log, String> {
-        // Here begins the process with its rights reduced. Gateways wait for its keys, which need random numbers.
-        prepare_randomness();
         log::start(filter).map_err(|error| error.to_string())
     }
 

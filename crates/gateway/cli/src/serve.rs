@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     log_warnings(&first.warnings);
     limits::raise_open_files();
     let changes_elsewhere = files.elsewhere();
-    // Before keys and engines, which take longer: connections wait in the queues of the sockets.
+    // Before engines, key servers and the rest of the gateway, which take longer: connections wait in the queues of the sockets.
     let sockets = GatewaySockets::bind(&first.settings, Process { program: PROGRAM, sockets, files })?;
     let metrics = Metrics::new();
     log::note_in(metrics.problems());

@@ -1,9 +1,11 @@
 //! `error_page`: files, and responses of routes (`error_pages = { 404 = { route = "/x" } }`).
 
+use std::mem;
+
 use crate::condition::When;
 use crate::grammar::Directive;
 use crate::host::HOST;
-use crate::location::{At, Location, Route};
+use crate::location::{At, Location, PASSES, Route};
 use crate::program::check_redirect;
 use crate::scope::Scope;
 use crate::site::Site;
@@ -65,6 +67,11 @@ impl<'a> Site<'_, 'a> {
             self.context.carried(folder);
             return Ok(file);
         }
+        if let Some(code) = status.filter(|code| !code.is_empty())
+            && !code.parse().is_ok_and(|code: u16| (200..600).contains(&code))
+        {
+            return Err(format!("{code} is no status of a page in brisk"));
+        }
         let template = |text| self.context.template(text, &Values::default(), Use::Redirect);
         let mut table = Keys::default();
         let mut pages = self.pages.borrow_mut();
@@ -92,10 +99,7 @@ impl<'a> Site<'_, 'a> {
         match code {
             None => {}
             Some("") => table.set("status", "\"route\""),
-            Some(code) if code.parse().is_ok_and(|code: u16| (200..600).contains(&code)) => {
-                table.set("status", code);
-            }
-            Some(code) => return Err(format!("{code} is no status of a page in brisk")),
+            Some(code) => table.set("status", code),
         }
         Ok(table.inline())
     }
@@ -108,7 +112,8 @@ impl<'a> Site<'_, 'a> {
         }
         let location = self.find(uri)?;
         let folder = *location.scope.all_of(&["root", "alias"]).1.first()?;
-        let is_file = location.scope.all_of(&["proxy_pass", "return", "fastcgi_pass", "try_files"]).0 <= HOST;
+        let sources = [&PASSES[..], &["return", "try_files"]].concat();
+        let is_file = location.scope.all_of(&sources).0 <= HOST;
         let name = if folder.name == "alias" { uri.rsplit_once('/')?.1 } else { uri.trim_start_matches('/') };
         let path = format!("{}/{name}", folder.arg(0).trim_end_matches('/'));
         // Without its folder, the file is on another machine.
@@ -182,8 +187,8 @@ impl<'a> Site<'_, 'a> {
             if route.keys.get("upstream").is_some() {
                 route.keys.set("strip_prefix", "true");
             }
-            let Route { keys, when, comment, .. } =
-                std::mem::replace(route, Self::refusal(location, &at, When::default()));
+            let (keys, when) = (mem::take(&mut route.keys), mem::take(&mut route.when));
+            let comment = mem::take(&mut route.comment);
             *route = Route { when, ..internal(path.to_owned(), false, keys, comment) };
         }
     }

@@ -90,6 +90,9 @@ const LOGGED: &[(&str, &str)] = &[
     ("connection", "{connection}"),
 ];
 
+/// Stands for a brace of the text until the variables have their names.
+const BRACE: char = '\u{3}';
+
 /// Number of `map`s that refer to each other at most.
 const DEEPEST: usize = 16;
 
@@ -113,13 +116,11 @@ impl Context<'_> {
                     result.push_str(&self.counterpart(name, values, use_of)?);
                     rest = behind;
                 }
-                '{' if rest.starts_with(|next: char| next.is_ascii_lowercase() || next.is_ascii_digit()) => {
-                    result.push_str("{{");
-                }
+                '{' => result.push(BRACE),
                 next => result.push(next),
             }
         }
-        Ok(result)
+        Ok(with_braces(&result, use_of))
     }
 
     fn counterpart(&self, name: &str, values: &Values, use_of: Use) -> Result<String, String> {
@@ -191,6 +192,30 @@ impl Context<'_> {
         self.carried(map);
         Ok(name)
     }
+}
+
+/// The text with braces for [`BRACE`], doubled where brisk would read the beginning of a variable.
+fn with_braces(text: &str, use_of: Use) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(place) = rest.find(BRACE) {
+        let (before, braces) = rest.split_at(place);
+        rest = braces.trim_start_matches(BRACE);
+        let count = braces.len() - rest.len();
+        let first = |first: char| first.is_ascii_lowercase() || first.is_ascii_digit();
+        let is_name = rest.starts_with(first)
+            && (use_of != Use::Body
+                || rest.split_once('}').is_some_and(|(name, _)| name.bytes().all(is_of_name)));
+        let is_single = !is_name && !rest.starts_with('{') && (use_of == Use::Body || count == 1);
+        result.push_str(before);
+        result.push_str(&"{".repeat(if is_single { count } else { 2 * count }));
+    }
+    result + rest
+}
+
+/// Whether names of variables in bodies have this byte.
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_".contains(&byte)
 }
 
 /// The counterpart in a line of the access log.

@@ -193,11 +193,13 @@ fn a_response_with_variables_is_a_body_with_variables() {
     let text = "map $arg_a $chosen { x y; default z; } server { \
                 location / { return 200 \"$uri {x} {1} ${chosen}\\n\"; } \
                 location ~ ^/g/(.*)$ { default_type text/html; return 200 $1; } \
+                location /braces { return 200 \"{$uri} {{a}} {{ b }} {{c d}\"; } \
                 location /none { return 200 $connection_requests; } }";
     let imported = import_text(text);
     let result = imported.files.concat();
     for expected in [
         "respond = { body = \"{request.path} {{x} {{1} {map.chosen}\\n\" }",
+        "respond = { body = \"{{{request.path}} {{{{a}} {{ b }} {{c d}\" }",
         "respond = { body = \"{1}\", content_type = \"text/html\" }",
         "path = \"/none\"\nrespond = { status = 501 }",
     ] {

@@ -73,7 +73,7 @@ impl Ranges {
         (!ranges.is_empty()).then_some(Self(ranges))
     }
 
-    /// The part of a representation of `length` bytes.
+    /// The parts of a representation of `length` bytes.
     pub fn select(&self, length: u64) -> Selection {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         for mut range in self.0.iter().filter_map(|range| range.within(length)) {
@@ -86,7 +86,7 @@ impl Ranges {
                 range = (part.0.min(range.0), part.1.max(range.1));
                 place = place.min(found);
             }
-            parts.insert(place.min(parts.len()), range);
+            parts.insert(place, range);
         }
         if parts.is_empty() {
             // RFC 9110 section 14.1.2: a suffix is satisfiable even if there are no bytes, which no `Content-Range` can state.

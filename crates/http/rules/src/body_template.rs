@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use regex::bytes::Captures;
-
 use crate::pattern::GroupPattern;
 use crate::template::{Maps, Part, Values, parse_with_groups, value_of};
 use crate::variable::Variable;
@@ -79,11 +77,14 @@ impl BodyTemplate {
         let groups = self.expression.as_ref().and_then(|expression| expression.captures(path));
         let (mut body, mut rest) = (Vec::new(), LONGEST);
         for part in &self.parts {
-            if let Part::Text(text) = part {
-                body.extend_from_slice(text.as_bytes());
-                continue;
-            }
-            let value = value(part, values, groups.as_ref());
+            let value = match part {
+                Part::Text(text) => {
+                    body.extend_from_slice(text.as_bytes());
+                    continue;
+                }
+                Part::Map(map) => map.find(values),
+                Part::Variable(variable) => Cow::Owned(value_of(variable, values, groups.as_ref())),
+            };
             let escaped = self.syntax.escape(&value[..value.len().min(rest)], rest);
             rest -= escaped.len();
             body.extend_from_slice(&escaped);
@@ -92,30 +93,22 @@ impl BodyTemplate {
     }
 }
 
-fn value<'p>(part: &'p Part, values: &impl Values, groups: Option<&Captures<'_>>) -> Cow<'p, [u8]> {
-    match part {
-        Part::Text(text) => Cow::Borrowed(text.as_bytes()),
-        Part::Map(map) => map.find(values),
-        Part::Variable(variable) => Cow::Owned(value_of(variable, values, groups)),
-    }
-}
-
-/// Doubles each brace that begins no name of a variable, as in scripts and styles. A name consists of letters, digits, `.`, `-` and
+/// Doubles braces that precede no name of a variable, as in scripts and styles. A name consists of letters, digits, `.`, `-` and
 /// `_`, and begins with a lower-case letter or a digit.
 fn with_literal_braces(text: &str) -> String {
     let mut all = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(place) = rest.find('{') {
-        let (before, brace) = rest.split_at(place);
-        all.push_str(before);
-        let after = &brace[1..];
-        let is_doubled = after.starts_with('{');
-        let is_variable = after.split_once('}').is_some_and(|(name, _)| {
+        let (before, braces) = rest.split_at(place);
+        rest = braces.trim_start_matches('{');
+        let count = braces.len() - rest.len();
+        let is_name = rest.split_once('}').is_some_and(|(name, _)| {
             name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
         });
-        all.push_str(if is_variable { "{" } else { "{{" });
-        rest = if is_doubled { &after[1..] } else { after };
+        all.push_str(before);
+        // Before a name, the operator has doubled braces of the text.
+        all.push_str(&"{".repeat(if is_name { count } else { 2 * count }));
     }
     all + rest
 }
@@ -123,10 +116,12 @@ fn with_literal_braces(text: &str) -> String {
 impl Syntax {
     fn of(kind: &str) -> Self {
         let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match essence {
-            _ if essence.contains("html") || essence.contains("xml") => Self::Markup,
-            _ if essence.contains("json") => Self::Json,
-            _ => Self::Plain,
+        if essence.contains("html") || essence.contains("xml") {
+            Self::Markup
+        } else if essence.contains("json") {
+            Self::Json
+        } else {
+            Self::Plain
         }
     }
 
@@ -211,7 +206,8 @@ mod tests {
         assert_eq!(groups.form(&Everywhere(b""), b"other"), b"  .");
         let text = "p {color: red} a{b:c} {\"d\": {}} {request.path";
         assert_eq!(body(text).expect("a body").fixed(), Some(text));
-        assert_eq!(body("{{first} { x}").expect("a body").fixed(), Some("{first} { x}"));
+        assert_eq!(body("{{first} { x} {{ x }}").expect("a body").fixed(), Some("{first} { x} {{ x }}"));
+        assert_eq!(body("{{{{first}} {{{1}").expect("a body").form(&Everywhere(b""), b"/a"), b"{{first}} {a");
     }
 
     #[test]

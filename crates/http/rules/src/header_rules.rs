@@ -146,7 +146,7 @@ impl HeaderRules {
     }
 
     /// Applies the rules to a response with the formed values of the request. `server` is the address of the upstream server, empty
-    /// for none.
+    /// for none. A 206 with several parts keeps its media type.
     pub fn apply_to_response<B>(&self, response: &mut Response<B>, filled: &[Filled], server: &str) {
         let is_successful = response.status().is_success() || response.status().is_redirection();
         // Values of the response are those before the rules.

@@ -40,9 +40,9 @@ named! {
 }
 
 named! {
-    /// Reason to send a request of a server again, to another server or on another connection.
+    /// Repetition of a request of a server by its reason, or a repetition that the budget did not permit.
     Repeat {
-        /// Nothing of the request was sent.
+        /// Nothing of the request was sent. A kept connection that has ended is replaced without a count.
         Unsent = "unsent",
         /// The connection failed before the response.
         Closed = "closed",
@@ -140,7 +140,7 @@ impl UpstreamMetrics {
         self.hedges[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request of the server that was sent again.
+    /// Counts a request of the server that was sent again, or that had to stay ([`Repeat::Budget`]).
     pub fn repeat(&self, reason: Repeat) {
         self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -125,6 +125,7 @@ struct Journey<'a> {
     retries: u32,
     /// Whether the request may be repeated after it was sent.
     may_repeat: bool,
+    is_idempotent: bool,
     /// The gathered body of a request that may be repeated.
     body: Option<Box<Gathered>>,
     progress: Option<Rc<BodyProgress>>,
@@ -142,8 +143,9 @@ impl<'a> Journey<'a> {
     fn new(group: &'a Group, head: &RequestParts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
         let retry = &group.state().settings().retry;
         let (retries, reasons) = (u32::from(!matches!(retry, Retry::Never)), retry.reasons());
-        let is_permitted = retries > 0
-            && (head.method.is_idempotent() || reasons.is_some_and(|reasons| reasons.unsafe_methods));
+        let is_idempotent = head.method.is_idempotent();
+        let is_permitted =
+            retries > 0 && (is_idempotent || reasons.is_some_and(|reasons| reasons.unsafe_methods));
         let gathered = match (reasons, body) {
             (Some(_), RequestBody::Gathered(body)) if is_permitted => Some(Box::new(body.copy())),
             _ => None,
@@ -161,6 +163,7 @@ impl<'a> Journey<'a> {
             assigned: group.assigned(head),
             retries,
             may_repeat: is_permitted && (body.is_end_stream() || gathered.is_some()),
+            is_idempotent,
             body: gathered,
             progress,
             refuge: RefCell::default(),

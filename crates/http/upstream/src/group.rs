@@ -64,6 +64,8 @@ pub struct Server {
     active: Cell<u32>,
     /// See [`Self::exclusions`].
     exclusions: Notify,
+    /// Whether waiting requests know that the server is excluded.
+    was_excluded: Cell<bool>,
 }
 
 impl Group {
@@ -206,7 +208,10 @@ async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
         }
         for server in &*group.servers() {
             server.yield_idle();
-            if !server.is_available() {
+            let is_excluded = !server.is_available();
+            let is_new = server.was_excluded.replace(is_excluded) != is_excluded;
+            // Every second too, when the budget may permit more requests to leave.
+            if is_excluded && (is_new || event == Event::Tick) {
                 server.exclusions.notify_waiters();
             }
         }
@@ -214,6 +219,7 @@ async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
 }
 
 /// Reason for a turn of the loop of [`tend`].
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
     Tick,
     Attention,
@@ -238,6 +244,7 @@ impl Server {
             handed: RefCell::default(),
             active: Cell::new(0),
             exclusions: Notify::new(),
+            was_excluded: Cell::default(),
         }
     }
 

@@ -55,6 +55,7 @@ pub(crate) struct HeadWatch<'a> {
     end: Duration,
     /// The next signal of [`Exit::exclusions`], after [`USUAL`].
     exclusion: Option<Pin<Box<Notified<'a>>>>,
+    has_left: bool,
 }
 
 impl<'a> HeadWatch<'a> {
@@ -63,7 +64,8 @@ impl<'a> HeadWatch<'a> {
         progress: Option<&'a BodyProgress>,
         wait: HeadWait<'a>,
     ) -> Self {
-        let mut watch = Self { deadline, progress, wait, seen: 0, end: Duration::ZERO, exclusion: None };
+        let mut watch =
+            Self { deadline, progress, wait, seen: 0, end: Duration::ZERO, exclusion: None, has_left: false };
         watch.restart();
         watch
     }
@@ -92,7 +94,8 @@ impl<'a> HeadWatch<'a> {
         Poll::Pending
     }
 
-    fn restart(&mut self) {
+    /// Begins the wait anew.
+    pub(crate) fn restart(&mut self) {
         self.end = self.end_after(Duration::ZERO);
         self.deadline.set(self.end);
     }
@@ -110,6 +113,7 @@ impl<'a> HeadWatch<'a> {
         let HeadWait { head, exit } = self.wait;
         let Some(exit) = exit else { return Some(self.blame()) };
         if self.end >= exit.attempt().min(head) && exit.leave(Repeat::Silent) {
+            self.has_left = true;
             return Some(UpstreamError::HeadTimeout);
         }
         if self.end >= head {
@@ -128,7 +132,13 @@ impl<'a> HeadWatch<'a> {
     fn leaves_excluded(&mut self) -> bool {
         // An exclusion between the question and the next poll is not missed: the signal is awaited from here on.
         self.exclusion = self.wait.exit.map(|exit| Box::pin(exit.exclusions().notified()));
-        self.wait.exit.is_some_and(|exit| exit.leave(Repeat::Excluded))
+        self.has_left = self.wait.exit.is_some_and(|exit| exit.leave(Repeat::Excluded));
+        self.has_left
+    }
+
+    /// Whether the request goes to another server, before the end of [`HeadWait::head`].
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left
     }
 
     fn blame(&self) -> UpstreamError {

@@ -140,6 +140,11 @@ impl Http1 {
                 Poll::Ready(answered) => {
                     Poll::Ready(answered.map_err(|error| upstream_error(error, progress)))
                 }
+                // The time of a client that does not read its responses is not that of the server.
+                Poll::Pending if !has_room => {
+                    watch.restart();
+                    Poll::Pending
+                }
                 Poll::Pending => watch.poll_overdue(context).map(Err),
             }
         });

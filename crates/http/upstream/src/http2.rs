@@ -319,7 +319,8 @@ impl Http2 {
             }
             Ended::Overdue(UpstreamError::HeadTimeout) if !has_begun => (UpstreamError::StreamLimit, false),
             Ended::Overdue(error) => {
-                if matches!(error, UpstreamError::HeadTimeout) {
+                // Other requests may still get responses on the connection of a request that has left.
+                if matches!(error, UpstreamError::HeadTimeout) && !watch.has_left() {
                     self.exchange.retire_connection();
                 }
                 (error, has_begun)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brisk_certs::FileWatch;
-use brisk_keys::Keystore;
+use brisk_keys::{Keystore, prepare_randomness};
 use brisk_secrets::read_open;
 use brisk_tls::gather;
 use rustix::fs::{Mode, OFlags};
@@ -58,6 +58,8 @@ pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Resu
     // Repeated, since changing the user resets it.
     rights::keep_memory_private();
     let runtime = rights::outlive_signals()?;
+    // After `drop_to`, because it starts a thread. The gateway waits for the keys, which need random numbers.
+    prepare_randomness();
     let _log = program.open_log(&role.log).map_err(IsolationError::Program)?;
     if let Err(reason) = locked {
         tracing::warn!(

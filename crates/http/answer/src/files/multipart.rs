@@ -19,8 +19,8 @@ use http_body_util::BodyExt;
 use super::Files;
 use super::selected::{Found, range_value};
 
-/// A body of which the parts of a file follow one another. Each part is looked up when the part before it is sent, so that the body has
-/// one open file and one buffer at most.
+/// A body that consists of parts of a file. Each part is looked up after the part before it was sent, so that at most one file is
+/// open and one buffer is in use.
 struct Multipart<S> {
     stream: Pin<Box<S>>,
     left: u64,

@@ -1,7 +1,7 @@
 //! The part of a file that a request selects by its conditions (RFC 9110 section 13) and ranges (section 14).
 //!
-//! `ServeDir` gets no condition and at most one range at a time, whose positions are known to be inside the file, since it understands only some
-//! forms of both. Conditions are evaluated for the file that it has found.
+//! `ServeDir` gets no condition and at most one range per lookup, whose positions are known to be inside the file, since it
+//! understands only some forms of both. Conditions are evaluated for the file that it has found.
 
 use std::ops::RangeInclusive;
 use std::time::SystemTime;

@@ -93,14 +93,17 @@ impl Site {
             }
             Ok((path, Route::of(&context, route, action, is_page)))
         };
-        let all = |is_page| ordered(&host.routes).map(|route| compile(route, is_page)).collect();
-        let routes: Result<Vec<_>, ServiceError> = all(false);
-        let has_error_routes = host.routes.iter().map(|route| &route.error_pages).chain([&host.error_pages]);
-        let has_error_routes = has_error_routes.flatten().any(|pages| pages.has_routes());
-        let error_routes = if has_error_routes { all(true)? } else { Vec::new() };
+        let compile_all = |is_page| -> Result<Vec<_>, ServiceError> {
+            ordered(&host.routes).map(|route| compile(route, is_page)).collect()
+        };
+        let routes = compile_all(false)?;
+        let mut pages =
+            host.routes.iter().filter_map(|route| route.error_pages.as_ref()).chain(&host.error_pages);
+        let error_routes =
+            if pages.any(|pages| pages.has_routes()) { compile_all(true)? } else { Vec::new() };
         let refuse = |refusal| Route::reserved(&context, StageTarget::Unrouted, RouteAction::Refuse(refusal));
         Ok(Self {
-            routes: Routes::new(routes?),
+            routes: Routes::new(routes),
             error_routes: Routes::new(error_routes),
             folders: internal::folders(&host.routes),
             slashless: Routes::new(slashless(&context)),
@@ -141,7 +144,8 @@ impl Site {
         response
     }
 
-    /// Performs the action of `route`, unless a stage has `answered`, and follows internal redirects, and those of error pages.
+    /// Performs the action of `route`, unless a stage has `answered`, follows internal redirects, and replaces an error by the
+    /// response of the route that is its page.
     async fn answer_with_redirects(
         &self,
         service: &Service,
@@ -197,6 +201,10 @@ impl Site {
             page.prepare(&mut head);
             internal::redirect(&mut head, target);
             (route, state, response) = Box::pin(self.error_page(service, (head, error), exchange)).await;
+            // The permission for the page does not replace the headers of the first one.
+            if returned.is_some() {
+                exchange.returned = None;
+            }
         }
         route.stages.response(exchange, &state, &mut response);
         for (name, value) in returned.iter().flat_map(|returned| returned.iter()) {
@@ -216,18 +224,22 @@ impl Site {
         let mut state = RequestState::new(&request.head);
         exchange.named = Vec::new();
         let route = self.find(&request, exchange, |path, holds| self.error_routes.find(path, holds));
-        let answered = match route.stages.request(exchange, &mut request, &mut state).await {
+        let refused = route.stages.request(exchange, &mut request, &mut state).await;
+        let is_refusal = refused.is_some();
+        let mut answered = match refused {
             Some(answered) => answered.map(|response| *response),
             None => route.act(service, self, &mut request, exchange, &state).await,
         };
+        // A page leads to no other route.
+        if let Ok(response) = &mut answered
+            && route.internal.redirects
+            && internal::target(&self.folders, response).is_some()
+        {
+            answered = Err(Refusal::new(StatusCode::BAD_GATEWAY, "internal-redirect"));
+        }
         let answered = if route.internal.is_internal { route.without_location(answered) } else { answered };
-        let response = match answered {
-            Ok(mut response) => {
-                error.complete(&mut response);
-                response
-            }
-            Err(refusal) => refuse(refusal, state.version, exchange),
-        };
+        let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
+        error.complete(is_refusal, &mut response);
         (route, state, response)
     }
 

@@ -82,7 +82,7 @@ impl GroupFeature for TimeoutsFeature {
                 .ping
                 .map_or(usual.ping, |ping| ping.0.map(|period| limit("ping", Some(period), period.0))),
         };
-        // A route with a longer `head` has an `attempt` of its own.
+        // With the `head` of the group: a route with a longer `head` may have a longer `attempt` too.
         let path = path.key("attempt");
         if let Some(attempt) = attempt.filter(|attempt| *attempt > head) {
             let message = format!("{} is longer than `head`, {}", Period(attempt), Period(head));

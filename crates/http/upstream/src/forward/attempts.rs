@@ -146,10 +146,15 @@ impl<'a> Stay<'a> {
         Self { journey, attempt }
     }
 
-    /// The limits of the wait. Only a request that may be repeated, in a group with several servers, may leave.
+    /// The limits of the wait. Only a request that may be repeated, in a group with several servers, may leave. With
+    /// `retry.unsafe_methods`, a request that is not idempotent leaves after `timeouts.attempt` only.
     pub(super) fn head_wait(&self) -> HeadWait<'_> {
         let Self { journey, attempt } = self;
-        let may_leave = journey.may_repeat && journey.retries > 0 && journey.group.servers().len() > 1;
+        let is_limited = self.attempt() < Duration::MAX;
+        let may_leave = journey.may_repeat
+            && (journey.is_idempotent || is_limited)
+            && journey.retries > 0
+            && journey.group.servers().len() > 1;
         let exit = may_leave.then_some(self as &dyn Exit);
         HeadWait { head: attempt.server.head_timeout(journey.timeouts), exit }
     }
@@ -170,12 +175,19 @@ impl Exit for Stay<'_> {
         let server = &attempt.server;
         // RFC 8470 section 4: a possible replay must not be repeated by the gateway as well.
         let may_leave = attempt.may_leave.get() && journey.connection.client.is_confirmed();
-        if !may_leave || journey.is_bound() || (reason == Repeat::Excluded && server.is_available()) {
+        if !may_leave || journey.is_bound() {
+            return false;
+        }
+        let credit = journey.group.leaving_credit();
+        // The signal comes again and again, so a refusal has to be cheap. The server may still execute the request.
+        if reason == Repeat::Excluded
+            && (server.is_available() || !journey.is_idempotent || !credit.suffices())
+        {
             return false;
         }
         let other = journey.group.choose(journey.key, Some(server)).filter(Member::is_available);
         let Some(other) = other else { return false };
-        if !journey.group.leaving_credit().spend() {
+        if !credit.spend() {
             // An excluded server gives the request further occasions.
             if reason == Repeat::Silent {
                 server.state().metrics().repeat(Repeat::Budget);

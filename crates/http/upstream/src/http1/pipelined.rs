@@ -58,7 +58,8 @@ impl Http1 {
             if let Err(error) = messages.poll_send(context) {
                 return Poll::Ready(Err(upstream_error(error, None)));
             }
-            if client.poll_room(context).is_ready() {
+            let has_room = client.poll_room(context).is_ready();
+            if has_room {
                 match skip.poll(messages, followers.as_deref_mut(), context) {
                     Poll::Ready(Ok(())) => {
                         let polled = messages.poll_head(context, method);
@@ -70,6 +71,11 @@ impl Http1 {
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(UpstreamError::Closed(error))),
                     Poll::Pending => {}
                 }
+            }
+            // The time of a client that does not read its responses is not that of the server.
+            if !has_room && waits_long {
+                watch.restart();
+                return Poll::Pending;
             }
             loop {
                 let overdue = ready!(watch.poll_overdue(context));

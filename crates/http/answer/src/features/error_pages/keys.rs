@@ -15,6 +15,16 @@ pub struct ErrorPagesKeys {
     pub error_pages: Option<ErrorPages>,
 }
 
+impl ErrorPages {
+    /// The pages that are responses of routes.
+    pub fn routes(&self) -> impl Iterator<Item = &RoutePage> {
+        self.pages.values().filter_map(|page| match page {
+            Page::File(_) => None,
+            Page::Route(page) => Some(page),
+        })
+    }
+}
+
 /// Pages by status or class of statuses, as written.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorPages {
@@ -95,23 +105,14 @@ impl<'de> Deserialize<'de> for PageStatus {
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<PageStatus, E> {
-                let is_route = word == "route";
-                is_route
-                    .then_some(PageStatus::Route)
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(word), &self))
+                if word == "route" {
+                    Ok(PageStatus::Route)
+                } else {
+                    Err(E::invalid_value(de::Unexpected::Str(word), &self))
+                }
             }
         }
         deserializer.deserialize_any(Either)
-    }
-}
-
-impl ErrorPages {
-    /// The pages that are responses of routes.
-    pub fn routes(&self) -> impl Iterator<Item = &RoutePage> {
-        self.pages.values().filter_map(|page| match page {
-            Page::File(_) => None,
-            Page::Route(page) => Some(page),
-        })
     }
 }
 

@@ -125,10 +125,23 @@ impl ErrorPages {
 
     /// Whether the response is an error of the gateway or without content, or of an upstream whose errors are intercepted.
     fn may_replace(&self, response: &Response<Body>) -> bool {
-        match response.body() {
-            Body::Upstream(_) => self.intercept,
-            body => response.headers().contains_key(REQUEST_ID) || http_body::Body::is_end_stream(body),
-        }
+        is_of_gateway(response) || (self.intercept && matches!(response.body(), Body::Upstream(_)))
+    }
+}
+
+/// Removes the body and the headers that describe it.
+pub(super) fn remove_content(response: &mut Response<Body>) {
+    for name in CONTENT_HEADERS.iter().chain(&DIGESTS).chain([&header::CONTENT_TYPE]) {
+        response.headers_mut().remove(name);
+    }
+    *response.body_mut() = Body::Empty;
+}
+
+/// Whether no upstream sent the response, and it is an error page of the gateway or has no content.
+pub(super) fn is_of_gateway(response: &Response<Body>) -> bool {
+    match response.body() {
+        Body::Upstream(_) => false,
+        body => response.headers().contains_key(REQUEST_ID) || http_body::Body::is_end_stream(body),
     }
 }
 

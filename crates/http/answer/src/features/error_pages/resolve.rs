@@ -129,7 +129,7 @@ fn fixed_part(path: &str) -> &str {
     path.split(['{', '?']).next().unwrap_or_default()
 }
 
-/// Whether the path of a page may be one of a route.
+/// Whether the path of `page` may lead to `route`.
 pub(crate) fn leads_to(page: &keys::RoutePage, route: &PathKeys) -> bool {
     let (fixed, path) = (fixed_part(&page.route), route.path.as_str());
     let is_open = page.route[fixed.len()..].starts_with('{');

@@ -5,9 +5,9 @@ use brisk_http::validate::authority_of;
 use brisk_rules::{RedirectTarget, Values};
 use brisk_transform::body::Body;
 use http::uri::PathAndQuery;
-use http::{HeaderName, StatusCode, header};
-use http_body::Body as _;
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::pages::{is_of_gateway, remove_content};
 use crate::headers::CLOSE;
 use crate::redirect::host_with_brackets;
 
@@ -41,8 +41,8 @@ pub struct ErrorRoute {
     pub status: RouteStatus,
 }
 
-/// Status of the response of an [`ErrorRoute`]. Redirects keep their status, and so do errors of the gateway and fixed responses without
-/// a body: the page has failed.
+/// Status of the response of an [`ErrorRoute`]. Redirects keep their status, and so do errors of the gateway and fixed responses
+/// without a body: the page has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteStatus {
     /// That of the error.
@@ -54,13 +54,14 @@ pub enum RouteStatus {
 }
 
 impl ErrorRoute {
-    /// The path of the route for a request, whose head is `head`. `None` if it is none, for example because a value is too long.
+    /// The path of the route for a request, whose head is `head`. `None` if the result is no path, for
+    /// example because a value is too long.
     pub(crate) fn target(&self, values: &impl Values, head: &RequestParts) -> Option<PathAndQuery> {
         let location = self.to.location(values, host_with_brackets(authority_of(head)), b"").ok()?;
         location.parse().ok()
     }
 
-    /// Removes the headers from a request that do not concern the page.
+    /// Removes headers of the first request that do not concern the request for the page.
     pub(crate) fn prepare(&self, head: &mut RequestParts) {
         // A page is no other protocol.
         head.headers.remove(header::UPGRADE);
@@ -78,33 +79,44 @@ impl ErrorRoute {
             RouteStatus::Code(status) => Some(status),
             RouteStatus::Route => None,
         };
-        let is_same = status == Some(error.status());
-        let headers = error.headers().iter().filter(|(name, value)| {
-            (is_same && OF_STATUS.contains(name)) || (**name == header::CONNECTION && **value == CLOSE)
-        });
-        ErrorHead { status, headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect() }
+        let headers = error.headers().iter().filter(|(name, _)| OF_STATUS.contains(name));
+        let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
+        ErrorHead { error: error.status(), status, headers }
     }
 }
 
-/// The parts of the head of an error that a page gets, as far as its [`RouteStatus`] permits.
+/// The parts of the head of an error that a page gets.
 #[derive(Debug)]
 pub(crate) struct ErrorHead {
+    error: StatusCode,
+    /// Status of the page; `None` for [`RouteStatus::Route`].
     status: Option<StatusCode>,
     headers: HeaderList,
 }
 
 impl ErrorHead {
-    /// Adds status and headers to the response of a route.
-    pub(crate) fn complete(self, response: &mut Response<Body>) {
+    /// Adds status and headers to the response of a route; `is_refusal` if a stage has refused the request for the page.
+    pub(crate) fn complete(self, is_refusal: bool, response: &mut Response<Body>) {
         let own = response.status();
         let is_error = own.is_client_error() || own.is_server_error();
-        let has_failed =
-            is_error && !matches!(response.body(), Body::Upstream(_)) && response.body().is_end_stream();
+        let has_failed = is_error && (is_refusal || is_of_gateway(response));
         if let Some(status) = self.status.filter(|_| !own.is_redirection() && !has_failed) {
             *response.status_mut() = status;
         }
+        // RFC 9110 section 6.4.1.
+        if matches!(response.status().as_u16(), 204 | 205 | 304) {
+            remove_content(response);
+        }
+        let is_same = response.status() == self.error;
         let headers = response.headers_mut();
-        let missing: Vec<_> = self.headers.iter().filter(|(name, _)| !headers.contains_key(*name)).collect();
+        let is_wanted = |name: &HeaderName, value: &HeaderValue| {
+            is_same || (*name == header::CONNECTION && *value == CLOSE)
+        };
+        let missing: Vec<_> = self
+            .headers
+            .iter()
+            .filter(|(name, value)| is_wanted(name, value) && !headers.contains_key(*name))
+            .collect();
         for (name, value) in missing {
             headers.append(name, value.clone());
         }

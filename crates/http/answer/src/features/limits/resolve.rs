@@ -144,7 +144,14 @@ pub(super) fn timeouts(
         attempt: limit("attempt", written.attempt, general.upstream.attempt),
         body: limit("body", written.body, general.upstream.body),
     };
-    RouteTimeouts { upstream, request: limit("request", written.request, general.request) }
+    let request = limit("request", written.request, general.request);
+    if let Some(attempt) = written.attempt.and(upstream.attempt)
+        && let Some(head) = upstream.head.filter(|head| attempt > *head)
+    {
+        let message = format!("{} is longer than `head`, {}", Period(attempt), Period(head));
+        context.findings.wrong(&path.key("attempt"), message);
+    }
+    RouteTimeouts { upstream, request }
 }
 
 /// The limits with these names, of the host or route at `path`.

@@ -118,9 +118,9 @@ impl ServerHealth {
         if !may_pause() {
             return None;
         }
-        // One worker starts the pause, so that many concurrent failures cause one pause.
-        let begun = now() + milliseconds(checks.pause);
-        self.out_until.compare_exchange(until, begun, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        // One worker starts the pause, so that many concurrent failures cause one. `leave_out` may prolong it.
+        let end = now() + milliseconds(checks.pause);
+        self.out_until.compare_exchange(until, end, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         // Failures from before the pause must not start the next one.
         self.window.start.store(0, Ordering::Relaxed);
         Some(self.leave_out(checks.pause))

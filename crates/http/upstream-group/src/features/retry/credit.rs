@@ -27,11 +27,18 @@ impl Credit {
         self.0.set((self.0.get() + percent).min(MOST));
     }
 
-    /// Takes the credit for a repetition, if there is enough.
+    /// Whether there is enough credit for a repetition.
+    pub fn suffices(&self) -> bool {
+        self.0.get() >= COST
+    }
+
+    /// Takes the credit for a repetition, if it [suffices](Self::suffices).
     pub fn spend(&self) -> bool {
-        let left = self.0.get().checked_sub(COST);
-        self.0.set(left.unwrap_or(self.0.get()));
-        left.is_some()
+        let suffices = self.suffices();
+        if suffices {
+            self.0.set(self.0.get() - COST);
+        }
+        suffices
     }
 }
 

@@ -26,59 +26,74 @@ fn impatient(mut settings: GroupSettings) -> GroupSettings {
     settings
 }
 
+// On a busy machine, responses of good servers may be late too: then a scenario is repeated with new servers.
+
 #[tokio::test(flavor = "local")]
 async fn a_safe_request_leaves_a_silent_server_and_others_stay() {
-    let (bad, other) = (silent().await, good().await);
-    let mut settings = impatient(settings(&[&bad, &other]));
-    settings.timeouts.head = Duration::from_millis(300);
-    let mut front = Front::new(settings);
-    for _ in 0..4 {
-        assert_eq!(body_of(front.send(get("/")).await).await, "good");
-        assert_eq!(front.outcome().server().expect("a server").name(), other.address.to_string());
-    }
-    assert_eq!((bad.requests(), other.requests()), (2, 4));
-    for method in [Method::POST, Method::PUT] {
-        let mut statuses = Vec::new();
-        for _ in 0..2 {
-            let mut request = post("/", "body");
-            *request.method_mut() = method.clone();
-            statuses.push(front.send(request).await.status());
+    eventually(async || {
+        let (bad, other) = (silent().await, good().await);
+        let mut settings = impatient(settings(&[&bad, &other]));
+        settings.timeouts.head = Duration::from_millis(300);
+        let mut front = Front::new(settings);
+        let mut are_good = true;
+        for _ in 0..4 {
+            are_good &= body_of(front.send(get("/")).await).await == "good";
+            are_good &= front.outcome().server().expect("a server").name() == other.address.to_string();
         }
-        statuses.sort_unstable();
-        assert_eq!(statuses, [StatusCode::OK, StatusCode::GATEWAY_TIMEOUT], "{method}");
-    }
-    assert_eq!((bad.requests(), other.requests()), (4, 6));
+        let sent = (bad.requests(), other.requests());
+        for method in [Method::POST, Method::PUT] {
+            let mut statuses = Vec::new();
+            for _ in 0..2 {
+                let mut request = post("/", "body");
+                *request.method_mut() = method.clone();
+                statuses.push(front.send(request).await.status());
+            }
+            assert!(statuses.contains(&StatusCode::GATEWAY_TIMEOUT), "{method}");
+            are_good &= statuses.contains(&StatusCode::OK);
+        }
+        are_good && sent == (2, 4) && (bad.requests(), other.requests()) == (4, 6)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "local")]
 async fn a_request_leaves_a_silent_server_of_http2_alone() {
-    let bad = Origin::serve_http2(async |request| {
-        if request.uri().path() == "/silent" {
-            std::future::pending::<()>().await;
+    eventually(async || {
+        let bad = Origin::serve_http2(async |request| {
+            if request.uri().path() == "/silent" {
+                std::future::pending::<()>().await;
+            }
+            text("slow")
+        })
+        .await;
+        let other = Origin::serve_http2(async |_| text("good")).await;
+        let mut front = Front::new(impatient(settings_for("h2c", &[&bad, &other])));
+        let mut are_good = true;
+        for _ in 0..4 {
+            are_good &= body_of(front.send(get("/silent")).await).await == "good";
         }
-        text("slow")
+        let sent = (bad.requests(), other.requests());
+        let neighbours =
+            [body_of(front.send(get("/")).await).await, body_of(front.send(get("/")).await).await];
+        are_good && sent == (2, 4) && neighbours.contains(&"slow".into())
     })
     .await;
-    let other = Origin::serve_http2(async |_| text("good")).await;
-    let mut front = Front::new(impatient(settings_for("h2c", &[&bad, &other])));
-    for _ in 0..4 {
-        assert_eq!(body_of(front.send(get("/silent")).await).await, "good");
-    }
-    assert_eq!((bad.requests(), other.requests()), (2, 4));
-    let neighbours = [body_of(front.send(get("/")).await).await, body_of(front.send(get("/")).await).await];
-    assert!(neighbours.contains(&"slow".into()), "{neighbours:?}");
 }
 
 #[tokio::test(flavor = "local")]
 async fn without_attempt_a_request_leaves_in_place_of_the_timeout() {
-    let (bad, other) = (silent().await, good().await);
-    let mut settings = settings(&[&bad, &other]);
-    settings.timeouts.head = Duration::from_millis(100);
-    let mut front = Front::new(settings);
-    for _ in 0..2 {
-        assert_eq!(body_of(front.send(get("/")).await).await, "good");
-    }
-    assert_eq!(bad.requests(), 1);
+    eventually(async || {
+        let (bad, other) = (silent().await, good().await);
+        let mut settings = settings(&[&bad, &other]);
+        settings.timeouts.head = Duration::from_millis(100);
+        let mut front = Front::new(settings);
+        let mut are_good = true;
+        for _ in 0..2 {
+            are_good &= body_of(front.send(get("/")).await).await == "good";
+        }
+        are_good && bad.requests() == 1
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "local")]
@@ -112,6 +127,7 @@ async fn a_request_stays_at_a_slow_server_if_no_other_is_available() {
     let other = silent().await;
     let mut settings = impatient(settings(&[&slow, &other]));
     settings.health.passive.max_failures = 1;
+    settings.health.passive.pause = Duration::from_hours(1);
     let mut front = Front::new(settings);
     exclude(front.group().state(), &other);
     assert_eq!(body_of(front.send(get("/")).await).await, "slow");
@@ -138,6 +154,7 @@ async fn a_request_leaves_a_server_that_is_excluded_while_it_waits() {
         .await;
         let mut settings = settings(&[&bad, &other]);
         settings.health.passive.max_failures = 1;
+        settings.health.passive.pause = Duration::from_hours(1);
         let mut front = Front::new(settings);
         let (mut client, group) = (front.another(), std::rc::Rc::clone(front.group()));
         let exclusion = async {
