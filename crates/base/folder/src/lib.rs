@@ -3,6 +3,7 @@
 //! Opening and reading are first tried in the kernel's caches (`RESOLVE_CACHED`, `RWF_NOWAIT`) with one system call
 //! each. Only operations that need a disk run on tokio's blocking threads.
 
+mod known;
 mod listing;
 
 use std::future::Future;

@@ -18,7 +18,6 @@ use brisk_upstream_group::features::cgi::Script;
 use brisk_upstream_group::settings::CgiSettings;
 use http::{HeaderValue, Method, StatusCode, Version, header};
 use percent_encoding::{CONTROLS, percent_decode_str, percent_encode};
-use tower_http::services::fs::{Backend as _, Metadata as _};
 
 use crate::exchange::Exchange;
 use crate::files::is_hidden_name;
@@ -188,8 +187,7 @@ impl Target {
 async fn first_existing<const N: usize>(folder: &Beneath, scripts: [Option<Script>; N]) -> Option<Script> {
     for script in scripts.into_iter().flatten() {
         let name = script.name.iter().copied().skip_while(|byte| *byte == b'/').collect();
-        let facts = folder.metadata(PathBuf::from(OsString::from_vec(name))).await;
-        if facts.is_ok_and(|facts| !facts.is_dir()) {
+        if folder.is_file(PathBuf::from(OsString::from_vec(name))).await {
             return Some(script);
         }
     }

@@ -35,6 +35,10 @@ const STATICS: &[(&str, &[&str])] = &[
             "wire::ALL",
         ],
     ),
+    (
+        "facts of the file system that a worker keeps for a second, with their folder in the key",
+        &["folder::KNOWN"],
+    ),
     ("a property of the processor, measured once", &["keys::CHOICES", "lanes::MEASURED"]),
     ("the origin of times that are kept as numbers in atomics", &["certs::START", "upstream-group::START"]),
     (
