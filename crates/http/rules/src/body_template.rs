@@ -43,13 +43,28 @@ impl BodyTemplate {
         maps: &Maps,
         expression: Option<&GroupPattern>,
     ) -> Result<Self, String> {
-        let parts = parse_with_groups(&with_literal_braces(text), &[], maps, expression)?;
+        let read = Self::with_own(text, &[], maps, expression)?;
+        Ok(Self { syntax: Syntax::of(kind), ..read })
+    }
+
+    /// Reads a text like [`Self::new`], with further variables, and without escaping of values.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with the correction.
+    pub fn with_own(
+        text: &str,
+        own: &[(&str, Variable)],
+        maps: &Maps,
+        expression: Option<&GroupPattern>,
+    ) -> Result<Self, String> {
+        let parts = parse_with_groups(&with_literal_braces(text), own, maps, expression)?;
         if parts.iter().any(Part::needs_response) {
             return Err("variables of the response have no value in its body".to_owned());
         }
         let has_group = |part: &Part| matches!(part, Part::Variable(Variable::Group(_)));
         let expression = expression.filter(|_| parts.iter().any(has_group)).cloned();
-        Ok(Self { parts: parts.into(), expression, syntax: Syntax::of(kind) })
+        Ok(Self { parts: parts.into(), expression, syntax: Syntax::Plain })
     }
 
     /// The body, if it has no variables.

@@ -25,7 +25,7 @@ pub enum Variable {
     Method,
     /// `https` or `http`.
     Scheme,
-    /// Host that the client asked for, without its port.
+    /// Host that the client asked for, without its port, in lower case and without a dot at its end.
     Host,
     /// Path as the client sent it.
     Path,
@@ -59,6 +59,10 @@ pub enum Variable {
     ResponseHeader(HeaderName),
     /// Text of a group of the expression that selected the route. Only in redirects and bodies, by number or name.
     Group(usize),
+    /// Path as `RequestPath::decoded` has it for routes. Only in `text` of `signed_links`.
+    DecodedPath,
+    /// Value of `expires`. Only in `text` of `signed_links`.
+    LinkExpires,
 }
 
 /// Variables with a fixed name.

@@ -1,5 +1,5 @@
-//! Changes of responses on the way to the client: compression, and the consolidation of other origins below paths of a
-//! host. [`Body`](body::Body) is the body of every response.
+//! Changes of responses on the way to the client: compression, replacement of texts, and the consolidation of other origins below
+//! paths of a host. [`Body`](body::Body) is the body of every response.
 
 pub mod body;
 pub mod compress;
@@ -7,3 +7,4 @@ pub mod consolidate;
 pub mod credentials;
 pub mod header_values;
 pub mod names;
+pub mod replace;
