@@ -26,7 +26,7 @@ pub use outcome::{
 pub use problems::{MINUTES as PROBLEM_MINUTES, Problem, Problems, Source};
 pub use recent::RecentConnection;
 pub use record::{
-    ClientFingerprints, ConnectionEnd, ConnectionRecord, MalformedRecord, QuicPath, RecordSink,
+    ClientFingerprints, ConnectionEnd, ConnectionRecord, LogOutputs, MalformedRecord, QuicPath, RecordSink,
     RequestRecord, RequestSpan, StreamRecord, TlsFacts,
 };
 pub use request_id::{RequestId, RequestIds};

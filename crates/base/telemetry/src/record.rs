@@ -192,6 +192,8 @@ impl Drop for ConnectionRecord {
 /// Facts of one request whose response has ended. Borrows all fields, so it costs nothing to create.
 #[derive(Debug, Clone)]
 pub struct RequestRecord<'a> {
+    /// Outputs of the access log that get the line.
+    pub outputs: LogOutputs,
     /// The connection that the request came on.
     pub connection: &'a ConnectionRecord,
     /// Address of the client: that of the connection, or one that a trusted proxy states. The port is 0 if it is unknown.
@@ -242,6 +244,24 @@ pub struct RequestRecord<'a> {
     pub labels: &'a [(Arc<str>, Arc<str>)],
     /// Field of the log that contains the labels; without labels, the field is missing.
     pub label_field: &'static str,
+}
+
+/// Outputs of the access log that get the line of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogOutputs {
+    /// All except those that get listed requests only.
+    #[default]
+    All,
+    /// Those whose bits are set, by their positions in the settings of the log: at most [`LogOutputs::MOST`]. Without bits, the
+    /// request has no line.
+    Listed(u64),
+}
+
+impl LogOutputs {
+    /// No output.
+    pub const NONE: Self = Self::Listed(0);
+    /// Maximum number of outputs of a log.
+    pub const MOST: usize = 64;
 }
 
 /// The position of a request in a trace (W3C Trace Context, header `traceparent`). IDs are not zero.

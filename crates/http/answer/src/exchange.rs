@@ -21,7 +21,7 @@ use brisk_http_connection::streams::{Ended, StreamKey};
 use brisk_http_connection::{Connection, streams};
 use brisk_limits::ConcurrencyPermit;
 use brisk_telemetry::{
-    EarlyRequest, Metrics, Milestone, RequestId, RequestLog, RequestRecord, Side, UpgradedEnd,
+    EarlyRequest, LogOutputs, Metrics, Milestone, RequestId, RequestLog, RequestRecord, Side, UpgradedEnd,
 };
 use brisk_transform::body::Body;
 use brisk_upstream::Server;
@@ -140,9 +140,13 @@ impl Exchange {
         })
     }
 
-    /// Writes no line for this request into the access log.
-    pub(crate) fn omit_from_log(&mut self) {
-        self.line = None;
+    /// Selects the outputs of the access log for the line of this request.
+    pub(crate) fn log_to(&mut self, outputs: LogOutputs) {
+        if outputs == LogOutputs::NONE {
+            self.line = None;
+        } else if let Some(line) = &mut self.line {
+            line.outputs = outputs;
+        }
     }
 
     pub(crate) fn id(&self) -> RequestId {
@@ -320,6 +324,7 @@ impl Exchange {
         let server = self.outcome.server();
         let switched = self.switched.as_deref();
         log.log(&RequestRecord {
+            outputs: line.outputs,
             connection: &self.connection.client.record.borrow(),
             client: self.client.address,
             id: self.id,

@@ -259,8 +259,8 @@ route_features! {
     timeouts: limits::TimeoutsFeature,
     /// Pace of each response. Default: no limit.
     bandwidth: bandwidth::BandwidthFeature,
-    /// Whether requests are omitted from the access log.
-    is_unlogged: access_log::AccessLogFeature,
+    /// Outputs of the access log that get the lines of requests.
+    log_outputs: access_log::AccessLogFeature,
     /// Whether the route is internal, or leads to internal ones.
     internal: internal::InternalFeature,
     /// Media types of files in place of the usual ones. Default: none.
@@ -307,8 +307,8 @@ host_features! {
     limits: limits::LimitsFeature,
     /// Responses over plain HTTP. Default: a redirect to HTTPS.
     plain: plain::PlainFeature,
-    /// Whether requests without a setting of their route are omitted from the access log.
-    is_unlogged: access_log::AccessLogFeature,
+    /// Outputs of the access log for requests without a setting of their route.
+    log_outputs: access_log::AccessLogFeature,
     /// Media types of files in place of the usual ones. Default: none.
     media_types: media_types::MediaTypesFeature,
 }
@@ -343,7 +343,7 @@ fn inheriting(route: RouteSettings, host: &HostSettings) -> RouteSettings {
         response_urls: ResponseUrlsSettings { locations: Locations::Unchanged, cookies: None },
         trace: host.trace,
         real_ip: host.real_ip,
-        is_unlogged: host.is_unlogged,
+        log_outputs: host.log_outputs,
         // Values for requests are for the site's own upstreams, and may be secrets.
         headers: RouteHeaders {
             requests: host.headers.rules.requests.as_ref().map(|rules| Arc::new(rules.without_values())),

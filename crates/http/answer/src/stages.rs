@@ -17,7 +17,7 @@ use self::tunnel_refusal::TunnelRefusalStage;
 use self::variant_names::VariantNamesStage;
 use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
-use crate::features::access_log::UnloggedStage;
+use crate::features::access_log::LogOutputsStage;
 use crate::features::bandwidth::stage::BandwidthStage;
 use crate::features::body::stage::BodyLimitStage;
 use crate::features::client_certificates::stage::ClientCertificateStage;
@@ -111,8 +111,8 @@ macro_rules! stages {
 }
 
 stages! {
-    /// Before the stages that write facts into the line of the access log, which this stage drops.
-    Unlogged(UnloggedStage),
+    /// Before the stages that write facts into the line of the access log, which this stage may drop.
+    LogOutputs(LogOutputsStage),
     /// Before every stage that responds or refuses, so that the access log contains the variants of every request.
     VariantNames(VariantNamesStage),
     /// Before every stage that responds or refuses, so that the access log contains the trace of every request.

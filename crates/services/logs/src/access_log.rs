@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use brisk_telemetry::{
-    ConnectionEnd, ConnectionRecord, HandshakeOutcome, MalformedRecord, RequestLog, RequestRecord,
-    StreamRecord, Throttle,
+    ConnectionEnd, ConnectionRecord, HandshakeOutcome, LogOutputs, MalformedRecord, RequestLog,
+    RequestRecord, StreamRecord, Throttle,
 };
 
 use crate::envelope::Envelope;
@@ -44,6 +44,7 @@ struct Output {
     format: AccessLogFormat,
     envelope: Envelope,
     has_milestones: bool,
+    only_listed: bool,
     sample: Option<Sample>,
     writer: Writer,
 }
@@ -63,7 +64,7 @@ impl AccessLog {
     }
 
     fn log_all(&self, event: Event<'_>) {
-        self.outputs.iter().for_each(|output| output.log(event));
+        self.outputs.iter().filter(|output| !output.only_listed).for_each(|output| output.log(event));
     }
 
     /// The name of each output and its count of lost lines, for [`LostLines`](crate::LostLines).
@@ -74,8 +75,10 @@ impl AccessLog {
 
 impl RequestLog for AccessLog {
     fn log(&self, request: &RequestRecord<'_>) {
-        for output in &self.outputs {
-            if output.sample.is_none_or(|sample| sample.includes(request)) {
+        for (index, output) in self.outputs.iter().enumerate() {
+            if output.is_for(index, request.outputs)
+                && output.sample.is_none_or(|sample| sample.includes(request))
+            {
                 output.log(Event::Request(request));
             }
         }
@@ -148,8 +151,19 @@ impl Output {
             format,
             envelope: Envelope::of(&settings.target),
             has_milestones: settings.has_milestones,
+            only_listed: settings.only_listed,
             sample: settings.sample,
         })
+    }
+
+    /// Whether the output with this index gets the line of a request for `outputs`. Exporters, which no list names, get every
+    /// request that has a line.
+    fn is_for(&self, index: usize, outputs: LogOutputs) -> bool {
+        match outputs {
+            LogOutputs::All => !self.only_listed,
+            LogOutputs::NONE => false,
+            LogOutputs::Listed(bits) => bits >> index & 1 == 1 || self.envelope.is_export(),
+        }
     }
 
     fn log(&self, event: Event<'_>) {

@@ -29,6 +29,11 @@ pub(crate) enum Envelope {
 }
 
 impl Envelope {
+    /// Whether the output is an exporter of OTLP.
+    pub(crate) fn is_export(&self) -> bool {
+        matches!(self, Self::Record | Self::Spans(_))
+    }
+
     pub(crate) fn of(target: &AccessLogTarget) -> Self {
         match target {
             AccessLogTarget::Stdout | AccessLogTarget::Stderr | AccessLogTarget::File(_) => Self::Bare,

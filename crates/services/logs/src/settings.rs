@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_telemetry::{RequestRecord, named};
+use brisk_telemetry::{LogOutputs, RequestRecord, named};
 use brisk_wire::uri::without_scheme;
 
 use crate::template::LogTemplate;
@@ -307,6 +307,15 @@ pub struct AccessLogSettings {
     /// Lines of first requests and of failed handshakes contain the start and the milestones of their connection. Default:
     /// `false`.
     pub has_milestones: bool,
+    /// Name in the lists of hosts and routes. Default: `None`.
+    pub name: Option<Box<str>>,
+    /// Only requests whose host or route lists the output have lines. Default: `false`.
+    pub only_listed: bool,
+}
+
+impl AccessLogSettings {
+    /// Maximum number of outputs, beside which [`LogOutputs`] has room for two exporters.
+    pub const MOST: usize = LogOutputs::MOST - 2;
 }
 
 /// A share of requests.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use brisk_telemetry::{ConnectionRecord, RequestRecord, StreamRecord};
@@ -56,12 +56,15 @@ fields! {
     ServerAddress = "server.address",
     ServerPort = "server.port",
     Connection = "connection",
+    ConnectionRequests = "connection.requests",
     User = "user",
     Time = "time",
     CommonTime = "time.common",
+    UnixTime = "time.unix",
     Id = "request.id",
     Line = "request.line",
     Method = "request.method",
+    Scheme = "request.scheme",
     Host = "request.host",
     Path = "request.path",
     Query = "request.query",
@@ -271,14 +274,16 @@ impl Facts<'_> {
         let tls = self.connection.tls.as_deref();
         let fingerprints = tls.and_then(|tls| tls.fingerprints.as_deref());
         match field {
-            Field::ClientAddress => shown(line, canonical(self.client().ip())),
+            Field::ClientAddress => shown(line, self.client().ip().to_canonical()),
             Field::ClientPort => match self.client().port() {
                 0 => {}
                 port => push_number(line, port.into()),
             },
-            Field::ServerAddress => shown(line, canonical(self.connection.local.ip())),
+            Field::ServerAddress => shown(line, self.connection.local.ip().to_canonical()),
             Field::ServerPort => push_number(line, self.connection.local.port().into()),
             Field::Connection => push_number(line, self.connection.id),
+            Field::ConnectionRequests => push_number(line, self.connection.requests.into()),
+            Field::UnixTime => seconds(line, SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()),
             Field::Time => clock::rfc3339(line, SystemTime::now()),
             Field::CommonTime => clock::common(line, SystemTime::now()),
             Field::Status => push_status(line, self.status),
@@ -329,6 +334,7 @@ fn of_request(request: &RequestRecord<'_>, field: Field, line: &mut Vec<u8>) {
         Field::User => text(line, request.user),
         Field::Id => line.extend_from_slice(&request.id.digits()),
         Field::Method => text(line, Some(request.method)),
+        Field::Scheme => text(line, Some(if request.connection.tls.is_some() { "https" } else { "http" })),
         Field::Host => text(line, Some(without_port(request.host))),
         Field::Path => text(line, Some(path)),
         Field::Query => text(line, query),
@@ -381,10 +387,6 @@ fn shown(line: &mut Vec<u8>, value: impl Display) {
     let _ = write!(line, "{value}");
 }
 
-fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
-}
-
 /// The host without its port; an IPv6 address keeps its brackets.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -416,6 +418,7 @@ mod tests {
         for (text, expected) in [
             ("{client.address}:{client.port}", "203.0.113.7:51234"),
             ("{request.method} {request.path} {request.query} {request.target}", "GET /a b=c /a?b=c"),
+            ("{request.scheme} {connection.requests}", "https 3"),
             ("{request.host} {request.version} {request.id}", "[::1] HTTP/2.0 0000000000000abc"),
             ("{response.status} {response.bytes} {request.bytes}", "200 1234 5"),
             ("{duration} {duration_us} {upstream.time} {upstream.time_us}", "0.003 3100 0.002 2900"),

@@ -24,6 +24,8 @@ pub(crate) struct AccessLog {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LogOutput {
+    pub name: Option<String>,
+    pub only_listed: Option<bool>,
     pub file: Option<LogFile>,
     pub syslog: Option<Syslog>,
     pub journal: Option<Journal>,

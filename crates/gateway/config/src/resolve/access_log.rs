@@ -15,7 +15,7 @@ use crate::raw;
 use crate::values::LogFile;
 
 /// Maximum number of outputs: each has a thread, and 1 MiB of lines for each worker.
-const MOST_OUTPUTS: usize = 8;
+const MOST_OUTPUTS: usize = AccessLogSettings::MOST;
 
 /// Socket of journald.
 const JOURNAL: &str = "/run/systemd/journal/socket";
@@ -82,9 +82,15 @@ fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
             AccessLogFormat::Template(Arc::new(template))
         }
     };
+    let only_listed = raw.only_listed == Some(true);
+    if only_listed && raw.name.is_none() {
+        let message = "no list can have an output without a name: write name = \"NAME\", and access_log = [\"NAME\"] for a host";
+        context.shared.findings.wrong(&path.key("only_listed"), message);
+    }
     let sample = share(raw.sample, path, context);
     let target = target(raw, path, context)?;
-    Some(AccessLogSettings { format, target, sample, has_milestones: raw.milestones.unwrap_or(false) })
+    let (name, has_milestones) = (raw.name.clone().map(Box::from), raw.milestones.unwrap_or(false));
+    Some(AccessLogSettings { format, target, sample, has_milestones, name, only_listed })
 }
 
 /// The share in the key `sample`; `None`: all.

@@ -57,7 +57,7 @@ pub(super) fn otlp(
             timeout,
         }),
         sample: lines.filter(|_| signal == OtlpSignal::Logs),
-        has_milestones: false,
+        ..AccessLogSettings::default()
     };
     signals.into_iter().map(output).collect()
 }

@@ -172,6 +172,7 @@ fn logs(raw: &raw::Config, context: &mut Context<'_>) -> Vec<AccessLogSettings> 
         let lines = raw.access_log.sample.and_then(Sample::new);
         outputs.extend(otlp::otlp(written, lines, context));
     }
+    context.shared.log_outputs = outputs.iter().map(|output| output.name.clone()).collect();
     outputs
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brisk_http::message::RequestParts;
 use brisk_http::trace_context::TraceId;
-use brisk_telemetry::{RequestLog, RequestSpan, Side, Source};
+use brisk_telemetry::{LogOutputs, RequestLog, RequestSpan, Side, Source};
 use brisk_variants::{HostVariants, Labels};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, Version, header};
@@ -41,6 +41,8 @@ pub(super) struct Line {
     pub(super) held: usize,
     /// Values of varied settings of the host that the connection has.
     pub(super) labels: Labels,
+    /// Outputs of the log that get the line.
+    pub(super) outputs: LogOutputs,
 }
 
 impl Exchange {
@@ -135,6 +137,7 @@ impl Line {
             trace: None,
             upstream_start: Cell::default(),
             labels: Labels::default(),
+            outputs: LogOutputs::All,
         }
     }
 

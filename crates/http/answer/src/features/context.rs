@@ -30,6 +30,8 @@ pub struct Context<'d> {
     pub streams: HashSet<String>,
     /// Those of them whose servers are application servers, which get variables instead of HTTP.
     pub applications: HashSet<String>,
+    /// Names of the outputs of the access log, in their order.
+    pub log_outputs: Vec<Option<Box<str>>>,
     /// Tables that header rules refer to.
     pub maps: Maps,
     /// Limits that hosts and routes refer to.
@@ -66,6 +68,7 @@ impl<'d> Context<'d> {
             upstreams: BTreeSet::new(),
             streams: HashSet::new(),
             applications: HashSet::new(),
+            log_outputs: Vec::new(),
             maps: Maps::default(),
             limits: BTreeMap::new(),
             body_size: None,

@@ -15,7 +15,7 @@ use brisk_http_connection::body::client::ClientBody;
 use brisk_jwt::{KeySet, KeySource, TokenCheck, TokenRules};
 use brisk_limits::{LimitSettings, Limits};
 use brisk_net::DeadlineWheel;
-use brisk_telemetry::{ConnectionRecord, Metrics, RequestId, Timeline};
+use brisk_telemetry::{ConnectionRecord, LogOutputs, Metrics, RequestId, Timeline};
 use brisk_upstream::Group;
 use brisk_upstream_group::GroupState;
 use brisk_upstream_group::settings::GroupSettings;
@@ -128,7 +128,7 @@ fn full_route() -> RouteSettings {
         limits: Arc::new([limit()]),
         trace: Some(Trace::Continue),
         bandwidth: Some(BANDWIDTH),
-        is_unlogged: true,
+        log_outputs: LogOutputs::NONE,
         ..upstream()
     }
 }
@@ -201,7 +201,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
     let context = context(&host, Some(RequestValues::EarlyHints(vec![true])));
     let route = full_route();
     let all = [
-        "Unlogged",
+        "LogOutputs",
         "VariantNames",
         "Trace",
         "KeepAlive",
@@ -287,7 +287,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
             },
             &["HeaderRules"],
         ),
-        (RouteSettings { is_unlogged: true, ..upstream() }, &["Unlogged"]),
+        (RouteSettings { log_outputs: LogOutputs::NONE, ..upstream() }, &["LogOutputs"]),
         (RouteSettings { early_hints: hinting(), ..upstream() }, &["EarlyHints"]),
         (RouteSettings { error_pages: Some(Arc::default()), ..upstream() }, &["ErrorPages"]),
     ];
@@ -344,12 +344,12 @@ fn varied_settings_add_hints_and_their_names() {
 #[test]
 fn responses_without_a_route_have_the_stages_of_their_host() {
     let mut host = full_host();
-    host.is_unlogged = true;
+    host.log_outputs = LogOutputs::NONE;
     host.headers.rules.responses = Some(Arc::default());
     let context = context(&host, None);
     let of_host = ["AltSvc", "HostHeaders", "ServerTiming", "HeadMethod", "ConnectionClose"];
     let unrouted = [
-        "Unlogged",
+        "LogOutputs",
         "Limits",
         "Access",
         "ErrorPages",

@@ -48,6 +48,7 @@ pub(crate) fn secure_connection() -> ConnectionRecord {
 
 pub(crate) fn request(connection: &ConnectionRecord) -> RequestRecord<'_> {
     RequestRecord {
+        outputs: LogOutputs::All,
         connection,
         client: connection.client,
         id: RequestId(0xabc),
@@ -417,6 +418,29 @@ fn outputs_have_their_own_formats_samples_and_headers() {
     log.log(&RequestRecord { headers: &headers, id, ..request(&connection) });
     log.close();
     assert_eq!(paths.map(|path| fs::read_to_string(path).unwrap()), ["1 -\n", "3 1\n", ""]);
+}
+
+#[test]
+fn listed_outputs_get_the_requests_that_list_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
+    let path = AccessLogFormat::Template(Arc::new(LogTemplate::new("{request.path}").unwrap()));
+    let mut outputs = paths.clone().map(|file| file_settings(&file, path.clone()));
+    outputs[2].only_listed = true;
+    let log = AccessLog::open(&outputs, no_exporter).unwrap().unwrap();
+    let connection = connection();
+    for (path, outputs) in [
+        ("/all", LogOutputs::All),
+        ("/none", LogOutputs::NONE),
+        ("/b", LogOutputs::Listed(0b10)),
+        ("/ac", LogOutputs::Listed(0b101)),
+    ] {
+        log.log(&RequestRecord { path, outputs, ..request(&connection) });
+    }
+    log.log_handshake(&connection, HandshakeOutcome::TimedOut);
+    log.close();
+    let lines = paths.map(|path| fs::read_to_string(path).unwrap());
+    assert_eq!(lines, ["/all\n/ac\n-\n", "/all\n/b\n-\n", "/ac\n"]);
 }
 
 #[test]

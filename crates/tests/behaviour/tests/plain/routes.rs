@@ -1,11 +1,16 @@
 //! Route of a path, independent of its spelling.
 
+use std::fs;
 use std::io::Write as _;
 
 use brisk_behaviour::h2::{self, Frames};
-use brisk_behaviour::site::{NAME, Site, upstream};
+use brisk_behaviour::site::{NAME, Site, setup, upstream};
+use brisk_testkit::brisk::{base, host};
+use brisk_testkit::ca::TestCa;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
+use brisk_testkit::process::wait_until;
+use tempfile::TempDir;
 
 /// `/admin` is closed, everything else is the upstream's.
 fn guarded(origin: &Origin) -> Site {
@@ -66,6 +71,50 @@ fn characters_that_should_be_encoded_are_encoded_for_the_upstream() {
     lines.sort();
     let line = |target: &str| format!("GET {target} HTTP/1.1");
     assert_eq!(lines, [line(encoded), line(encoded), line("/admin%3C")], "the route of /admin is closed");
+}
+
+#[test]
+fn hosts_and_routes_have_logs_of_their_own() {
+    let folder = TempDir::with_prefix("brisk-test-logs-").expect("a temporary folder");
+    let output = |name: &str, only: bool| {
+        let file = folder.path().join(name);
+        let format = "{ template = \"{request.path}\" }";
+        format!(
+            "\n[[access_log.output]]\nname = \"{name}\"\nonly_listed = {only}\nfile = {file:?}\nformat = {format}\n"
+        )
+    };
+    let route = |path: &str, key: &str| {
+        format!("\n[[host.route]]\npath = \"{path}\"\nrespond = {{ body = \"here\" }}\n{key}\n")
+    };
+    let tables = [
+        "access_log = [\"shop\"]\n".to_owned(),
+        route("/of-host", ""),
+        route("/all", "access_log = true"),
+        route("/both", "access_log = [\"usual\", \"audit\"]"),
+        output("usual", false),
+        output("shop", true),
+        output("audit", true),
+    ];
+    let ca = TestCa::new();
+    let leaf = ca.server(&[NAME]).issue();
+    let keys = base("").replace("access_log.file = \"access.log\"\n", "");
+    let config = format!("{keys}{}{}", host(&[NAME], &[&leaf]), tables.concat());
+    let site = Site { brisk: setup().config(&config).start(), ca };
+    let paths = ["/of-host", "/all", "/both", "/none"];
+    let mut connection = site.connect();
+    for path in paths {
+        connection.get(NAME, path);
+    }
+    let lines = |name: &str| {
+        let text = fs::read_to_string(folder.path().join(name)).expect("a file");
+        let lines = text.lines().filter(|line| paths.contains(line)).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    wait_until("the last line", || lines("shop").contains(&"/none".to_owned()).then_some(()));
+    wait_until("the last line", || (lines("usual").len() == 2 && lines("audit").len() == 1).then_some(()));
+    assert_eq!(lines("shop"), ["/of-host", "/none"]);
+    assert_eq!(lines("usual"), ["/all", "/both"]);
+    assert_eq!(lines("audit"), ["/both"]);
 }
 
 #[test]
