@@ -18,6 +18,7 @@ mod include;
 mod keyless;
 mod keys;
 mod limits;
+mod links;
 mod maps;
 mod oversights;
 mod pages;

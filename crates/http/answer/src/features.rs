@@ -27,7 +27,9 @@ pub mod media_types;
 pub mod mirror;
 pub mod plain;
 pub mod real_ip;
+pub mod replace_text;
 pub mod response_urls;
+pub mod signed_links;
 pub mod split;
 pub mod trace;
 pub mod visits;
@@ -249,6 +251,10 @@ route_features! {
     access: access::AccessFeature,
     /// Server that decides about each request. Default: none.
     forward_auth: forward_auth::ForwardAuthFeature,
+    /// Signature and expiry that requests need. Default: none.
+    signed_links: signed_links::SignedLinksFeature,
+    /// Texts that are replaced in responses. Default: none.
+    replace_text: replace_text::ReplaceTextFeature,
     /// Limits of rate and concurrency. Default: none.
     limits: limits::LimitsFeature,
     /// Trace context for upstreams and the access log. Default: none, headers of clients are passed on.

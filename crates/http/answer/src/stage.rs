@@ -23,6 +23,7 @@ use http_body::Body as _;
 use crate::exchange::Exchange;
 use crate::features::early_hints::RequestHints;
 use crate::features::headers::rules_stage::FormedHeaders;
+use crate::features::replace_text::stage::FormedTexts;
 use crate::features::trace::stage::RequestTrace;
 use crate::forwarding::Forwarding;
 use crate::settings::{HostSettings, HstsSettings, Preconnect, RouteSettings, ServiceSettings};
@@ -152,6 +153,8 @@ pub(crate) struct RequestState {
     pub(crate) compression: Option<Box<ResponseCompression>>,
     /// Host, tags and path of the request, if the host serves other origins.
     pub(crate) consolidation: Option<Box<ConsolidatedRequest>>,
+    /// Texts in place of those that the route replaces.
+    pub(crate) replaced_texts: Option<FormedTexts>,
     /// The page view, if the request is a navigation that is measured or whose failure is to be reported.
     pub(crate) page_view: Option<Box<PageView>>,
     /// Early hints of a navigation.
@@ -171,6 +174,7 @@ impl RequestState {
             trace: None,
             compression: None,
             consolidation: None,
+            replaced_texts: None,
             page_view: None,
             hints: None,
             formed_headers: None,

@@ -33,6 +33,8 @@ use crate::features::keep_alive::stage::KeepAliveStage;
 use crate::features::limits::stage::LimitsStage;
 use crate::features::maintenance::stage::MaintenanceStage;
 use crate::features::real_ip::RealIpStage;
+use crate::features::replace_text::stage::ReplaceTextStage;
+use crate::features::signed_links::stage::SignedLinksStage;
 use crate::features::trace::stage::TraceStage;
 use crate::features::visits::stage::PageMeasurementStage;
 use crate::features::visits::timing_stage::ServerTimingStage;
@@ -129,7 +131,9 @@ stages! {
     ErrorPages(ErrorPagesStage),
     /// Before all other stages that respond or wait. After error pages, which its own page precedes.
     Maintenance(MaintenanceStage),
-    /// Before consolidation and measurement, which replace the client's `Accept-Encoding`.
+    /// After access and maintenance, and before all stages that change the request: its link is signed as it arrived.
+    SignedLinks(SignedLinksStage),
+    /// Before consolidation, replacement and measurement, which replace the client's `Accept-Encoding`.
     Negotiation(NegotiationStage),
     /// Before the headers of the host and of the operator, which are not translated. Before measurement, whose
     /// `Accept-Encoding` replaces the header of this stage. Before early hints, which examine the credentials for the
@@ -146,6 +150,8 @@ stages! {
     /// After all headers that rules may change, and before the stages that read headers of the final response
     /// (`Content-Security-Policy`, `Cache-Control`).
     HeaderRules(HeaderRulesStage),
+    /// After header rules, which may change the media type. Before measurement, whose script is no text of the response.
+    ReplaceText(ReplaceTextStage),
     /// Before server timing, whose times include the insertion of the script. Before compression, because the script is
     /// inserted into identity content.
     PageMeasurement(PageMeasurementStage),

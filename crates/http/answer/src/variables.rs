@@ -69,7 +69,7 @@ impl Values for HeadValues<'_> {
             }
             Variable::Host => {
                 let host = host_of(authority_of(head)).unwrap_or_default();
-                out.extend_from_slice(host.as_bytes());
+                out.extend_from_slice(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase().as_bytes());
             }
             Variable::Version => out.extend_from_slice(version::of(head.version).name().as_bytes()),
             Variable::Header(name) => {

@@ -20,6 +20,7 @@ use http::{HeaderValue, StatusCode};
 pub use keys::ActionKeys;
 pub(crate) use keys::Fallback;
 pub(super) use resolve::routes;
+pub(crate) use resolve::with_groups;
 
 /// Production of a response.
 #[derive(Clone, Debug)]

@@ -15,7 +15,9 @@ use brisk_http_connection::body::client::ClientBody;
 use brisk_jwt::{KeySet, KeySource, TokenCheck, TokenRules};
 use brisk_limits::{LimitSettings, Limits};
 use brisk_net::DeadlineWheel;
+use brisk_rules::{BodyTemplate, Maps};
 use brisk_telemetry::{ConnectionRecord, LogOutputs, Metrics, RequestId, Timeline};
+use brisk_transform::replace::{MediaTypes, TextReplacements};
 use brisk_upstream::Group;
 use brisk_upstream_group::GroupState;
 use brisk_upstream_group::settings::GroupSettings;
@@ -28,6 +30,8 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::exchange::Telemetry;
+use crate::features::replace_text::ReplaceTextSettings;
+use crate::features::signed_links::LinkRule;
 use crate::forwarding::Forwarding;
 use crate::settings::{
     AccessSettings, Action, AltSvc, Bandwidth, BasicAuth, BodySettings, ClientCert, Consolidation, Cookies,
@@ -129,6 +133,8 @@ fn full_route() -> RouteSettings {
         trace: Some(Trace::Continue),
         bandwidth: Some(BANDWIDTH),
         log_outputs: LogOutputs::NONE,
+        signed_links: Some(links()),
+        replace_text: Some(texts()),
         ..upstream()
     }
 }
@@ -155,6 +161,16 @@ fn forward_auth() -> ForwardAuth {
         copied: Arc::default(),
         returned: Arc::default(),
     }
+}
+
+fn links() -> Arc<LinkRule> {
+    Arc::new(LinkRule::with_md5("{decoded_path}"))
+}
+
+fn texts() -> ReplaceTextSettings {
+    let from = TextReplacements::new(&["a"], MediaTypes::All, false).expect("a short text");
+    let to = BodyTemplate::new("b", "text/html", &Maps::default(), None).expect("a text");
+    ReplaceTextSettings { from: Arc::new(from), to: [to].into() }
 }
 
 /// The host with `visits` measured where it says so, and with a setting that has `values` beside the configured one.
@@ -209,12 +225,14 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "Access",
         "ErrorPages",
         "Maintenance",
+        "SignedLinks",
         "Negotiation",
         "Consolidation",
         "ClientCertificate",
         "AltSvc",
         "HostHeaders",
         "HeaderRules",
+        "ReplaceText",
         "PageMeasurement",
         "ServerTiming",
         "Compression",
@@ -259,7 +277,7 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
     let check = Arc::new(TokenCheck::new(TokenRules::default(), source, Vec::new()));
     let tokens = Some(TokenAuth { check, cookie: None, forwards: true });
     let bearers = AccessSettings { tokens, ..AccessSettings::default() };
-    let cases: [(RouteSettings, &[&str]); 15] = [
+    let cases: [(RouteSettings, &[&str]); 17] = [
         (RouteSettings { bandwidth: Some(BANDWIDTH), ..upstream() }, &["Bandwidth"]),
         (RouteSettings { limits: Arc::new([limit()]), ..upstream() }, &["Limits"]),
         (RouteSettings { access, ..upstream() }, &["Access"]),
@@ -287,6 +305,8 @@ fn each_feature_of_a_route_adds_its_stages_alone() {
             },
             &["HeaderRules"],
         ),
+        (RouteSettings { signed_links: Some(links()), ..upstream() }, &["SignedLinks"]),
+        (RouteSettings { replace_text: Some(texts()), ..upstream() }, &["ReplaceText"]),
         (RouteSettings { log_outputs: LogOutputs::NONE, ..upstream() }, &["LogOutputs"]),
         (RouteSettings { early_hints: hinting(), ..upstream() }, &["EarlyHints"]),
         (RouteSettings { error_pages: Some(Arc::default()), ..upstream() }, &["ErrorPages"]),

@@ -46,6 +46,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
             "answer::DictionarySource",
             "answer::Exchange",
             "answer::Examined",
+            "answer::FormedTexts",
             "answer::PageKey",
             "answer::PageView",
             "answer::ResponseCompression",

@@ -231,7 +231,7 @@ fn fixed(raw: &keys::Respond, route: &RouteScope<'_>, context: &mut Context<'_>)
 
 /// Forms a text with `form`, from the tables and from the expression of the route, whose groups are variables. `None` if the
 /// expression is mistaken; the mistake is reported.
-fn with_groups<T>(
+pub(crate) fn with_groups<T>(
     route: &RouteScope<'_>,
     context: &mut Context<'_>,
     form: impl Fn(&Maps, Option<&GroupPattern>) -> Result<T, String>,

@@ -1,0 +1,66 @@
+//! The replacement of texts in responses.
+
+use std::rc::Rc;
+
+use brisk_http::message::Response;
+use brisk_http::validate::Refusal;
+use brisk_transform::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+
+use super::ReplaceTextSettings;
+use crate::exchange::Exchange;
+use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
+use crate::variables::RequestValues;
+
+/// Length in bytes of all texts of a request together: of the settings, and of values of the request.
+const LONGEST: usize = 96 << 10;
+
+/// Asks for responses without a coding, and replaces their texts. Compiled if the route has `replace_text`.
+#[derive(Debug)]
+pub(crate) struct ReplaceTextStage(ReplaceTextSettings);
+
+/// The texts for one request, in place of those of [`ReplaceTextSettings::from`].
+#[derive(Debug)]
+pub(crate) struct FormedTexts(Rc<[Bytes]>);
+
+impl FormedTexts {
+    fn size(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+}
+
+impl Stage for ReplaceTextStage {
+    fn compile(context: &StageContext<'_>) -> Option<Self> {
+        context.route()?.replace_text.clone().map(Self)
+    }
+
+    fn request(
+        &self,
+        exchange: &mut Exchange,
+        request: &mut ClientRequest,
+        state: &mut RequestState,
+    ) -> Flow {
+        let values = RequestValues { exchange, head: &request.head };
+        let path = request.path();
+        let to = self.0.to.iter().map(|to| Bytes::from(to.form(&values, &path.decoded)));
+        let formed = FormedTexts(to.collect());
+        // The body holds them until its end, which the budget of heads does not count.
+        if formed.size() > LONGEST {
+            return Flow::Refuse(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "replaced-text"));
+        }
+        if let Err(refusal) = exchange.hold_head(|| formed.size()) {
+            return Flow::Refuse(refusal);
+        }
+        state.replaced_texts = Some(formed);
+        // Texts are found in content without a coding only.
+        request.head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        Flow::Continue
+    }
+
+    fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        if let Some(to) = &state.replaced_texts {
+            self.0.from.apply(&to.0, exchange.connection(), state.is_head, response);
+        }
+    }
+}
