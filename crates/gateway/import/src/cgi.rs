@@ -66,6 +66,8 @@ impl Context<'_> {
                 self.script_file(scope, param, &mut keys, &mut params)?;
             } else if same.is_some_and(|(_, all)| all.split(' ').any(|own| own == value)) {
                 self.carried(param);
+            } else if kind == "scgi" && (name, value) == ("SCGI", "1") {
+                self.carried(param);
             } else if matches!(name, "REMOTE_USER" | "PATH_TRANSLATED") {
                 self.different(param, "brisk sends no such variable");
             } else {

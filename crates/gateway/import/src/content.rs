@@ -20,6 +20,7 @@ impl<'a> Site<'_, 'a> {
     pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
         // It also holds inside of an `if`, because nginx looks at the method first.
         let except = flow.location.scope.own().iter().find(|directive| directive.name == "limit_except");
+        let except = except.filter(|except| self.restricts(except));
         let when = flow.when.clone();
         let mut limited = None;
         if let Some(except) = except {
@@ -72,6 +73,14 @@ impl<'a> Site<'_, 'a> {
             }
             Err(_) => routes.push(Self::refusal(flow.location, flow.at, flow.when.clone())),
         }
+    }
+
+    /// Whether a `limit_except` has a block with an effect on other methods.
+    fn restricts(&self, except: &Directive) -> bool {
+        if except.inner().is_empty() {
+            self.context.unneeded(except, "without directives in its block, all methods are permitted");
+        }
+        !except.inner().is_empty()
     }
 
     /// `limit_except` with networks: a route for the clients who may use all methods.
@@ -134,6 +143,7 @@ impl<'a> Site<'_, 'a> {
         let mut inherited = self.inherited.clone();
         self.context.response_headers(&flow.scope, 2, &flow.values, &mut inherited, &mut keys);
         self.access_log(&flow.scope, &mut keys);
+        self.content_keys(flow, &mut keys);
         self.error_pages(&flow.scope, HOST, &mut keys);
         if self.scope.all_of(&["allow", "deny"]).0 > 0 {
             keys.set("deny", "[]");
@@ -173,7 +183,8 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
-        if let Some(unknown) = foreign(&flow.scope) {
+        let is_carried = |unknown: &&Directive| unknown.name == "secure_link" && flow.links.is_some();
+        if let Some(unknown) = foreign(&flow.scope).filter(|unknown| !is_carried(unknown)) {
             self.context.missing(
                 unknown,
                 format!("brisk does not have the restriction {}", unknown.name),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::grammar::Directive;
+use crate::logs::Logs;
 use crate::report::{Class, Report};
 use crate::scope::Scope;
 use crate::toml::{self, Keys};
@@ -34,6 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) body_size: Cell<Option<u64>>,
     /// Variables whose tables are being written, which may refer to each other.
     pub(crate) open: RefCell<Vec<String>>,
+    /// Outputs of the access log.
+    pub(crate) logs: RefCell<Logs>,
     /// Folder at which relative paths start.
     folder: &'a Path,
 }
@@ -64,6 +67,7 @@ impl<'a> Context<'a> {
             tables: RefCell::default(),
             body_size: Cell::new(None),
             open: RefCell::default(),
+            logs: RefCell::default(),
             folder,
         }
     }

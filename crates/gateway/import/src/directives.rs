@@ -123,6 +123,10 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "fastcgi_pass fastcgi_param fastcgi_split_path_info fastcgi_index fastcgi_read_timeout fastcgi_connect_timeout fastcgi_next_upstream uwsgi_pass uwsgi_param uwsgi_read_timeout uwsgi_connect_timeout uwsgi_next_upstream scgi_pass scgi_param scgi_read_timeout scgi_connect_timeout scgi_next_upstream",
         "no upstream uses it",
     ),
+    (
+        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified secure_link secure_link_md5",
+        "no route uses it",
+    ),
     ("set if rewrite return break", "the processing ends before it"),
     (
         "ssl_protocols ssl_session_timeout ssl_session_tickets ssl_certificate ssl_certificate_key ssl_client_certificate ssl_crl ssl_verify_client large_client_header_buffers underscores_in_headers listen server_name brotli brotli_types brotli_comp_level brotli_static zstd zstd_types zstd_comp_level zstd_static proxy_ssl_certificate proxy_ssl_certificate_key grpc_ssl_certificate grpc_ssl_certificate_key grpc_ssl_verify grpc_ssl_name grpc_ssl_server_name grpc_ssl_trusted_certificate grpc_next_upstream limit_req_dry_run limit_conn_dry_run",
@@ -142,14 +146,9 @@ const MISSING: &[(&str, &str, &str)] = &[
         "put a cache between brisk and the application",
     ),
     (
-        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified",
-        "brisk does not replace text in responses",
-        "let the application write the right URLs",
-    ),
-    (
-        "secure_link secure_link_md5 secure_link_secret",
-        "brisk has no signed links",
-        "let the application check them, with forward_auth",
+        "secure_link_secret",
+        "the signature is a part of the path",
+        "write signed_links with when.path_regex, and let the application form such links",
     ),
     (
         "ssi ssi_types ssi_silent_errors",

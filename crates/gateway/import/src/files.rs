@@ -208,8 +208,21 @@ impl<'a> Site<'_, 'a> {
         if copies.iter().any(|name| scope.is_on(name)) {
             keys.set("precompressed", "true");
         }
+        let always = copies.iter().filter_map(|name| scope.one(name)).filter(|copy| copy.arg(0) == "always");
+        for copy in always {
+            self.context.missing(
+                copy,
+                "brisk sends a copy only beside its file",
+                "keep the files beside the copies",
+            );
+        }
+        if let Some(format) = scope.one("autoindex_format").filter(|format| format.arg(0) != "html") {
+            self.context.missing(format, "lists of files are pages", "let the application form the list");
+        }
         for directive in ["autoindex"].iter().chain(&copies).flat_map(|name| scope.all(name)) {
-            self.context.carried(directive);
+            if directive.arg(0) != "always" {
+                self.context.carried(directive);
+            }
         }
         self.context.types(scope, keys);
         for index in scope.all("index") {

@@ -17,6 +17,8 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) at: &'s At,
     pub(crate) when: When,
     pub(crate) values: Values,
+    /// `signed_links` of the routes, because an `if` has refused all other requests.
+    pub(crate) links: Option<String>,
     /// The front controller to which paths without a file lead.
     pub(crate) script: Option<String>,
 }
@@ -25,7 +27,7 @@ impl<'s, 'a> Flow<'s, 'a> {
     /// The first state at a place.
     pub(crate) fn new(location: &'s Location<'a>, at: &'s At) -> Self {
         let (when, values) = (at.when.clone(), at.values.clone());
-        Self { location, scope: location.scope.clone(), at, when, values, script: None }
+        Self { location, scope: location.scope.clone(), at, when, values, links: None, script: None }
     }
 
     /// The requests that also meet a condition; none if a route cannot have both conditions.

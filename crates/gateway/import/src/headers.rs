@@ -59,7 +59,7 @@ pub(crate) struct Inherited {
     pub(crate) request: Vec<String>,
     pub(crate) response: Vec<String>,
     pub(crate) real_ip: bool,
-    pub(crate) access_log: bool,
+    pub(crate) access_log: String,
 }
 
 /// Names of the headers in rules.

@@ -221,6 +221,10 @@ impl<'a> Context<'a> {
             keys.set("plain", "\"serve\"");
         }
         self.client_certificates(scope, &mut keys);
+        if keys.get("client_certificates").is_some() {
+            // Over plain HTTP, brisk redirects to HTTPS, where clients have certificates.
+            keys.0.retain(|(key, _)| key != "plain");
+        }
         let mut site = Site::new(self, server.directive);
         site.host_settings(&mut keys);
         let mut routes = if is_undecided(server) { vec![site.refused()] } else { site.routes() };

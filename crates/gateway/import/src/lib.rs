@@ -12,6 +12,7 @@ mod condition;
 mod content;
 mod context;
 mod directives;
+mod dns;
 mod error_pages;
 mod files;
 mod flow;
@@ -22,12 +23,15 @@ mod headers;
 mod host;
 mod include;
 mod limits;
+mod links;
 mod listen;
 mod location;
+mod logs;
 mod output;
 mod pattern;
 mod program;
 mod proxy;
+mod replaced;
 mod report;
 mod returning;
 mod scope;
@@ -129,7 +133,8 @@ fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported
         }
     }
     let servers = http.iter().filter(|directive| directive.name == "server").map(Server::new);
-    let (servers, other): (Vec<_>, Vec<_>) = servers.partition(Server::has_address);
+    let (mut servers, other): (Vec<_>, Vec<_>) = servers.partition(Server::has_address);
+    listen::share_tls(&mut servers);
     for server in other {
         let class = Class::NotCarried {
             reason: "the server has no IP address, and brisk listens on IP addresses".to_owned(),

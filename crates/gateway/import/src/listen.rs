@@ -140,6 +140,15 @@ pub(crate) fn is_challenge(location: &Directive) -> bool {
     location.args.iter().any(|arg| arg.contains(".well-known/acme-challenge"))
 }
 
+/// Gives all servers of an address TLS if one of them has it: in nginx, `ssl` is a property of the address.
+pub(crate) fn share_tls(servers: &mut [Server<'_>]) {
+    let listens = servers.iter().flat_map(|server| &server.listens).filter(|listen| listen.tls);
+    let secure: BTreeSet<_> = listens.map(|listen| listen.address.clone()).collect();
+    for listen in servers.iter_mut().flat_map(|server| &mut server.listens) {
+        listen.tls |= secure.contains(&listen.address);
+    }
+}
+
 /// Divides servers into groups that one process of brisk can serve: those that share addresses, and HTTP with HTTPS at the
 /// usual ports. A group at other addresses must not be reachable at those of the first.
 pub(crate) fn divide<'a>(servers: Vec<Server<'a>>) -> Vec<Vec<Server<'a>>> {

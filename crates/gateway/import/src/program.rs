@@ -66,6 +66,18 @@ impl<'a> Site<'_, 'a> {
                     }
                 },
                 _ => {
+                    match self.signed_links(&flow, step) {
+                        Some(Ok(links)) => {
+                            flow.links = Some(links);
+                            continue;
+                        }
+                        Some(Err(reason)) => {
+                            let action = "write signed_links; until then the route refuses requests";
+                            context.missing(step, reason, action);
+                            return routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+                        }
+                        None => {}
+                    }
                     if self.branch(&flow, step, &steps[index + 1..], routes) {
                         return;
                     }

@@ -60,7 +60,7 @@ impl Context<'_> {
                 }
             } else if from == "default" {
                 self.carried(rule);
-            } else if from.starts_with('~') || from.contains('$') || to.contains('$') {
+            } else if !is_beginning(from) || !is_beginning(to) {
                 self.missing(
                     rule,
                     "brisk replaces fixed beginnings of redirects",
@@ -132,6 +132,11 @@ impl Context<'_> {
         }
         keys.set("types", table.inline());
     }
+}
+
+/// Whether a text is a fixed beginning of a URL.
+fn is_beginning(text: &str) -> bool {
+    (text.starts_with('/') || text.contains("://")) && !text.starts_with('~') && !text.contains('$')
 }
 
 /// An attribute of `Set-Cookie`. Whether it is known.

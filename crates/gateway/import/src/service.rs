@@ -1,14 +1,10 @@
-//! The tables for all hosts: `[server]`, `[tls]` and `[access_log]`.
+//! The tables for all hosts: `[server]` and `[tls]`.
 
 use crate::context::{Context, Table};
 use crate::grammar::Directive;
 use crate::listen::{Server, scope};
 use crate::scope::Scope;
 use crate::toml::{self, Keys};
-use crate::variables::{Use, Values};
-
-/// The format `combined` of nginx. Lines in files have further fields at their ends instead.
-const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.line}\" {response.status} {response.bytes} \"{request.header.referer}\" \"{request.header.user-agent}\"";
 
 /// Largest number of bytes of a body in nginx without a setting.
 const BODY: u64 = 1 << 20;
@@ -30,7 +26,7 @@ impl<'a> Context<'a> {
         if !tls.is_empty() {
             tables.push(Table { header: "tls".to_owned(), keys: tls, comment: String::new() });
         }
-        tables.extend(self.logs(&scopes));
+        tables.extend(self.logs(servers, &scopes));
         tables
     }
 
@@ -174,97 +170,6 @@ impl<'a> Context<'a> {
             self.carried(tickets);
         }
     }
-
-    /// `access_log` of the first server that has one.
-    fn logs(&self, scopes: &[Scope<'a>]) -> Vec<Table> {
-        let logs = first(scopes, "access_log");
-        let table = |header: &str, keys: Keys, log: &Directive| {
-            vec![Table { header: header.to_owned(), keys, comment: log.comment() }]
-        };
-        for scope in scopes {
-            for log in scope.all("access_log") {
-                if log.arg(0) != "off" && !logs.iter().any(|own| own.id == log.id) {
-                    self.different(
-                        log,
-                        "the lines are in the log of the first server: write outputs in [access_log]",
-                    );
-                }
-            }
-        }
-        let Some(log) = logs.first() else { return Vec::new() };
-        for other in logs.iter().skip(1) {
-            self.missing(
-                other,
-                "brisk writes one output for this configuration",
-                "write [[access_log.output]] tables",
-            );
-        }
-        let mut keys = Keys::default();
-        if log.arg(0) == "off" {
-            let is_global =
-                scopes.iter().all(|scope| scope.one("access_log").is_some_and(|own| own.arg(0) == "off"));
-            self.carried(log);
-            if scopes.iter().all(|scope| scope.level("access_log") <= 1) && is_global {
-                keys.set("format", "\"off\"");
-                return table("access_log", keys, log);
-            }
-            return Vec::new();
-        }
-        self.carried(log);
-        if log
-            .args
-            .iter()
-            .skip(1)
-            .any(|arg| arg.starts_with("if=") || arg.starts_with("buffer=") || arg.starts_with("gzip"))
-        {
-            self.different(
-                log,
-                "brisk writes all lines of a route, buffered for 50 ms and without compression",
-            );
-        }
-        self.log_format(log, &mut keys);
-        if let Some(server) = log.arg(0).strip_prefix("syslog:") {
-            keys.0.insert(0, ("syslog".to_owned(), syslog(server)));
-            return table("[access_log.output]", keys, log);
-        }
-        let standard = log.arg(0).strip_prefix("/dev/").filter(|name| name.starts_with("std"));
-        let file = standard.map_or_else(|| self.file(log.arg(0)), toml::text);
-        keys.0.insert(0, ("file".to_owned(), file));
-        table("access_log", keys, log)
-    }
-
-    fn log_format(&self, log: &Directive, keys: &mut Keys) {
-        let name = log.args.get(1).filter(|name| !name.contains('=')).map_or("combined", String::as_str);
-        let formats = self.http.all("log_format");
-        let format = formats.iter().find(|format| format.arg(0) == name);
-        if format.is_none() && log.arg(0).starts_with("syslog:") {
-            return keys.set("format", format!("{{ template = {} }}", toml::raw(COMBINED)));
-        }
-        let Some(format) = format else {
-            return self
-                .different(log, "the lines are in the combined format, with further fields at their ends");
-        };
-        if format.args.iter().any(|part| part == "escape=json") {
-            keys.set("format", "\"json\"");
-            return self.different(format, "the lines are JSON with the fields of brisk");
-        }
-        let text: String = format
-            .args
-            .iter()
-            .skip(1)
-            .filter(|part| !part.starts_with("escape="))
-            .map(String::as_str)
-            .collect();
-        match self.template(&text, &Values::default(), Use::Log) {
-            Ok(template) => {
-                keys.set("format", format!("{{ template = {} }}", toml::text(&template)));
-                self.carried(format);
-            }
-            Err(reason) => {
-                self.different(format, format!("{reason}; the lines are in the text format of brisk"));
-            }
-        }
-    }
 }
 
 /// Addresses, and the treatment of unknown hosts.
@@ -298,25 +203,7 @@ fn listeners(servers: &[Server<'_>], keys: &mut Keys) {
     keys.set("unknown_host", if refuses { "\"refuse\"" } else { "\"default\"" });
 }
 
-fn syslog(text: &str) -> String {
-    let mut keys = Keys::default();
-    for part in text.split(',') {
-        let Some((name, value)) = part.split_once('=') else { continue };
-        match name {
-            "server" if value.starts_with("unix:") => keys.set("server", toml::text(value)),
-            "server" => {
-                let port = if value.contains(':') { "" } else { ":514" };
-                keys.set("server", toml::text(&format!("udp://{value}{port}")));
-            }
-            "facility" | "severity" => keys.set(name, toml::text(value)),
-            "tag" => keys.set("app_name", toml::text(value)),
-            _ => {}
-        }
-    }
-    keys.inline()
-}
-
 /// The directives with this name in the first scope that has some.
-fn first<'a>(scopes: &[Scope<'a>], name: &str) -> Vec<&'a Directive> {
+pub(crate) fn first<'a>(scopes: &[Scope<'a>], name: &str) -> Vec<&'a Directive> {
     scopes.iter().map(|scope| scope.all(name)).find(|found| !found.is_empty()).unwrap_or_default()
 }

@@ -32,16 +32,12 @@ impl<'a> Site<'_, 'a> {
     pub(crate) fn host_settings(&mut self, keys: &mut Keys) {
         let scope = self.scope.clone();
         let values = Values::default();
-        let mut inherited = Inherited { access_log: true, ..Inherited::default() };
         let context = self.context;
+        let mut inherited = Inherited { access_log: context.logged_to(&scope), ..Inherited::default() };
         context.request_headers(&scope, 0, &values, &mut inherited, keys);
         context.response_headers(&scope, 0, &values, &mut inherited, keys);
-        if scope.one("access_log").is_some_and(|log| log.arg(0) == "off") {
-            scope.all("access_log").into_iter().for_each(|log| context.carried(log));
-            if scope.level("access_log") > 1 {
-                keys.set("access_log", "false");
-            }
-            inherited.access_log = false;
+        if inherited.access_log != "true" {
+            keys.set("access_log", &*inherited.access_log);
         }
         context.networks(&scope, keys);
         context.compression(&scope, 0, keys);
@@ -65,6 +61,7 @@ impl<'a> Site<'_, 'a> {
         let mut inherited = self.inherited.clone();
         context.response_headers(scope, HOST, &flow.values, &mut inherited, keys);
         self.access_log(scope, keys);
+        self.content_keys(flow, keys);
         if scope.all_of(&["allow", "deny"]).0 > HOST {
             context.networks(scope, keys);
             let is_open = self.scope.all_of(&["allow", "deny"]).0 == 0;
@@ -104,21 +101,19 @@ impl<'a> Site<'_, 'a> {
         }
     }
 
-    /// `access_log off`, and logs that are on again.
-    pub(crate) fn access_log(&self, scope: &Scope<'a>, keys: &mut Keys) {
-        if scope.level("access_log") <= HOST {
-            return;
+    /// Keys of all routes, also of those that only respond: signed links and replaced texts.
+    pub(crate) fn content_keys(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) {
+        if let Some(links) = &flow.links {
+            keys.set("signed_links", &**links);
         }
-        for log in scope.all("access_log") {
-            let is_on = log.arg(0) != "off";
-            if is_on {
-                self.context.different(log, "brisk has the outputs of [access_log] for all routes");
-            } else {
-                self.context.carried(log);
-            }
-            if is_on != self.inherited.access_log {
-                keys.set("access_log", is_on.to_string());
-            }
+        self.replaced_texts(flow, keys);
+    }
+
+    /// `access_log` of a location.
+    pub(crate) fn access_log(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        let own = self.context.logged_to(scope);
+        if own != self.inherited.access_log {
+            keys.set("access_log", own);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Servers behind the gateway: `upstream` blocks and addresses in `proxy_pass`.
 
 use crate::context::Context;
+use crate::dns;
 use crate::grammar::Directive;
 use crate::scope::Scope;
 use crate::toml::{self, Keys};
@@ -36,6 +37,10 @@ impl Protocol {
 
     fn is_tls(self) -> bool {
         matches!(self, Self::Https | Self::Grpcs | Self::Tls)
+    }
+
+    fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Https | Self::Grpc)
     }
 
     fn is_tcp(self) -> bool {
@@ -131,8 +136,7 @@ impl Context<'_> {
                     }
                 }
                 "random" => self.different(line, "brisk uses the servers in turn"),
-                "keepalive" | "zone" | "keepalive_requests" | "keepalive_time" | "resolver"
-                | "resolver_timeout" => {
+                "keepalive" | "zone" | "keepalive_requests" | "keepalive_time" | "resolver_timeout" => {
                     self.unneeded(
                         line,
                         "brisk keeps connections and shares the state of servers without a setting",
@@ -153,6 +157,9 @@ impl Context<'_> {
         if !health.is_empty() {
             keys.set("health", health.inline());
         }
+        if group.inner().iter().any(|line| line.name == "server" && line.has("resolve")) {
+            self.resolver(group, keys);
+        }
         Ok(())
     }
 
@@ -172,7 +179,15 @@ impl Context<'_> {
         if !address.starts_with("unix:") && !has_port(&address) {
             address.push_str(":80");
         }
-        let url = protocol.server(&address).ok_or(TLS_SOCKET)?;
+        let mut url = protocol.server(&address).ok_or(TLS_SOCKET)?;
+        let service = line.parameter("service");
+        if let Some(service) = service {
+            let (scheme, _) = url
+                .split_once("://")
+                .filter(|_| protocol.is_http())
+                .ok_or("only servers of HTTP come from services in DNS")?;
+            url = format!("srv+{scheme}://{}.{}", dns::service(service), line.arg(0));
+        }
         let mut server = Keys::default();
         server.set("url", toml::text(&url));
         if let Some(weight) = line.parameter("weight") {
@@ -181,7 +196,7 @@ impl Context<'_> {
         if line.has("backup") {
             server.set("backup", "true");
         }
-        if line.has("resolve") {
+        if line.has("resolve") && service.is_none() {
             server.set("resolve", "true");
         }
         if let Some(most) = line.parameter("max_fails") {
@@ -193,7 +208,8 @@ impl Context<'_> {
             Some(pause) => health.set("failure_pause", toml::duration(pause.clamp(100, 86_400_000))),
             None => {}
         }
-        if let Some(most) = line.parameter("max_conns") {
+        // nginx has no limit with 0.
+        if let Some(most) = line.parameter("max_conns").filter(|most| *most != "0") {
             self.number(line, most, "pool.max_connections", keys);
         }
         servers.push(if server.0.len() == 1 { toml::text(&url) } else { server.inline() });
@@ -284,18 +300,22 @@ impl Context<'_> {
             self.carried(ca);
         }
         if let (Some(chain), Some(key)) = (setting("certificate"), setting("certificate_key")) {
-            tls.set(
-                "certificate",
-                format!("{{ chain = {}, key = {} }}", self.file(chain.arg(0)), self.file(key.arg(0))),
-            );
-            self.carried(chain);
-            self.carried(key);
+            if chain.arg(0).contains('$') || key.arg(0).contains('$') {
+                let reason = "the certificate depends on a variable";
+                self.missing(chain, reason, "write an [upstream.NAME] for each certificate");
+            } else if !chain.arg(0).is_empty() {
+                let files = [chain, key].map(|file| self.file(file.arg(0)));
+                tls.set("certificate", format!("{{ chain = {}, key = {} }}", files[0], files[1]));
+                self.carried(chain);
+                self.carried(key);
+            }
         }
         if let Some(name) = setting("name") {
             if name.arg(0).contains('$') {
                 self.different(name, "brisk sends and verifies the name in the URL of the server");
             } else {
-                tls.set("server_name", toml::text(name.arg(0)));
+                let plain = if has_port(name.arg(0)) { name.arg(0).rsplit_once(':') } else { None };
+                tls.set("server_name", toml::text(plain.map_or(name.arg(0), |(host, _)| host)));
                 self.carried(name);
             }
         } else if self.groups.contains_key(authority) && authority.contains('.') {

@@ -88,6 +88,8 @@ const LOGGED: &[(&str, &str)] = &[
     ("upstream_response_time", "{upstream.time}"),
     ("time_iso8601", "{time}"),
     ("connection", "{connection}"),
+    ("connection_requests", "{connection.requests}"),
+    ("msec", "{time.unix}"),
 ];
 
 /// Stands for a brace of the text until the variables have their names.
@@ -146,6 +148,9 @@ impl Context<'_> {
         }
         if use_of == Use::Log {
             return logged(name);
+        }
+        if use_of == Use::Body && name == "upstream_addr" {
+            return Err("the response has no server when its body is formed".to_owned());
         }
         if let Some((_, own)) = SAME.iter().find(|(known, _)| *known == name) {
             return Ok((*own).to_owned());
@@ -220,8 +225,7 @@ fn is_of_name(byte: u8) -> bool {
 
 /// The counterpart in a line of the access log.
 fn logged(name: &str) -> Result<String, String> {
-    let same = SAME.iter().filter(|(known, _)| *known != "scheme");
-    if let Some((_, own)) = LOGGED.iter().chain(same).find(|(known, _)| *known == name) {
+    if let Some((_, own)) = LOGGED.iter().chain(SAME).find(|(known, _)| *known == name) {
         return Ok((*own).to_owned());
     }
     let secrets = ["http_authorization", "http_cookie", "http_proxy_authorization"];

@@ -1,0 +1,72 @@
+//! `secure_link` with `secure_link_md5`, and the `if` that refuse requests by `$secure_link`.
+
+use crate::flow::Flow;
+use crate::grammar::Directive;
+use crate::site::Site;
+use crate::toml::{self, Keys};
+use crate::variables::Use;
+
+/// Variables of nginx that only signed texts have in brisk.
+const OWN: [(&str, &str); 3] =
+    [("secure_link_expires", "{expires}"), ("uri", "{decoded_path}"), ("document_uri", "{decoded_path}")];
+
+/// Forms of `if` that are true for wrong links, and for expired ones.
+const FORMS: [(&str, &str); 4] = [
+    ("($secure_link=)", "403"),
+    ("($secure_link=0)", "410"),
+    ("($secure_link!=1)", "403"),
+    ("(!$secure_link)", "403"),
+];
+
+impl<'a> Site<'_, 'a> {
+    /// `signed_links` for an `if` that refuses requests by their links; none if the step is another one. The error is the reason why
+    /// it is not carried.
+    pub(crate) fn signed_links(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+    ) -> Option<Result<String, String>> {
+        let text = step.args.concat().replace(' ', "");
+        if step.name != "if" || !text.contains("$secure_link") {
+            return None;
+        }
+        Some(self.links(flow, step, &text))
+    }
+
+    fn links(&self, flow: &Flow<'_, 'a>, step: &'a Directive, text: &str) -> Result<String, String> {
+        let form = FORMS
+            .iter()
+            .find(|(form, _)| *form == text)
+            .ok_or("the condition is not one about wrong links")?;
+        let [refusal] = step.inner() else {
+            return Err("wrong links get another response than a status".to_owned());
+        };
+        if refusal.name != "return" || refusal.args.len() != 1 || !refusal.arg(0).starts_with('4') {
+            return Err("wrong links get another response than a status".to_owned());
+        }
+        let (Some(link), Some(md5)) = (flow.scope.one("secure_link"), flow.scope.one("secure_link_md5"))
+        else {
+            return Err("there is no secure_link with secure_link_md5".to_owned());
+        };
+        let mut values = flow.values.clone();
+        values.groups &= flow.when.has_path();
+        let mut signed = values.clone();
+        signed.set.extend(OWN.map(|(name, own)| (name.to_owned(), own.to_owned())));
+        let (signature, expires) =
+            link.arg(0).split_once(',').map_or((link.arg(0), None), |(sign, time)| (sign, Some(time)));
+        let mut keys = Keys::of("md5", "true");
+        keys.set("text", toml::text(&self.context.template(md5.arg(0), &signed, Use::Body)?));
+        keys.set("signature", toml::text(&self.context.template(signature, &values, Use::Body)?));
+        let expires = expires.map(|time| self.context.template(time, &values, Use::Body)).transpose()?;
+        keys.set("expires", toml::text(expires.as_deref().unwrap_or("none")));
+        for directive in [link, md5] {
+            self.context.carried(directive);
+        }
+        self.context.carried_whole(step);
+        if refusal.arg(0) != form.1 {
+            self.context
+                .different(refusal, "brisk responds with 403 to wrong links and with 410 to expired ones");
+        }
+        Ok(keys.inline())
+    }
+}
