@@ -365,9 +365,9 @@ fn an_access_log_has_several_outputs() {
         let message = checked(folder().path(), &text).expect_err(server);
         assert!(message.contains("is no syslog server"), "{message}");
     }
-    let nine = "[[access_log.output]]\nfile = \"stdout\"\n".repeat(9);
-    let message = checked(folder().path(), &with(&nine)).expect_err("too many");
-    assert!(message.contains("access_log.output[8]: more than 8 outputs"), "{message}");
+    let many = "[[access_log.output]]\nfile = \"stdout\"\n".repeat(63);
+    let message = checked(folder().path(), &with(&many)).expect_err("too many");
+    assert!(message.contains("access_log.output[62]: more than 62 outputs"), "{message}");
 }
 
 #[test]

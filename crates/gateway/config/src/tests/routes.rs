@@ -52,6 +52,15 @@ fn a_single_file_has_one_path() {
 }
 
 #[test]
+fn a_single_file_may_be_written_later() {
+    let folder = folder();
+    let route = "[[host.route]]\npath = \"/t\"\nexact = true\nstatic = \"later.html\"\n";
+    let resolved = checked(folder.path(), &format!("{LISTENER}{HOST}{route}")).expect("a warning");
+    let expected = "later.html does not exist: requests get 404 until it does";
+    assert!(resolved.warnings.iter().any(|warning| warning.ends_with(expected)), "{:?}", resolved.warnings);
+}
+
+#[test]
 fn wrong_media_types_are_named() {
     route(
         "static = \"www\"\ntypes = { \".js\" = \"text/javascript\" }\n",

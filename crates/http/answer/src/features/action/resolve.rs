@@ -126,7 +126,14 @@ fn upstream(
 fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<StaticSettings> {
     let (raw, path) = (&route.keys.action, route.path);
     let root = context.base.join(folder);
-    if root.is_file() {
+    let is_awaited = route.keys.paths.exact && may_come(&root);
+    if is_awaited {
+        let path = path.key("static");
+        let warning =
+            format!("{path}: the file {} does not exist: requests get 404 until it does", root.display());
+        context.findings.warn(warning);
+    }
+    if root.is_file() || is_awaited {
         return single_file(&root, raw, route, context);
     }
     if !root.is_dir() {
@@ -140,6 +147,11 @@ fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>
     };
     let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
     Some(StaticSettings { root, only: None, precompressed, listing, fallback })
+}
+
+/// Whether a missing file may be written later: its name has an extension, and its folder exists.
+fn may_come(file: &Path) -> bool {
+    !file.exists() && file.extension().is_some() && file.parent().is_some_and(Path::is_dir)
 }
 
 /// One file as the content of one path.
