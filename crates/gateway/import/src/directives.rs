@@ -223,6 +223,10 @@ pub(crate) fn exception(directive: &Directive, is_beside: bool) -> Option<Class>
         ("proxy_pass_request_body", "off") => {
             ("brisk forwards bodies of requests", "let the application ignore them")
         }
+        ("gunzip", "on") => (
+            "brisk does not decode responses for clients",
+            "let the server send codings that the client accepts: it gets Accept-Encoding",
+        ),
         ("disable_symlinks", value) if value != "off" => {
             ("brisk follows links inside of the folder", "remove the links from the folder")
         }
