@@ -52,9 +52,10 @@ pub(crate) const FOREIGN: [&str; 21] = [
     "modsecurity",
 ];
 
-/// A restriction of [`FOREIGN`] that is in force.
-pub(crate) fn foreign<'a>(scope: &Scope<'a>) -> Option<&'a Directive> {
-    FOREIGN.iter().find_map(|name| scope.one(name).filter(|own| !matches!(own.arg(0), "off" | "Off")))
+/// A restriction of [`FOREIGN`] that is in force, besides those with the names `carried`.
+pub(crate) fn foreign<'a>(scope: &Scope<'a>, carried: &[&str]) -> Option<&'a Directive> {
+    let others = FOREIGN.iter().filter(|name| !carried.contains(name));
+    others.filter_map(|name| scope.one(name)).find(|own| !matches!(own.arg(0), "off" | "Off"))
 }
 
 /// All addresses.

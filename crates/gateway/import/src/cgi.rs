@@ -64,9 +64,9 @@ impl Context<'_> {
             if kind == "fastcgi" && name == "SCRIPT_FILENAME" {
                 has_file = true;
                 self.script_file(scope, param, &mut keys, &mut params)?;
-            } else if same.is_some_and(|(_, all)| all.split(' ').any(|own| own == value)) {
-                self.carried(param);
-            } else if kind == "scgi" && (name, value) == ("SCGI", "1") {
+            } else if same.is_some_and(|(_, all)| all.split(' ').any(|own| own == value))
+                || (kind == "scgi" && (name, value) == ("SCGI", "1"))
+            {
                 self.carried(param);
             } else if matches!(name, "REMOTE_USER" | "PATH_TRANSLATED") {
                 self.different(param, "brisk sends no such variable");

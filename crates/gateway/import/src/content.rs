@@ -183,8 +183,8 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
-        let is_carried = |unknown: &&Directive| unknown.name == "secure_link" && flow.links.is_some();
-        if let Some(unknown) = foreign(&flow.scope).filter(|unknown| !is_carried(unknown)) {
+        let carried: &[_] = if flow.links.is_some() { &["secure_link"] } else { &[] };
+        if let Some(unknown) = foreign(&flow.scope, carried) {
             self.context.missing(
                 unknown,
                 format!("brisk does not have the restriction {}", unknown.name),

@@ -76,7 +76,7 @@ impl<'s, 'a> Flow<'s, 'a> {
         if is_restricted && ids(&next.scope, &["satisfy"]) != ids(&self.scope, &["satisfy"]) {
             return Err("the location to which the requests go has satisfy of its own".to_owned());
         }
-        match foreign(&next.scope) {
+        match foreign(&next.scope, &[]) {
             Some(other) => Err(format!("brisk does not have the restriction {}", other.name)),
             None => Ok(()),
         }

@@ -2,6 +2,7 @@
 
 use crate::flow::Flow;
 use crate::grammar::Directive;
+use crate::location::program;
 use crate::site::Site;
 use crate::toml::{self, Keys};
 use crate::variables::Use;
@@ -63,10 +64,23 @@ impl<'a> Site<'_, 'a> {
             self.context.carried(directive);
         }
         self.context.carried_whole(step);
+        if !self.refuses_all(flow, expires.is_some()) {
+            self.context.different(step, "brisk refuses wrong links and expired ones");
+        }
         if refusal.arg(0) != form.1 {
             self.context
                 .different(refusal, "brisk responds with 403 to wrong links and with 410 to expired ones");
         }
         Ok(keys.inline())
+    }
+
+    /// Whether conditions refuse links that are wrong, and those that have expired if links expire.
+    fn refuses_all(&self, flow: &Flow<'_, 'a>, expires: bool) -> bool {
+        let steps = self.program.iter().copied().chain(program(flow.location.scope.own()));
+        let conditions =
+            steps.filter(|step| step.name == "if").map(|step| step.args.concat().replace(' ', ""));
+        let conditions: Vec<_> = conditions.collect();
+        let has = |form: &str| conditions.iter().any(|own| own == form);
+        has("($secure_link!=1)") || (has("($secure_link=)") && (!expires || has("($secure_link=0)")))
     }
 }

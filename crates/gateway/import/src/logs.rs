@@ -54,7 +54,7 @@ fn format_of(log: &Directive) -> &str {
     log.args.get(1).filter(|name| !name.contains('=')).map_or("combined", String::as_str)
 }
 
-fn is_off(log: &&Directive) -> bool {
+fn is_off(log: &Directive) -> bool {
     log.arg(0) == "off"
 }
 
@@ -74,16 +74,20 @@ impl<'a> Context<'a> {
         let usual = first(scopes, "access_log");
         let mut all = usual.clone();
         all.extend(self.http.all("access_log"));
-        servers.iter().for_each(|server| gather(server.directive.inner(), &mut all));
-        let (off, all): (Vec<_>, Vec<_>) = all.into_iter().partition(is_off);
-        off.iter().for_each(|log| self.carried(log));
-        let has_other = scopes.iter().any(|scope| scope.one("access_log").is_none_or(|log| !is_off(&log)));
+        for server in servers {
+            gather(server.directive.inner(), &mut all);
+        }
+        let (off, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|log| is_off(log));
+        for log in &off {
+            self.carried(log);
+        }
+        let has_other = scopes.iter().any(|scope| scope.one("access_log").is_none_or(|log| !is_off(log)));
         if let (Some(log), true, false) = (off.first(), all.is_empty(), has_other) {
             self.logs.borrow_mut().is_off = true;
             let (header, keys) = ("access_log".to_owned(), Keys::of("format", "\"off\""));
             return vec![Table { header, keys, comment: log.comment() }];
         }
-        if !usual.iter().any(is_off) {
+        if !usual.iter().any(|log| is_off(log)) {
             self.logs.borrow_mut().usual = usual.iter().map(|log| identity(log)).collect();
         }
         let mut tables: Vec<_> = all.into_iter().filter_map(|log| self.output(log)).collect();
@@ -92,7 +96,7 @@ impl<'a> Context<'a> {
         {
             only.keys.0.retain(|(key, _)| key != "name");
             if only.keys.get("file").is_some() {
-                only.header = "access_log".to_owned();
+                "access_log".clone_into(&mut only.header);
             }
         }
         tables
@@ -147,19 +151,16 @@ impl<'a> Context<'a> {
     /// Value of `access_log` for a host or route.
     pub(crate) fn logged_to(&self, scope: &Scope<'_>) -> String {
         let (own, logs) = (scope.all("access_log"), self.logs.borrow());
-        if own.iter().any(is_off) {
+        if own.iter().any(|log| is_off(log)) {
             return logs.is_off.to_string();
         }
         let own: Vec<_> = own.into_iter().map(identity).collect();
-        let names: Vec<_> = logs
-            .outputs
-            .iter()
-            .filter(|output| own.contains(&output.identity))
-            .map(|output| &output.name)
-            .collect();
-        let is_usual = own.iter().all(|own| logs.usual.contains(own))
-            && logs.usual.iter().all(|usual| own.contains(usual));
-        if is_usual || names.is_empty() { "true".to_owned() } else { toml::list(names) }
+        let names = |of: &[String]| -> Vec<_> {
+            let outputs = logs.outputs.iter().filter(|output| of.contains(&output.identity));
+            outputs.map(|output| &output.name).collect()
+        };
+        let (names, usual) = (names(&own), names(&logs.usual));
+        if names.is_empty() || names == usual { "true".to_owned() } else { toml::list(names) }
     }
 
     fn log_format(&self, log: &Directive, keys: &mut Keys) {

@@ -278,3 +278,14 @@ fn refusals_by_a_table_that_cannot_be_expressed_are_kept() {
     let always = "map $http_x $m { a b; } server { location / { if ($m != x) { return 403; } proxy_pass http://127.0.0.1:1; } }";
     assert!(toml(always).contains("respond = { status = 403 }"), "{}", toml(always));
 }
+
+#[test]
+fn a_check_of_links_hides_no_other_restriction() {
+    let links = "secure_link $arg_md5,$arg_expires; secure_link_md5 \"$secure_link_expires$uri secret\";";
+    let refused = "if ($secure_link = \"\") { return 403; } if ($secure_link = \"0\") { return 410; }";
+    let location = |more: &str| {
+        format!("server {{ location / {{ {more} {links} {refused} proxy_pass http://127.0.0.1:1; }} }}")
+    };
+    assert!(toml(&location("")).contains("signed_links = "), "{}", toml(&location("")));
+    refuses(&location("modsecurity on;"), "upstream");
+}

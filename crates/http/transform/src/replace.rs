@@ -1,7 +1,7 @@
 //! [`TextReplacements`]: replacement of texts in responses while they stream.
 //!
-//! Texts are found in any case of ASCII letters, also across the pieces of a [`Body`]. [`Replacing`] holds back at most the beginning
-//! of a text: [`LONGEST`] bytes.
+//! Texts are found in any case of ASCII letters, also across the pieces of a [`Body`]. At most the beginning of a text is held back:
+//! [`LONGEST`] bytes.
 
 mod body;
 
@@ -67,17 +67,21 @@ impl TextReplacements {
         Some(Self { texts: texts.iter().map(text).collect::<Option<_>>()?, types, once })
     }
 
+    /// Whether texts of responses with the media type `kind` are replaced.
+    pub fn concern_type(&self, kind: &str) -> bool {
+        match &self.types {
+            MediaTypes::All => true,
+            MediaTypes::Listed(types) => types.iter().any(|own| own.eq_ignore_ascii_case(kind)),
+        }
+    }
+
     /// Whether texts of the response are replaced: its media type is listed, and its body is complete and has no coding.
     fn concern(&self, response: &Response<Body>) -> bool {
         let (headers, status) = (response.headers(), response.status());
         let is_partial = status == StatusCode::PARTIAL_CONTENT || headers.contains_key(header::CONTENT_RANGE);
         let kind = || headers.get(header::CONTENT_TYPE)?.to_str().ok()?.split(';').next();
-        let is_listed = match &self.types {
-            MediaTypes::All => true,
-            MediaTypes::Listed(types) => {
-                kind().is_some_and(|kind| types.iter().any(|own| own.eq_ignore_ascii_case(kind.trim())))
-            }
-        };
+        let is_listed =
+            self.types == MediaTypes::All || kind().is_some_and(|kind| self.concern_type(kind.trim()));
         is_listed
             && !is_partial
             && !status.is_informational()
@@ -149,8 +153,12 @@ impl Replacing {
         // The next occurrence of each text behind `done`, as far as it is known.
         let mut next: Vec<Option<Occurrence>> = vec![None; self.rules.texts.len()];
         self.has_more = false;
+        let mut open = if is_last { self.held.len() } else { self.first_beginning(0) };
         loop {
-            let open = if is_last { self.held.len() } else { self.first_beginning(done) };
+            // The place changes only behind it, and when a text is used up: it is not searched for each occurrence.
+            if !is_last && (open < done || self.rules.once) {
+                open = self.first_beginning(done);
+            }
             let Some((place, index)) = self.first(done, &mut next).filter(|(place, _)| *place < open) else {
                 output.extend_from_slice(&self.held[done..open]);
                 done = open;

@@ -335,7 +335,10 @@ fn of_request(request: &RequestRecord<'_>, field: Field, line: &mut Vec<u8>) {
         Field::Id => line.extend_from_slice(&request.id.digits()),
         Field::Method => text(line, Some(request.method)),
         Field::Scheme => text(line, Some(if request.connection.tls.is_some() { "https" } else { "http" })),
-        Field::Host => text(line, Some(without_port(request.host))),
+        Field::Host => {
+            let host = without_port(request.host);
+            text(line, Some(&host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()));
+        }
         Field::Path => text(line, Some(path)),
         Field::Query => text(line, query),
         Field::Target => text(line, Some(request.path)),

@@ -138,7 +138,9 @@ fn routed_site(origin: &Origin) -> Site {
     let tables = format!(
         "error_pages = {{ 404 = {{ route = \"/pages/missing?of={{request.path}}\" }}, 502 = {{ route = \"/pages/closed\", \
          status = 503 }}, 401 = {{ route = \"/file/page.html\" }}, 403 = {{ route = \"/moved\" }}, 451 = {{ route = \"/gone\" }}, 406 = {{ route = \"/nothing\" }}, 410 = {{ route = \"/file/none\" }}, \
-         405 = {{ route = \"/file/page.html\", status = \"route\" }}, 500 = {{ route = \"/fails\" }}, intercept = true }}\n\
+         405 = {{ route = \"/file/page.html\", status = \"route\" }}, 500 = {{ route = \"/fails\" }}, \
+         409 = {{ route = \"/dead\", status = 200 }}, 412 = {{ route = \"/login\", status = 200 }}, \
+         417 = {{ route = \"/pages/none\", status = 204 }}, intercept = true }}\n\
          \n[[host.route]]\npath = \"/pages/\"\nupstream = \"app\"\ninternal = true\n\
          response_headers = {{ set = {{ X-Page = \"yes\" }}, always = true }}\n\
          \n[[host.route]]\npath = \"/moved\"\nexact = true\ninternal = true\nredirect = {{ to = \"/elsewhere\", status = 302 }}\n\
@@ -220,6 +222,23 @@ fn a_page_that_fails_is_an_error_of_its_own_and_has_no_other_page() {
         assert!(response.text().contains(text), "{path}: {}", response.text());
     }
     assert_eq!(origin.requests().len(), 0);
+    // The server of the page, or a stage of its route, fails.
+    for (of_app, status, text) in [("409", 502, "502 Bad Gateway"), ("412", 401, "401 Unauthorized")] {
+        let response = ask(&site, "GET /app", &format!("X-Status: {of_app}\r\n"));
+        assert_eq!(response.status(), status, "{of_app}");
+        assert!(response.text().contains(text), "{of_app}: {}", response.text());
+    }
+}
+
+#[test]
+fn a_page_with_a_status_without_content_has_no_body() {
+    let origin = targets();
+    let site = routed_site(&origin);
+    let response = ask(&site, "GET /app", "X-Status: 417\r\n");
+    assert_eq!((response.status(), response.header("content-length")), (204, None));
+    let mut connection = site.client().alpn(&["h2"]).connect(site.brisk.https()).expect("a handshake");
+    let request = [h2::preface(), h2::get_with(1, "/app", &[("x-status", "417")])].concat();
+    assert_eq!(Frames::exchange(&mut connection, &request, 1).body(1), "");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The replacement of texts in responses.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
 use brisk_http::message::Response;
@@ -41,6 +43,10 @@ impl Stage for ReplaceTextStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
+        // The bytes of a tunnel are no HTTP content.
+        if request.is_tunnel {
+            return Flow::Continue;
+        }
         let values = RequestValues { exchange, head: &request.head };
         let path = request.path();
         let to = self.0.to.iter().map(|to| Bytes::from(to.form(&values, &path.decoded)));
@@ -52,7 +58,15 @@ impl Stage for ReplaceTextStage {
         if let Err(refusal) = exchange.hold_head(|| formed.size()) {
             return Flow::Refuse(refusal);
         }
+        // A part would show texts that the whole response does not have (RFC 9110 section 14.2 permits to ignore ranges).
+        let kind = mime_guess::from_path(OsStr::from_bytes(&path.decoded)).first_raw();
+        let may_concern = kind.is_none_or(|kind| self.0.from.concern_type(kind));
         state.replaced_texts = Some(formed);
+        if may_concern {
+            for name in [header::RANGE, header::IF_RANGE] {
+                request.head.headers.remove(name);
+            }
+        }
         // Texts are found in content without a coding only.
         request.head.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         Flow::Continue
