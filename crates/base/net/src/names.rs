@@ -81,8 +81,10 @@ impl LastKnown {
         // never renew the addresses.
         let asked = tokio::spawn(async move {
             let found = lookup.await;
-            if let Ok(addresses) = &found {
-                own.renew(owned, addresses);
+            match &found {
+                Ok(addresses) => own.renew(owned, addresses),
+                Err(error) if is_gone(error) => drop(own.lock().remove(&owned)),
+                Err(_) => {}
             }
             found
         });
@@ -93,12 +95,7 @@ impl LastKnown {
             Ok(Err(error)) => io::Error::other(error),
             Err(_) => io::ErrorKind::TimedOut.into(),
         };
-        let text = failure.to_string();
-        if GONE.iter().any(|gone| text.contains(gone)) {
-            self.lock().remove(name);
-            return Err(failure);
-        }
-        let Some((addresses, _)) = known else { return Err(failure) };
+        let Some((addresses, _)) = known.filter(|_| !is_gone(&failure)) else { return Err(failure) };
         self.note_failure(name, &failure);
         Ok(addresses)
     }
@@ -144,6 +141,12 @@ impl LastKnown {
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the name does not exist.
+fn is_gone(error: &io::Error) -> bool {
+    let text = error.to_string();
+    GONE.iter().any(|gone| text.contains(gone))
 }
 
 /// Whether the resolver is asked for known addresses.
@@ -222,6 +225,23 @@ mod tests {
         assert_eq!(resolved(&names, late).await.expect("known"), [address(1)]);
         tokio::time::sleep(WAIT * 2).await;
         assert_eq!(resolved(&names, ready(failure())).await.expect("known"), [address(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_no_longer_exists_has_no_addresses_even_if_that_is_known_late() {
+        let gone = || Err(io::Error::other(format!("failed to lookup address information: {}", GONE[0])));
+        let names = Arc::default();
+        resolved(&names, ready(Ok(vec![address(1)]))).await.expect("addresses");
+        assert!(resolved(&names, ready(gone())).await.is_err());
+        assert!(resolved(&names, ready(failure())).await.is_err(), "nothing known");
+        resolved(&names, ready(Ok(vec![address(1)]))).await.expect("addresses");
+        let late = async move {
+            tokio::time::sleep(WAIT * 2).await;
+            gone()
+        };
+        assert_eq!(resolved(&names, late).await.expect("known"), [address(1)]);
+        tokio::time::sleep(WAIT * 2).await;
+        assert!(resolved(&names, ready(failure())).await.is_err(), "nothing known");
     }
 
     #[tokio::test(start_paused = true)]
