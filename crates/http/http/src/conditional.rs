@@ -9,6 +9,17 @@ use http::{HeaderName, HeaderValue, header};
 
 use crate::message::HeaderList;
 
+/// Headers of a request about a part of a representation, or about a copy that the client has: without them, the response is the
+/// whole representation.
+pub const OF_COPIES: [HeaderName; 6] = [
+    header::RANGE,
+    header::IF_RANGE,
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+];
+
 /// Validators of the representation that would be sent (RFC 9110 section 8.8).
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {

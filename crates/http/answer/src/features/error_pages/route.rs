@@ -1,5 +1,6 @@
 //! Responses of routes in place of errors: `{ route = "/PATH" }` in `error_pages`.
 
+use brisk_http::conditional::OF_COPIES;
 use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::validate::authority_of;
 use brisk_rules::{RedirectTarget, Values};
@@ -20,16 +21,6 @@ const OF_STATUS: [HeaderName; 7] = [
     header::CACHE_CONTROL,
     header::UPGRADE,
     header::CONNECTION,
-];
-
-/// Headers of a request that would make another response of the page, such as `Range` and `If-None-Match`.
-const CONDITIONS: [HeaderName; 6] = [
-    header::RANGE,
-    header::IF_RANGE,
-    header::IF_MATCH,
-    header::IF_NONE_MATCH,
-    header::IF_MODIFIED_SINCE,
-    header::IF_UNMODIFIED_SINCE,
 ];
 
 /// A route of the host whose response replaces an error.
@@ -66,7 +57,7 @@ impl ErrorRoute {
         // A page is no other protocol.
         head.headers.remove(header::UPGRADE);
         if self.status != RouteStatus::Route {
-            for name in &CONDITIONS {
+            for name in &OF_COPIES {
                 head.headers.remove(name);
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::claims::OwnNames;
+use brisk_http::conditional::OF_COPIES;
 use brisk_http::message::{HeaderList, Request, RequestParts, Response};
 use brisk_http::path::one_leading_slash;
 use brisk_http::validate::{self, Refusal};
@@ -36,18 +37,8 @@ const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method")
 const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 const ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
 
-/// Headers about the body or a copy of the resource that the client has. The question has neither.
-const OMITTED: [HeaderName; 9] = [
-    header::CONTENT_LENGTH,
-    header::TE,
-    header::UPGRADE,
-    header::RANGE,
-    header::IF_RANGE,
-    header::IF_MATCH,
-    header::IF_NONE_MATCH,
-    header::IF_MODIFIED_SINCE,
-    header::IF_UNMODIFIED_SINCE,
-];
+/// Headers about the body and the connection, which the question does not have, besides [`OF_COPIES`].
+const OMITTED: [HeaderName; 3] = [header::CONTENT_LENGTH, header::TE, header::UPGRADE];
 
 /// Maximum length of the body of a permission, which is read to keep the connection to the server, and the time for it. The
 /// request has to wait meanwhile, although the decision is known.
@@ -169,7 +160,7 @@ impl ForwardAuthStage {
         let authority = validate::authority_of(own).to_owned();
         let (mut head, ()) = Request::new(()).into_parts();
         (head.uri, head.version, head.headers) = (own.uri.clone(), own.version, own.headers.clone());
-        for name in &OMITTED {
+        for name in OMITTED.iter().chain(&OF_COPIES) {
             head.headers.remove(name);
         }
         headers::prepare_request(&mut head, &authority, self.path.clone());
