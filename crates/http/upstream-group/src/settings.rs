@@ -17,5 +17,5 @@ pub use crate::features::pool::{PoolSettings, QueueSettings};
 pub use crate::features::proxy_protocol::ProxyVersion;
 pub use crate::features::retry::{Retry, RetryReasons};
 pub use crate::features::servers::ServerSettings;
-pub use crate::features::timeouts::{RequestTimeouts, UpstreamTimeouts};
+pub use crate::features::timeouts::{RequestTimeouts, UpstreamTimeouts, check_attempt};
 pub use crate::tls::{TlsProtocol, UpstreamTlsSettings};

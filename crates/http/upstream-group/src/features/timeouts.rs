@@ -4,7 +4,7 @@ mod keys;
 
 use std::time::Duration;
 
-use brisk_config_file::Period;
+use brisk_config_file::{Findings, KeyPath, Period};
 
 use super::{Context, GroupFeature, GroupScope, TIMEOUTS};
 pub use keys::{ServerTimeoutsKeys, TimeoutsKeys};
@@ -84,13 +84,18 @@ impl GroupFeature for TimeoutsFeature {
         };
         // With the `head` of the group: a route with a longer `head` may have a longer `attempt` too.
         let path = path.key("attempt");
-        if let Some(attempt) = attempt.filter(|attempt| *attempt > head) {
-            let message = format!("{} is longer than `head`, {}", Period(attempt), Period(head));
-            context.findings.wrong(&path, message);
-        }
+        check_attempt(attempt, head, &path, context.findings);
         if attempt.is_some() && group.keys.retry.is_off() {
             context.findings.wrong(&path, "has no effect with retry = false: requests are sent once");
         }
         timeouts
+    }
+}
+
+/// Reports an `attempt` at `path` that is longer than `head`.
+pub fn check_attempt(attempt: Option<Duration>, head: Duration, path: &KeyPath, findings: &mut Findings<'_>) {
+    if let Some(attempt) = attempt.filter(|attempt| *attempt > head) {
+        let message = format!("{} is longer than `head`, {}", Period(attempt), Period(head));
+        findings.wrong(path, message);
     }
 }

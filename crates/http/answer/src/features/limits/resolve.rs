@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brisk_config_file::{KeyPath, Period};
 use brisk_limits::{KEYS, LimitSettings, Limits, OnFailure};
 use brisk_rules::Template;
-use brisk_upstream_group::settings::RequestTimeouts;
+use brisk_upstream_group::settings::{RequestTimeouts, check_attempt};
 use http::StatusCode;
 
 use super::keys::{self, TimeoutsKeys};
@@ -145,11 +145,9 @@ pub(super) fn timeouts(
         body: limit("body", written.body, general.upstream.body),
     };
     let request = limit("request", written.request, general.request);
-    if let Some(attempt) = written.attempt.and(upstream.attempt)
-        && let Some(head) = upstream.head.filter(|head| attempt > *head)
-    {
-        let message = format!("{} is longer than `head`, {}", Period(attempt), Period(head));
-        context.findings.wrong(&path.key("attempt"), message);
+    if let Some(head) = upstream.head {
+        let attempt = written.attempt.and(upstream.attempt);
+        check_attempt(attempt, head, &path.key("attempt"), &mut context.findings);
     }
     RouteTimeouts { upstream, request }
 }
