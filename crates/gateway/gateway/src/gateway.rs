@@ -64,9 +64,9 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         let visits = environment.visits.clone();
         let shared = Shared::new(settings, environment)?;
+        let dashboard = Served::start(settings.dashboard.as_ref(), &shared, sockets.0.loads(), visits)?;
         let server = Server::new(sockets.0)?;
         shared.metrics.register(server.metrics());
-        let dashboard = Served::start(settings.dashboard.as_ref(), &shared, server.loads(), visits)?;
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
         if let Some(url) = &addresses.dashboard {
             // Set once: a gateway is bound once.

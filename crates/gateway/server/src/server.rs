@@ -71,16 +71,27 @@ impl<L: Copy + Send + 'static> Listening<L> {
             sockets.bind_all(listeners, admin.as_ref(), settings.workers.get())?;
         Ok(Self { settings, program, shared, bound, admin, files })
     }
+
+    /// Load of the workers that will serve the sockets.
+    pub fn loads(&self) -> WorkerLoads {
+        WorkerLoads(Arc::clone(&self.shared.pulse))
+    }
 }
 
 impl<L: Copy + Send + 'static> Server<L> {
-    /// A server with the sockets of `listening`, after everything else that can fail or take long.
+    /// A server with the sockets of `listening`, after everything else that can fail or take long. From here on, the packets
+    /// of new connections over QUIC come to this process: a client that connects right after the start was reported reaches
+    /// no other one.
     ///
     /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
     /// not kill the process. Before, a signal ends the process.
     pub fn new(listening: Listening<L>) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Threads)?;
         let signals = runtime.block_on(async { Signals::catch() })?;
+        for Bound { address, halves, .. } in &listening.bound {
+            let taken = halves.as_ref().map_or(Ok(()), Halves::take_over);
+            taken.map_err(|source| ServerError::Listen { address: *address, source })?;
+        }
         Ok(Self { listening, runtime, signals })
     }
 
@@ -98,11 +109,6 @@ impl<L: Copy + Send + 'static> Server<L> {
     pub fn metrics(&self) -> ServerMetrics {
         let Listening { shared, program, .. } = &self.listening;
         ServerMetrics { pulse: Arc::clone(&shared.pulse), dropped_log_lines: program.dropped_log_lines }
-    }
-
-    /// Load of this server's workers.
-    pub fn loads(&self) -> WorkerLoads {
-        WorkerLoads(Arc::clone(&self.listening.shared.pulse))
     }
 
     /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. Reloads on `SIGHUP` and when a file of
@@ -124,7 +130,7 @@ impl<L: Copy + Send + 'static> Server<L> {
         let start = Start { shared, drain: drain.clone(), stop: stopped, failures: failed };
         let mut workers = Vec::with_capacity(settings.workers.get());
         // Kept until the end, so that the sockets of both processes keep their places.
-        let (sockets, _halves) = of_workers(bound, settings.workers.get())?;
+        let (sockets, _halves) = of_workers(bound, settings.workers.get());
         for (number, sockets) in sockets.into_iter().enumerate() {
             let started = worker::start(number, Arc::clone(service), sockets, start.clone());
             workers.push(started.map_err(ServerError::Threads)?);
@@ -154,20 +160,14 @@ impl<L: Copy + Send + 'static> Server<L> {
 }
 
 /// The sockets of each worker. Datagram sockets go to the workers in turns: with one for each worker, the index of the
-/// socket is the number of the worker. From here on, packets of new connections come to this process.
-fn of_workers<L: Copy>(
-    bound: Vec<Bound<L>>,
-    workers: usize,
-) -> Result<(Vec<WorkerSockets<L>>, Vec<Halves>), ServerError> {
+/// socket is the number of the worker.
+fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> (Vec<WorkerSockets<L>>, Vec<Halves>) {
     let none = |_| WorkerSockets { streams: Vec::new(), datagrams: Vec::new() };
     let mut all: Vec<_> = (0..workers).map(none).collect();
     let mut kept = Vec::new();
     for Bound { kind, address, sockets, datagrams, halves, .. } in bound {
         let half = halves.as_ref().map(Halves::is_second);
-        if let Some(halves) = halves {
-            halves.take_over().map_err(|source| ServerError::Listen { address, source })?;
-            kept.push(halves);
-        }
+        kept.extend(halves);
         for (worker, sockets) in all.iter_mut().zip(sockets) {
             worker.streams.extend(sockets.into_iter().map(|socket| (kind, socket)));
         }
@@ -177,7 +177,7 @@ fn of_workers<L: Copy>(
             all[index % workers].datagrams.push(socket);
         }
     }
-    Ok((all, kept))
+    (all, kept)
 }
 
 fn join(worker: JoinHandle<()>) {
