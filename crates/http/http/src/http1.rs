@@ -11,6 +11,7 @@ mod names;
 pub mod request;
 pub mod request_head;
 pub mod response;
+mod values;
 
 use std::ops::Range;
 

@@ -5,12 +5,12 @@ use std::mem::MaybeUninit;
 use brisk_telemetry::MalformedReason;
 use bytes::Bytes;
 use http::uri::Uri;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderName, Method, StatusCode, Version, header};
 use thiserror::Error;
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{HeadLimits, names, place};
+use super::{HeadLimits, names, place, values};
 use crate::message::{ADDED, HeaderList, Request};
 use crate::target;
 
@@ -204,7 +204,7 @@ impl Facts {
         for line in lines {
             let name = names::parse(line.name.as_bytes())
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderName))?;
-            let value = HeaderValue::from_maybe_shared(share(line.value))
+            let value = values::parse(share(line.value))
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderValue))?;
             if self.note(&name, line.value)? {
                 headers.append(name, value);

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{HeadLimits, LINES, MalformedResponse, names, place};
+use super::{HeadLimits, LINES, MalformedResponse, names, place, values};
 use crate::message::HeaderList;
 use crate::validate;
 
@@ -120,7 +120,7 @@ impl Facts {
         for Line { name, value } in lines {
             let name = names::parse(&head[name.start as usize..name.end as usize]);
             let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
-            let value = HeaderValue::from_maybe_shared(head.slice(value.start as usize..value.end as usize));
+            let value = values::parse(head.slice(value.start as usize..value.end as usize));
             let value = value.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderValue))?;
             if self.note(&name, &value) {
                 headers.append(name, value);
