@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::programs::{self, program};
 
 /// Timeout of a condition; generous, since it elapses only when a test fails.
-pub const TIMEOUT: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// A command for an external program without standard input. Fails the test like [`program`].
 pub fn command(name: &str) -> Command {

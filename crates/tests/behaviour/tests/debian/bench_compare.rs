@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const HEAD: &str = r#"
 title = "Test"
 prepare = "PEERS/prepare"
-options = "-c 4 -d 150ms --warmup 20ms --per-connection 1 --ca {ca} --connect 127.0.0.1:{port} https://bench.test/static"
+options = "-c 4 -n 100 --per-connection 1 --ca {ca} --connect 127.0.0.1:{port} https://bench.test/static"
 "#;
 
 const NGINX: &str = r#"

@@ -139,7 +139,8 @@ impl Cohort {
         for client in &self.clients {
             let connection = client.connect(fleet.members[member].https()).expect("a handshake");
             let (kind, age) = (connection.tls().handshake_kind(), self.made.elapsed());
-            if age >= self.times.lifetime {
+            // Servers count full seconds.
+            if age + Duration::from_secs(1) >= self.times.lifetime {
                 return None;
             }
             assert_eq!(kind, Some(HandshakeKind::Resumed), "at {member}, {age:?} old: {client:?}");
@@ -151,7 +152,7 @@ impl Cohort {
 #[test]
 fn a_trickle_resumes_through_three_rotations_and_a_key_is_gone_after_its_time() {
     // What a slow machine cannot do within the shorter lifetime it does within the longer one.
-    let done = [1, 4].into_iter().any(|factor| trickle(Times::stretched(factor)).is_some());
+    let done = [1, 4, 16].into_iter().any(|factor| trickle(Times::stretched(factor)).is_some());
     assert!(done, "not all sessions were resumed within their lifetime");
 }
 

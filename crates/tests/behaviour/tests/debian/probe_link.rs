@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::probe::report;
 
 /// Milliseconds of a round trip.
-const RTT: f64 = 40.0;
-const HALF: &str = "delay=20ms";
+const RTT: f64 = 200.0;
+const HALF: &str = "delay=100ms";
 
 /// On a busy machine a single measurement is late now and then.
 const TRIES: usize = 10;

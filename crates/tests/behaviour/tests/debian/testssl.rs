@@ -20,7 +20,7 @@ fn no_finding_is_above_low() {
     testssl.current_dir(site.brisk.folder()).env("TERM", "dumb");
     testssl.args(["--quiet", "--color", "0", "--warnings", "off", "--nodns", "none", "--ip", "127.0.0.1"]);
     testssl.arg("--add-ca").arg(site.ca.root_file()).arg("--jsonfile").arg(&report);
-    let output = run(testssl.arg(&target), b"", Duration::from_secs(400));
+    let output = run(testssl.arg(&target), b"", Duration::from_mins(20));
     let findings: Vec<Value> = fs::read_to_string(&report)
         .ok()
         .and_then(|text| serde_json::from_str(&text).ok())

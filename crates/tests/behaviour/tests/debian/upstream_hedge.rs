@@ -43,6 +43,29 @@ fn slow(delay: u64) -> Origin {
     })
 }
 
+/// Number of requests that may be answered: request `/N` waits until it is at least N.
+struct Gate(Arc<AtomicUsize>);
+
+impl Gate {
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn origin(&self) -> Origin {
+        let answered = Arc::clone(&self.0);
+        Origin::answering(move |request, stream| {
+            let number = request.head.line.split(['/', ' ']).nth(2).and_then(|number| number.parse().ok());
+            let number: usize = number.expect("a number");
+            wait_until("permission", || (answered.load(Ordering::SeqCst) >= number).then_some(()));
+            write_response(stream, b"slow")
+        })
+    }
+
+    fn answer(&self, number: usize) {
+        self.0.store(number, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_request_without_a_response_is_sent_to_another_server_and_canceled_at_the_first() {
     let (silent, counts) = silent();
@@ -65,18 +88,24 @@ fn a_request_without_a_response_is_sent_to_another_server_and_canceled_at_the_fi
 }
 
 #[test]
-fn the_first_response_wins_and_second_attempts_have_a_budget() {
-    let (one, other) = (slow(60), slow(60));
-    let site = site(&[&one.url(), &other.url()], "{ after = \"10ms\", percent = 10 }");
+fn second_attempts_have_a_budget() {
+    let gate = Gate::new();
+    let servers = [gate.origin(), gate.origin()];
+    let site = site(&[&servers[0].url(), &servers[1].url()], "{ after = \"10ms\", percent = 10 }");
+    let received = || servers.iter().map(|server| server.requests().len()).sum::<usize>();
     let mut connection = site.connect();
-    for _ in 0..30 {
-        assert_eq!(connection.get(NAME, "/").text(), "slow");
+    for number in 1..=30 {
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+        connection.write_all(request.as_bytes()).expect("a server that reads");
+        wait_until("a second attempt or its refusal", || {
+            (received() + hedges(&site, "budget") == 2 * number).then_some(())
+        });
+        gate.answer(number);
+        assert_eq!(connection.response().text(), "slow");
     }
     let sent = hedges(&site, "won") + hedges(&site, "lost");
     assert!((1..=3).contains(&sent), "{sent}");
-    assert_eq!(sent + hedges(&site, "budget"), 30);
-    let received = || one.requests().len() + other.requests().len();
-    assert_eq!(wait_until("requests", || Some(received()).filter(|all| *all >= 30 + sent)), 30 + sent);
+    assert_eq!((received(), hedges(&site, "budget")), (30 + sent, 30 - sent));
 }
 
 #[test]
