@@ -20,7 +20,7 @@ pub const NAME: &str = "site.test";
 pub const NAMES: [&str; 3] = [NAME, "localhost", "127.0.0.1"];
 
 /// Timeout of any client; longer than any test needs.
-pub const LIMIT: Duration = Duration::from_mins(1);
+pub const LIMIT: Duration = Duration::from_mins(3);
 
 /// Setup of a brisk without a configuration.
 pub fn setup() -> Setup {

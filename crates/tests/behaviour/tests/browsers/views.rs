@@ -287,7 +287,7 @@ fn a_prerendered_page_is_a_view_once_it_is_shown() {
     ];
     let mut seen = Vec::new();
     // On a busy machine, the browser may not have prerendered the page when its time has come.
-    for _ in 0..3 {
+    for _ in 0..8 {
         let site = site(&pages);
         let url = format!("https://localhost:{}/rules.html", site.brisk.https().port());
         let _browser = Chromium::new(site.brisk.folder(), &site.brisk).start(&[], &url);
