@@ -1,8 +1,10 @@
 //! Listening sockets with the options of the gateway, and an accept loop that survives shortages.
 
 use std::fs::{self, File};
+use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -115,6 +117,9 @@ fn parse_fast_open(text: &str) -> FastOpenState {
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
+    /// Whether the runtime may have seen the socket while it did not listen: the runtime then takes it for closed, and would call
+    /// `accept` without end.
+    is_stale: bool,
     last_log: Option<Instant>,
     /// Descriptors reserved for a shortage (`EMFILE`), of `/dev/null`.
     spare: Vec<File>,
@@ -125,7 +130,9 @@ impl Listener {
     /// Wraps a socket from [`bind`]. Must be called inside a runtime.
     pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: TcpListener::from_std(socket)?, last_log: None, spare: Vec::new(), spares: 0 })
+        let is_stale = !SockRef::from(&socket).is_listener()?;
+        let socket = TcpListener::from_std(socket)?;
+        Ok(Self { socket, is_stale, last_log: None, spare: Vec::new(), spares: 0 })
     }
 
     /// Reserves `spares` descriptors, so that as many connections can be accepted when the process has no others left.
@@ -156,9 +163,26 @@ impl Listener {
     ) -> io::Result<(TcpStream, SocketAddr)> {
         self.keep_spare();
         loop {
-            match self.socket.accept().await {
+            if self.is_stale {
+                self.renew().await;
+            }
+            // Unlike `TcpListener::accept`, this yields to other tasks whatever the runtime thinks of the socket.
+            match poll_fn(|cx| self.socket.poll_accept(cx)).await {
                 Ok(accepted) => return Ok(accepted),
                 Err(error) => self.survive(error, &mut make_room).await?,
+            }
+        }
+    }
+
+    /// Waits until the socket listens, and registers a copy of it with the runtime.
+    async fn renew(&mut self) {
+        while self.is_stale {
+            let is_listener = SockRef::from(&self.socket).is_listener().unwrap_or_default();
+            let copy = is_listener.then(|| self.socket.as_fd().try_clone_to_owned());
+            match copy.map(|copy| TcpListener::from_std(copy?.into())) {
+                Some(Ok(socket)) => (self.socket, self.is_stale) = (socket, false),
+                // A shortage of descriptors ends, too.
+                Some(Err(_)) | None => sleep(SHORTAGE_PAUSE).await,
             }
         }
     }
@@ -183,7 +207,7 @@ impl Listener {
                 Ok(())
             }
             AcceptError::Paused => {
-                sleep(SHORTAGE_PAUSE).await;
+                self.is_stale = true;
                 Ok(())
             }
             AcceptError::Listener => Err(error),
@@ -304,9 +328,16 @@ mod tests {
         pause(&handle).expect("pause");
         let error = TcpStream::connect(address).await.expect_err("no listener");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        let accepting = tokio::spawn(async move { listener.accept().await });
+        let accepting =
+            tokio::spawn(async move { listener.accept().await.map(|(_, peer)| (peer, listener)) });
         tokio::task::yield_now().await;
         resume(&handle, 16).expect("resume");
+        let client = TcpStream::connect(address).await.expect("connect");
+        let (peer, mut listener) = accepting.await.expect("a task").expect("accept");
+        assert_eq!(peer, client.local_addr().expect("address"));
+        // Without a connection, the task of a listener yields to others.
+        let accepting = tokio::spawn(async move { listener.accept().await });
+        tokio::task::yield_now().await;
         let client = TcpStream::connect(address).await.expect("connect");
         let (_, peer) = accepting.await.expect("a task").expect("accept");
         assert_eq!(peer, client.local_addr().expect("address"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use brisk_behaviour::h2::{DATA, END_STREAM, frame, get, get_with};
+use brisk_behaviour::h2::{DATA, END_STREAM, HEADERS, frame, get, get_with};
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to, upstream};
@@ -39,6 +39,13 @@ fn ask_for_all(site: &Site, window: u32, headers: &[(&str, &str)]) -> Client {
     client
 }
 
+/// Waits until all responses have begun.
+fn begin(client: &mut Client) {
+    for _ in 0..STREAMS {
+        client.wait_for("head", |frame| frame.kind == HEADERS);
+    }
+}
+
 /// Reads until nothing more arrives.
 fn drain(client: &mut Client) {
     while !client.frames(Duration::from_millis(300)).is_empty() {}
@@ -57,7 +64,7 @@ fn future_dictionaries_of_clients_that_stop_reading_take_little_memory() {
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\ncompression = { dictionaries = true }\n";
     let keys = "server.workers = 1\nserver.limits.compressed_files = \"0B\"\n";
     let site = Site::custom(keys, &(tables.to_owned() + &upstream(&[&origin.url()])), |setup| setup);
-    drain(&mut ask_for_all(&site, 1000, &[]));
+    begin(&mut ask_for_all(&site, 1000, &[]));
     let before = site.brisk.process().resident_bytes();
     // Everything but the end of each response is read.
     let mut client = ask_for_all(&site, BODY as u32 - 1000, &[]);
@@ -92,7 +99,7 @@ fn compressed_copies_of_clients_that_stop_reading_take_little_memory() {
     let site = Site::custom(keys, &tables, |setup| setup);
     let gzip = [("accept-encoding", "gzip")];
     // The second request of a file gathers its copy.
-    drain(&mut ask_for_all(&site, 100, &gzip));
+    begin(&mut ask_for_all(&site, 100, &gzip));
     let mut client = ask_for_all(&site, 300_000, &gzip);
     wait_until("a client with its share", || {
         client.frames(Duration::from_millis(100));
