@@ -10,14 +10,22 @@ use crate::delivery::{SHORT, content_type, freshness, is_resource, is_text, is_u
 use crate::findings::Finding;
 
 /// Facts of the page that the events do not contain: paints, shifts, the largest element, fonts, preloads.
+///
+/// A busy browser paints after the load event, and reports this later: the script waits for two frames, and for at most three seconds
+/// for the first report of each kind that every visible page has.
 pub(super) const FACTS: &str = "(async () => {
-  const entries = type => new Promise(resolve => {
-    const found = [];
+  const pause = time => new Promise(resolve => setTimeout(resolve, time));
+  const frame = () => Promise.race([new Promise(requestAnimationFrame), pause(1000)]);
+  await frame();
+  await frame();
+  const entries = async type => {
+    const found = [], end = performance.now() + (type == 'layout-shift' ? 0 : 3000);
     try {
       new PerformanceObserver(list => found.push(...list.getEntries())).observe({ type, buffered: true });
-    } catch { return resolve(found); }
-    setTimeout(() => resolve(found), 50);
-  });
+    } catch { return found; }
+    do await pause(50); while (!found.length && performance.now() < end);
+    return found;
+  };
   const [paints, largest, shifts] =
     await Promise.all(['paint', 'largest-contentful-paint', 'layout-shift'].map(entries));
   const last = largest.at(-1), element = last && last.element;
