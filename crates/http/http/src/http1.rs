@@ -11,7 +11,7 @@ mod names;
 pub mod request;
 pub mod request_head;
 pub mod response;
-mod values;
+mod shared_head;
 
 use std::ops::Range;
 

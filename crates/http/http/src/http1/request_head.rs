@@ -4,13 +4,15 @@ use std::mem::MaybeUninit;
 
 use brisk_telemetry::MalformedReason;
 use bytes::Bytes;
+use http::header::InvalidHeaderValue;
 use http::uri::Uri;
-use http::{HeaderName, Method, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use thiserror::Error;
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{HeadLimits, names, place, values};
+use super::shared_head::SharedHead;
+use super::{HeadLimits, names, place};
 use crate::message::{ADDED, HeaderList, Request};
 use crate::target;
 
@@ -132,11 +134,7 @@ impl RequestHead {
         if has_bare_line_feed(&bytes[..length]) {
             return Err(MalformedRequest::LineFeed);
         }
-        let head = Bytes::copy_from_slice(&bytes[..length]);
-        let share = |part: &[u8]| {
-            let place = place(part, bytes);
-            head.slice(place.start as usize..place.end as usize)
-        };
+        let head = SharedHead::new(Bytes::copy_from_slice(&bytes[..length]));
         let mut request = Request::new(());
         let target = parsed.path.unwrap_or_default().as_bytes();
         if target.len() > TARGET {
@@ -148,7 +146,7 @@ impl RequestHead {
         }
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
         *request.method_mut() = method.map_err(|_| MalformedRequest::Target)?;
-        let uri = Uri::from_maybe_shared(share(target));
+        let uri = Uri::from_maybe_shared(head.part(place(target, bytes)));
         let uri = uri.map(|uri| {
             if target::names_server(request.method(), target) { target::of_server(uri) } else { uri }
         });
@@ -159,7 +157,7 @@ impl RequestHead {
         let is_old = parsed.version == Some(0);
         *request.version_mut() = if is_old { Version::HTTP_10 } else { Version::HTTP_11 };
         let mut facts = Facts::default();
-        let headers = facts.read(parsed.headers, share)?;
+        let headers = facts.read(parsed.headers, |value| head.value(place(value, bytes)))?;
         *request.headers_mut() = headers;
         let body = facts.body(request.headers_mut(), is_old)?;
         let has_body = !body.is_ended();
@@ -198,14 +196,14 @@ impl Facts {
     fn read(
         &mut self,
         lines: &[httparse::Header<'_>],
-        share: impl Fn(&[u8]) -> Bytes,
+        shared: impl Fn(&[u8]) -> Result<HeaderValue, InvalidHeaderValue>,
     ) -> Result<HeaderList, MalformedRequest> {
         let mut headers = HeaderList::with_capacity(lines.len() + ADDED);
         for line in lines {
             let name = names::parse(line.name.as_bytes())
                 .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderName))?;
-            let value = values::parse(share(line.value))
-                .map_err(|_| MalformedRequest::Head(httparse::Error::HeaderValue))?;
+            let value =
+                shared(line.value).map_err(|_| MalformedRequest::Head(httparse::Error::HeaderValue))?;
             if self.note(&name, line.value)? {
                 headers.append(name, value);
             }

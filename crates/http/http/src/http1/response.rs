@@ -5,12 +5,13 @@ mod cgi;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::body::BodyReader;
 use super::chunked::Chunked;
-use super::{HeadLimits, LINES, MalformedResponse, names, place, values};
+use super::shared_head::SharedHead;
+use super::{HeadLimits, LINES, MalformedResponse, names, place};
 use crate::message::HeaderList;
 use crate::validate;
 
@@ -56,7 +57,7 @@ impl ResponseHead {
         let status = status.ok_or(MalformedResponse::Status)?;
         let head = input.split_to(start.length).freeze();
         let mut facts = Facts::new();
-        let mut headers = facts.read(&head, &lines[..start.lines])?;
+        let mut headers = facts.read(&SharedHead::new(head), &lines[..start.lines])?;
         let body = facts.body(status, &mut headers, method, start.is_old)?;
         let persists = !matches!(body, BodyReader::UntilClose) && facts.persists(start.is_old);
         Ok(Some(Self { status, headers, body, persists }))
@@ -114,13 +115,13 @@ impl Facts {
         Self { length: Ok(None), is_repeated: false, is_chunked: None, closes: false, keeps: false }
     }
 
-    /// Parses the headers, whose values share the bytes of `head`.
-    fn read(&mut self, head: &Bytes, lines: &[Line]) -> Result<HeaderList, MalformedResponse> {
+    /// Parses the headers at `lines` of `head`.
+    fn read(&mut self, head: &SharedHead, lines: &[Line]) -> Result<HeaderList, MalformedResponse> {
         let mut headers = HeaderList::with_capacity(lines.len());
         for Line { name, value } in lines {
-            let name = names::parse(&head[name.start as usize..name.end as usize]);
+            let name = names::parse(head.name(name.clone()));
             let name = name.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderName))?;
-            let value = values::parse(head.slice(value.start as usize..value.end as usize));
+            let value = head.value(value.clone());
             let value = value.map_err(|_| MalformedResponse::Head(httparse::Error::HeaderValue))?;
             if self.note(&name, &value) {
                 headers.append(name, value);

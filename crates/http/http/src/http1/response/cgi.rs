@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderName, Method, StatusCode, header};
 
 use super::{Facts, Line, ResponseHead};
+use crate::http1::shared_head::SharedHead;
 use crate::http1::{HeadLimits, LINES, MalformedResponse, place};
 use crate::message::HeaderList;
 
@@ -32,7 +33,7 @@ impl ResponseHead {
         let Some((length, lines)) = lines(&input[start..], limits)? else { return Ok(None) };
         let head: Bytes = input.split_to(start + length).split_off(start).freeze();
         let mut facts = Facts::new();
-        let mut headers = facts.read(&head, &lines)?;
+        let mut headers = facts.read(&SharedHead::new(head), &lines)?;
         // RFC 3875 has no transfer codings: the body ends with its length or with the response.
         headers.remove(header::TRANSFER_ENCODING);
         let status = status(stated.as_ref(), &mut headers)?;
