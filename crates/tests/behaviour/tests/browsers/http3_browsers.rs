@@ -112,13 +112,18 @@ fn chromium_has_a_websocket_beside_its_page() {
 
 #[test]
 fn firefox_returns_with_early_data() {
-    let site = returning();
-    let port = site.brisk.https().port();
-    let preferences = [
-        format!("\"network.http.http3.alt-svc-mapping-for-testing\", \"localhost;h3=:{port}\""),
-        "\"network.http.http3.disable_when_third_party_roots_found\", false".to_owned(),
-        "\"network.http.http3.enable\", true".to_owned(),
-    ];
-    let _running = firefox(&site, &preferences, "/");
+    // Firefox chooses TCP for a page if a busy machine is late with the handshake over QUIC.
+    let visit = |_| {
+        let site = returning();
+        let port = site.brisk.https().port();
+        let preferences = [
+            format!("\"network.http.http3.alt-svc-mapping-for-testing\", \"localhost;h3=:{port}\""),
+            "\"network.http.http3.disable_when_third_party_roots_found\", false".to_owned(),
+            "\"network.http.http3.enable\", true".to_owned(),
+        ];
+        let running = firefox(&site, &preferences, "/");
+        (logged(&site, "/")["protocol"] == "HTTP/3.0").then_some((site, running))
+    };
+    let (site, _running) = (0..8).find_map(visit).expect("a page over HTTP/3");
     assert_early(&site);
 }
