@@ -72,16 +72,15 @@ impl<L: Copy + Send + 'static> Listening<L> {
         Ok(Self { settings, program, shared, bound, admin, files })
     }
 
-    /// Load of the workers that will serve the sockets.
+    /// Load of the workers that will serve the sockets: [`WorkerLoad`](crate::WorkerLoad).
     pub fn loads(&self) -> WorkerLoads {
         WorkerLoads(Arc::clone(&self.shared.pulse))
     }
 }
 
 impl<L: Copy + Send + 'static> Server<L> {
-    /// A server with the sockets of `listening`, after everything else that can fail or take long. From here on, the packets
-    /// of new connections over QUIC come to this process: a client that connects right after the start was reported reaches
-    /// no other one.
+    /// A server with the sockets of `listening`, after everything else that can fail or take long. [`Halves::take_over`] directs
+    /// new connections over QUIC to this process: a client that connects right after the start was reported reaches no other.
     ///
     /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
     /// not kill the process. Before, a signal ends the process.

@@ -32,6 +32,7 @@ const HOLDERS: &[(&str, &[&str])] = &[
         "heads of requests",
         &[
             "http::RequestHead",
+            "http::SharedHead",
             "http::Variables",
             "answer::Target",
             "upstream-group::Script",
