@@ -166,7 +166,7 @@ impl Listener {
             if self.is_stale {
                 self.renew().await;
             }
-            // Unlike `TcpListener::accept`, this yields to other tasks whatever the runtime thinks of the socket.
+            // `TcpListener::accept` never yields while the runtime takes the socket for closed; `poll_accept` does.
             match poll_fn(|cx| self.socket.poll_accept(cx)).await {
                 Ok(accepted) => return Ok(accepted),
                 Err(error) => self.survive(error, &mut make_room).await?,
