@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
@@ -116,10 +119,9 @@ fn parse_fast_open(text: &str) -> FastOpenState {
 /// A listening socket on a tokio runtime.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
-    /// Whether the runtime may have seen the socket while it did not listen: the runtime then takes it for closed, and would call
-    /// `accept` without end.
-    is_stale: bool,
+    // Not tokio's `TcpListener`, which hides that the runtime takes the socket for closed: after a pause it would call
+    // `accept4` without end.
+    socket: AsyncFd<std::net::TcpListener>,
     last_log: Option<Instant>,
     /// Descriptors reserved for a shortage (`EMFILE`), of `/dev/null`.
     spare: Vec<File>,
@@ -130,9 +132,7 @@ impl Listener {
     /// Wraps a socket from [`bind`]. Must be called inside a runtime.
     pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let is_stale = !SockRef::from(&socket).is_listener()?;
-        let socket = TcpListener::from_std(socket)?;
-        Ok(Self { socket, is_stale, last_log: None, spare: Vec::new(), spares: 0 })
+        Ok(Self { socket: registered(socket)?, last_log: None, spare: Vec::new(), spares: 0 })
     }
 
     /// Reserves `spares` descriptors, so that as many connections can be accepted when the process has no others left.
@@ -145,7 +145,7 @@ impl Listener {
 
     /// The local address, with the port that the kernel chose if it was 0.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.socket.get_ref().local_addr()
     }
 
     /// Accepts the next connection. It has `TCP_NODELAY` set if the socket is from [`bind`].
@@ -163,24 +163,29 @@ impl Listener {
     ) -> io::Result<(TcpStream, SocketAddr)> {
         self.keep_spare();
         loop {
-            if self.is_stale {
+            // Not `readable`, which takes nothing from the task's budget: the accept loop of a flood would never yield.
+            let mut ready = poll_fn(|cx| self.socket.poll_read_ready(cx)).await?;
+            // The runtime saw a pause, and keeps this state of the socket even after `resume`.
+            if ready.ready().is_read_closed() {
                 self.renew().await;
+                continue;
             }
-            // `TcpListener::accept` never yields while the runtime takes the socket for closed; `poll_accept` does.
-            match poll_fn(|cx| self.socket.poll_accept(cx)).await {
-                Ok(accepted) => return Ok(accepted),
-                Err(error) => self.survive(error, &mut make_room).await?,
+            match ready.try_io(|socket| accept_from(socket.get_ref())) {
+                Ok(Ok(accepted)) => return Ok(accepted),
+                Ok(Err(error)) => self.survive(error, &mut make_room).await?,
+                Err(_would_block) => {}
             }
         }
     }
 
     /// Waits until the socket listens, and registers a copy of it with the runtime.
     async fn renew(&mut self) {
-        while self.is_stale {
-            let is_listener = SockRef::from(&self.socket).is_listener().unwrap_or_default();
-            let copy = is_listener.then(|| self.socket.as_fd().try_clone_to_owned());
-            match copy.map(|copy| TcpListener::from_std(copy?.into())) {
-                Some(Ok(socket)) => (self.socket, self.is_stale) = (socket, false),
+        loop {
+            let socket = self.socket.get_ref();
+            let is_listener = SockRef::from(socket).is_listener().unwrap_or_default();
+            let copy = is_listener.then(|| registered(socket.try_clone()?));
+            match copy {
+                Some(Ok(socket)) => return self.socket = socket,
                 // A shortage of descriptors ends, too.
                 Some(Err(_)) | None => sleep(SHORTAGE_PAUSE).await,
             }
@@ -207,7 +212,7 @@ impl Listener {
                 Ok(())
             }
             AcceptError::Paused => {
-                self.is_stale = true;
+                self.renew().await;
                 Ok(())
             }
             AcceptError::Listener => Err(error),
@@ -221,6 +226,22 @@ impl Listener {
             warn!(%error, "cannot accept connections for now; raise the limit on open files if this goes on");
         }
     }
+}
+
+fn registered(socket: std::net::TcpListener) -> io::Result<AsyncFd<std::net::TcpListener>> {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe, against files that change; a socket of the standard library stays"
+    )]
+    AsyncFd::with_interest(socket, Interest::READABLE)
+}
+
+/// The next connection, or [`WouldBlock`](io::ErrorKind::WouldBlock). The connection is registered with the runtime.
+fn accept_from(socket: &std::net::TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    // The flags save two system calls per connection.
+    let (stream, peer) = acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = SocketAddr::try_from(peer.ok_or(Errno::CONNABORTED)?)?;
+    Ok((TcpStream::from_std(stream.into())?, peer))
 }
 
 /// Scope of an error of `accept(2)`.
@@ -262,12 +283,26 @@ impl AcceptError {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    use tokio::task::{LocalSet, spawn_local};
     use tokio::time::timeout;
 
     use super::*;
 
     fn loopback() -> ListenerSettings {
         ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// A socket that was bound to a specific port, which a pause does not give up. The port stays taken meanwhile.
+    fn bound() -> std::net::TcpListener {
+        let any = bind(&loopback()).expect("bind");
+        bind(&ListenerSettings::new(any.local_addr().expect("address"))).expect("bind")
     }
 
     #[tokio::test]
@@ -320,8 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_paused_listener_accepts_again_when_it_is_resumed() {
-        let free = bind(&loopback()).expect("bind").local_addr().expect("address");
-        let socket = bind(&ListenerSettings::new(free)).expect("bind");
+        let socket = bound();
         let handle = socket.try_clone().expect("a copy");
         let mut listener = Listener::new(socket).expect("listener");
         let address = listener.local_address().expect("address");
@@ -340,6 +374,62 @@ mod tests {
         tokio::task::yield_now().await;
         let client = TcpStream::connect(address).await.expect("connect");
         let (_, peer) = accepting.await.expect("a task").expect("accept");
+        assert_eq!(peer, client.local_addr().expect("address"));
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_connections_leaves_turns_to_other_tasks() {
+        let mut listener = Listener::new(bind(&loopback()).expect("bind")).expect("listener");
+        let address = listener.local_address().expect("address");
+        let waiting: Vec<_> =
+            (0..300).map(|_| std::net::TcpStream::connect(address).expect("a connection")).collect();
+        let accepted = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&accepted);
+        let tasks = LocalSet::new();
+        let accepting = tasks.run_until(async move {
+            // The first one waits for the runtime.
+            listener.accept().await.expect("accept");
+            let other = spawn_local(async move { seen.get() });
+            for _ in 1..waiting.len() {
+                listener.accept().await.expect("accept");
+                accepted.set(accepted.get() + 1);
+            }
+            other.await.expect("a task")
+        });
+        let before = accepting.await;
+        assert!(before < 299, "all connections were accepted before the other task had a turn");
+    }
+
+    /// Counts the wake-ups of a future.
+    #[derive(Default)]
+    struct WakeUps(AtomicUsize);
+
+    impl Wake for WakeUps {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_is_resumed_before_it_accepts_rests() {
+        let socket = bound();
+        let handle = socket.try_clone().expect("a copy");
+        let mut listener = Listener::new(socket).expect("listener");
+        let address = listener.local_address().expect("address");
+        pause(&handle).expect("pause");
+        // The runtime learns of the pause while it waits for this connection.
+        TcpStream::connect(address).await.expect_err("no listener");
+        resume(&handle, 16).expect("resume");
+        let wake_ups = Arc::new(WakeUps::default());
+        let waker = Waker::from(Arc::clone(&wake_ups));
+        let mut accepting = pin!(listener.accept());
+        for _ in 0..10 {
+            assert!(accepting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(wake_ups.0.load(Ordering::Relaxed), 0);
+        let client = TcpStream::connect(address).await.expect("connect");
+        let (_, peer) = accepting.await.expect("accept");
         assert_eq!(peer, client.local_addr().expect("address"));
     }
 
