@@ -119,6 +119,7 @@ impl Budget {
     ///
     /// [`Full`] if the client has its share or the limit is reached.
     pub fn reserve(&self, client: Option<IpAddr>, bytes: u64) -> Result<Reservation, Full> {
+        // Empty first, so that the drop of a refused reservation returns nothing.
         let mut reservation = Reservation { budget: self.clone(), client: client.map(client_of), bytes: 0 };
         reservation.grow(bytes)?;
         Ok(reservation)
@@ -127,16 +128,21 @@ impl Budget {
     /// Whether [`reserve`](Self::reserve) would succeed now.
     pub fn has_room(&self, client: Option<IpAddr>, bytes: u64) -> bool {
         let own = client.map_or(0, |client| self.held_by(client));
+        // `saturating_sub`: after a reload with a lower limit, more bytes than the limit may be held.
         own.saturating_add(bytes) <= self.limit().saturating_sub(self.held())
     }
 
     /// Whether `client` should release its bytes if it makes no progress: less than an eighth is free, or within the last
     /// seconds the budget has refused a client that holds little, and `client` holds at least as much as the average client.
     pub fn must_yield(&self, client: Option<IpAddr>) -> bool {
+        // A shared address has no sum of its own, so that each of its holders may be the
+        // large one and has to yield.
         self.is_short() && client.is_none_or(|client| self.held_by(client) >= self.average())
     }
 
     fn is_short(&self) -> bool {
+        // The eighth is a shortage before the first refusal: a shortage that began with a refusal delayed the
+        // upload of that client until the holders were examined again.
         let (limit, until) = (self.limit(), self.0.short_until.load(Ordering::Relaxed));
         self.held() > limit - limit / SPARE || (until > 0 && self.0.now() < until)
     }
@@ -147,10 +153,13 @@ impl Budget {
     }
 
     fn is_little(&self, own: u64) -> bool {
+        // While nothing is held the average is 0, and no client would be below it.
         own == 0 || own < self.average()
     }
 
     fn average(&self) -> u64 {
+        // Shared addresses hold bytes without being counted as clients, so that the
+        // number of clients may be 0.
         self.held() / self.clients().max(1) as u64
     }
 
@@ -163,6 +172,9 @@ impl Budget {
     fn take(&self, client: Option<IpAddr>, own: u64, bytes: u64) -> Result<(), Full> {
         let shared = &*self.0;
         let limit = self.limit();
+        // An exchange instead of an addition that is reverted after a refusal: bytes that were never
+        // granted would refuse the reservations of others meanwhile. Relaxed order suffices, because no
+        // other memory depends on the counter.
         let fits = |held: u64| {
             let fits = own.checked_add(bytes)? <= limit.saturating_sub(held);
             fits.then_some(held + bytes)
@@ -197,6 +209,7 @@ impl Budget {
 
 impl Shared {
     fn lock(&self, client: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
+        // `hasher` has a random key: clients with many networks cannot choose those that share one lock.
         let shard = self.hasher.hash_one(client) as usize % SHARDS;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -228,10 +241,13 @@ impl Reservation {
             let own = shard.get(&client).copied().unwrap_or_default();
             // Under the lock: two reservations of one client at the same time could otherwise both pass its share.
             self.budget.take(self.client, own, bytes)?;
+            // A client without bytes is not entered: `shrink_to` would never remove it, and it
+            // would lower the average.
             if bytes > 0 && shard.insert(client, own + bytes).is_none() {
                 shared.clients.fetch_add(1, Ordering::Relaxed);
             }
         } else {
+            // Without a share, the whole rest may be taken: all clients of a proxy would otherwise share one.
             self.budget.take(None, 0, bytes)?;
         }
         self.bytes += bytes;

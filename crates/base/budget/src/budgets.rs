@@ -120,6 +120,7 @@ impl Resource {
         match self {
             Self::Responses => limits.responses,
             Self::Encoders => limits.encoders,
+            // Separate halves: documents in `br` and `zstd` must not take the room of decoders for `gzip`.
             Self::Decoders | Self::WideDecoders => decoders / 2,
             Self::Copies => limits.copies / GATHERED,
             Self::Requests => limits.requests,
@@ -145,6 +146,7 @@ impl Budgets {
 
     /// The budget of `resource`.
     pub fn of(&self, resource: Resource) -> &Budget {
+        // `ALL` has the order of the variants, which a test checks; another order would exchange the budgets.
         &self.0[resource as usize]
     }
 }

@@ -26,6 +26,7 @@ impl AcceptedCodings {
     /// header may be too old to support one.
     pub fn of<'v>(values: impl IntoIterator<Item = &'v HeaderValue>) -> Self {
         let mut accepted = Self::default();
+        // A member contains no quoted string (RFC 9110 section 12.5.3), so each comma ends one.
         let members = values.into_iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let members = members.take(MEMBERS).filter_map(|member| std::str::from_utf8(member).ok());
         for member in members {
@@ -81,6 +82,7 @@ impl AcceptedCodings {
             Some((name, parameter)) => (name.trim(), Some(parameter.trim())),
             None => (member.trim(), None),
         };
+        // A malformed weight drops its member only: the client stated no usable preference for it.
         let Some(weight) = parameter.map_or(Some(FULL), weight) else { return };
         let place = match Coding::named(name) {
             Some(coding) => &mut self.codings[coding.index()],

@@ -74,6 +74,8 @@ impl Decoder {
                     .expect("a window that zstd has");
                 Codec::Zstd(context)
             }
+            // Strict: large windows are an extension that `br` does not include, and exceed the memory of
+            // `memory`.
             Coding::Brotli => Codec::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc()))),
             Coding::Gzip => Codec::Gzip(Box::new(Inflate::new(true, GZIP))),
         };
@@ -117,9 +119,12 @@ impl Decoder {
             return Err(malformed);
         };
         output.truncate(start + step.made);
+        // A call without input after the end of a frame returns a hint for the next frame, which must not
+        // make complete content incomplete.
         if step.taken > 0 || step.made > 0 || step.ended {
             self.is_complete = step.ended;
         }
+        // RFC 7932 has no second stream, so bytes after the end are ignored as padding.
         self.is_over = step.ended && self.coding == Coding::Brotli;
         // No progress although there is input and room: without this check, callers would repeat the call without end.
         if step.taken == 0 && step.made == 0 && !input.is_empty() && !self.is_over {

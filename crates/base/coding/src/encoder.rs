@@ -99,6 +99,7 @@ impl Encoder {
     pub fn for_files(coding: Coding, level: u8) -> Self {
         let codec = match coding {
             Coding::Zstd => Codec::Zstd(zstd(level, LARGEST_WINDOW)),
+            // RFC 7932 section 9.1: a window of 24 bits is the largest, and every decoder supports it.
             Coding::Brotli => Codec::Brotli(brotli(level, 24)),
             Coding::Gzip => return Self::new(coding, level),
         };
@@ -161,6 +162,7 @@ impl Encoder {
     /// Prepares the encoder for another message. Returns `false` if reuse saves nothing; the encoder must be dropped
     /// then.
     pub fn reset(&mut self) -> bool {
+        // The next message may have another dictionary, and loading one is the costly part.
         if self.has_dictionary {
             return false;
         }
@@ -219,6 +221,7 @@ fn write_zstd(context: &mut CCtx<'_>, input: &[u8], output: &mut Vec<u8>, step: 
         let mut target = OutBuffer::around_pos(output, start);
         let left = context.compress_stream2(&mut target, &mut source, directive).ok()?;
         let taken = source.pos() == input.len();
+        // With `Buffer`, zstd may keep output for later calls, so `left` need not become 0.
         if taken && (left == 0 || step == FlushMode::Buffer) {
             return Some(());
         }

@@ -30,6 +30,8 @@ pub fn pad_gzip(content: &mut Vec<u8>, length: u16) {
         "the header of an encoder has no optional fields"
     );
     content[FLAGS] |= FEXTRA;
+    // RFC 1952 section 2.3.1.1: the length of the field, then the identifier and the length of the
+    // subfield, each little-endian.
     let subfield = SUBFIELD.into_iter().chain(length.to_le_bytes());
     let field = subfield.chain(std::iter::repeat_n(0, length.into()));
     content.splice(HEADER..HEADER, (length + 4).to_le_bytes().into_iter().chain(field));

@@ -66,11 +66,15 @@ impl<'t> Document<'t> {
         for (number, source) in sources.all().iter().enumerate() {
             let mut read = Self::of_source(source, syntax)?;
             let path = KeyPath::of(INCLUDE);
+            // `Sources::read` follows the key in the main file only: an `include` elsewhere would have no
+            // effect, in silence. So there are no cycles either.
             if number > 0 && read.contains(&path) {
                 let main = sources.all()[0].file.display();
                 let fault = format!("only {main} may include files: name them in its `include`");
                 return Err(ConfigError::new(&source.file, vec![read.locate(path, Problem::Wrong(fault))]));
             }
+            // Before this text is appended: its positions begin where the earlier texts end, so one offset
+            // identifies file and place.
             let by = whole.texts.iter().map(|(_, text)| text.len()).sum();
             whole.texts.append(&mut read.texts);
             let (DeValue::Table(tables), DeValue::Table(further)) =
@@ -88,6 +92,8 @@ impl<'t> Document<'t> {
     }
 
     fn of_source(source: &'t Source, syntax: Syntax) -> Result<Self, ConfigError> {
+        // After the parser has failed, never before: a text of TOML may look like YAML or JSON, and must not
+        // be called that.
         let document = Self::parse(&source.text).map_err(|problems| match syntax(&source.text) {
             Some((line, message)) => ConfigError::of_text(&source.file, Some((line, 1)), &message),
             None => ConfigError::new(&source.file, problems),
@@ -128,8 +134,12 @@ impl<'t> Document<'t> {
             if !echo {
                 problems.push(located);
             }
+            // Without a new value to leave out, the next pass would end with the same error, and the loop
+            // would never end.
             let again = culprit.is_some_and(|culprit| skipped.insert(culprit));
             if !again || problems.len() > MAX_LISTED {
+                // More problems than are listed: `Findings::conclude` drops everything that checks of this
+                // default find.
                 return (T::default(), problems);
             }
         }
@@ -150,6 +160,8 @@ impl<'t> Document<'t> {
 
     /// A problem of the value at `path`, with the position of the value or of the nearest enclosing one in the file.
     pub(crate) fn locate(&self, path: KeyPath, problem: Problem) -> Located {
+        // A missing key has no position, but the table around it has. The root is left out: its position
+        // would always be the first line.
         let nearest = (1..=path.0.len()).rev().find_map(|length| self.find(&path.0[..length]));
         let place = nearest.map(|(_, value)| self.place(value.span().start));
         Located { place, path, problem }
@@ -196,6 +208,8 @@ impl<'t> Document<'t> {
         let found = self.find(&path.0);
         let culprit = found.as_ref().map(|(_, value)| std::ptr::from_ref(*value));
         let located = match (&error.problem, found) {
+            // An unknown key is itself at fault, so the position is that of the key. All other faults are in
+            // the value.
             (Problem::UnknownKey { key: name, .. }, Some((Some(key), _))) => {
                 let advised = (self.advice)(name).map(Problem::Foreign);
                 let problem = advised.unwrap_or(error.problem);
@@ -247,6 +261,8 @@ fn explained(error: &toml::de::Error, text: &str) -> String {
     let quote = start
         .and_then(|start| text.get(start..)?.chars().next())
         .filter(|first| "“”„‟«»‘’‚‛".contains(*first));
+    // The parser's message is about bytes of TOML. It does not help where a text was copied with printed
+    // quotation marks.
     if let Some(quote) = quote {
         return format!("{quote} is a quotation mark of printed text: write \" at both ends of a text");
     }
@@ -270,6 +286,7 @@ fn bare_word(text: &str, offset: usize) -> Option<&str> {
 
 /// Line and column of a byte offset, both from 1; columns count characters.
 fn position(text: &str, offset: usize) -> (usize, usize) {
+    // An offset within a character must not panic while an error is formed.
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

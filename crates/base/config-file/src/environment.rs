@@ -82,6 +82,7 @@ impl Expansion<'_> {
     pub(crate) fn text(&mut self, text: &str) -> Result<String, String> {
         let mut expanded = String::new();
         let mut rest = text;
+        // Not applied to the inserted values again: a password that contains `${` stays as it is.
         while let Some(at) = rest.find("${") {
             if let Some(before) = rest[..at].strip_suffix('$') {
                 expanded.push_str(before);
@@ -113,6 +114,8 @@ impl Expansion<'_> {
                  characters"
             ));
         }
+        // As `:-` of a POSIX shell: the default replaces an empty variable too, and without a default an
+        // empty one is a value.
         let value = (self.environment)(name).filter(|value| default.is_none() || !value.is_empty());
         value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
             format!(
@@ -125,6 +128,7 @@ impl Expansion<'_> {
     fn file(&mut self, file: &Path) -> Result<String, String> {
         let file = self.base.join(file);
         let shown = file.display().to_string();
+        // One byte more than permitted, so that a longer file is refused instead of cut.
         let bytes = brisk_secrets::read_at_most(&file, LARGEST + 1)
             .map_err(|error| format!("cannot read {shown}: {error}"))?;
         if bytes.len() > LARGEST {
@@ -134,6 +138,7 @@ impl Expansion<'_> {
         }
         let text = str::from_utf8(&bytes).map_err(|error| format!("cannot read {shown}: {error}"))?;
         self.files.push(file);
+        // Editors and `echo` end a file with a line break, which is no part of a password.
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
 }

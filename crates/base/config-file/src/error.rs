@@ -65,6 +65,8 @@ impl fmt::Display for KeyPath {
                 Segment::Index(index) => write!(f, "[{index}]")?,
                 Segment::Key(key) => {
                     let dot = if position == 0 { "" } else { "." };
+                    // TOML permits these characters alone in a key without quotes. A message shows the key as
+                    // the file has it.
                     let bare = !key.is_empty()
                         && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
                     if bare { write!(f, "{dot}{key}")? } else { write!(f, "{dot}{key:?}")? }
@@ -116,6 +118,7 @@ fn form(expected: &str, found: &str) -> &'static str {
 
 /// "did you mean ..." where something is near, and otherwise all there is.
 fn offer<S: AsRef<str>>(written: &str, known: &[S]) -> String {
+    // `jaro_winkler` counts a letter in another case as another letter.
     let near = |name: &str| strsim::jaro_winkler(&written.to_ascii_lowercase(), &name.to_ascii_lowercase());
     let nearest =
         known.iter().map(|name| (near(name.as_ref()), name.as_ref())).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -168,6 +171,8 @@ pub struct ConfigError {
 impl ConfigError {
     /// Collects `problems` of `file`.
     pub fn new(file: &Path, mut problems: Vec<Located>) -> Self {
+        // Main file first, then the included ones in the order of reading. The sort is stable, so problems of
+        // one place keep their order.
         problems.sort_by(|one, other| one.place.cmp(&other.place));
         Self { file: file.to_owned(), problems }
     }

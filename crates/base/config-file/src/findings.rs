@@ -23,6 +23,8 @@ impl<'d> Findings<'d> {
 
     /// The value at `path` is wrong.
     pub fn wrong(&mut self, path: &KeyPath, message: impl Into<String>) {
+        // Values of one table are checked against one another, so an unread one beside this may be the true
+        // cause.
         self.add(path, path.parent(), Problem::Wrong(message.into()));
     }
 
@@ -33,6 +35,8 @@ impl<'d> Findings<'d> {
 
     /// The table at `path` lacks something or has too much of it.
     pub fn incomplete(&mut self, path: &KeyPath, message: impl Into<String>) {
+        // Here an unread value inside of the table may be the missing one. Values beside the table are no
+        // cause.
         self.add(path, &path.0, Problem::Wrong(message.into()));
     }
 
@@ -45,6 +49,7 @@ impl<'d> Findings<'d> {
             Some(value) if !range.contains(&value) => {
                 let message = format!("{value} is out of range: write {} to {}", range.start(), range.end());
                 self.wrong(path, message);
+                // The default instead of an error: later checks go on, and one run reports all problems.
                 default
             }
             value => value.unwrap_or(default),
@@ -82,6 +87,8 @@ impl<'d> Findings<'d> {
 
     /// Adds a problem unless a value within `scope` could not be read: then it may be the echo of that.
     fn add(&mut self, path: &KeyPath, scope: &[Segment], problem: Problem) {
+        // All unread values are in the root: with it as the scope, one of them would hide every problem of
+        // top-level keys.
         let echo = self.unread.iter().any(|unread| unread.path.0.starts_with(scope) && !scope.is_empty());
         if !echo {
             self.found.push(self.document.locate(path.clone(), problem));

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 /// dot do not match, unless the pattern begins with one. `None` for any other path.
 pub fn matching(path: &Path) -> Option<io::Result<Vec<PathBuf>>> {
     let name = path.file_name()?.as_bytes();
+    // `Sources` refuses a second `*`. Here, further ones are ordinary characters of the name.
     let star = name.iter().position(|byte| *byte == b'*')?;
     let (start, end) = (&name[..star], &name[star + 1..]);
     Some(files(path.parent().unwrap_or(Path::new("")), start, end))
 }
 
 fn files(folder: &Path, start: &[u8], end: &[u8]) -> io::Result<Vec<PathBuf>> {
+    // `read_dir` refuses an empty path, which `join` takes for the working directory.
     let opened = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut names = Vec::new();
     for entry in fs::read_dir(opened)? {
@@ -24,6 +26,8 @@ fn files(folder: &Path, start: &[u8], end: &[u8]) -> io::Result<Vec<PathBuf>> {
             names.push(name);
         }
     }
+    // `read_dir` has no order, but the order of the files is that of hosts, and the first host is the default
+    // one.
     names.sort_unstable();
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
@@ -31,6 +35,7 @@ fn files(folder: &Path, start: &[u8], end: &[u8]) -> io::Result<Vec<PathBuf>> {
 fn is_match(name: &OsStr, start: &[u8], end: &[u8]) -> bool {
     let name = name.as_bytes();
     let is_hidden = name.starts_with(b".") && !start.starts_with(b".");
+    // The length keeps both parts apart: without it, `ab*b` would match `ab` by using one letter twice.
     !is_hidden && name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
 }
 

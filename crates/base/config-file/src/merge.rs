@@ -41,6 +41,8 @@ pub(crate) fn merge<'t>(tables: &mut DeTable<'t>, further: DeTable<'t>) -> Vec<T
         let path = KeyPath::of(key.get_ref());
         let present = tables.get(key.get_ref().as_ref()).map(Spanned::get_ref);
         match (present, value.get_ref()) {
+            // Only lists of tables are joined. A list of values, such as `https`, is one setting, and has to
+            // be in one file.
             (Some(DeValue::Array(list)), DeValue::Array(more))
                 if of_tables(&**list) && of_tables(&**more) =>
             {
@@ -89,6 +91,7 @@ fn insert<'t>(
     path: KeyPath,
     twice: &mut Vec<Twice>,
 ) {
+    // `insert` would replace the value of the earlier file, and the operator would not learn about it.
     if let Some((present, _)) = table.get_key_value(key.get_ref().as_ref()) {
         twice.push(Twice { path, first: present.span().start, second: key.span().start });
     } else {

@@ -15,6 +15,7 @@ use toml::de::{DeArray, DeString, DeTable, DeValue};
 use crate::error::{KeyPath, Problem, Segment};
 use crate::parts::PARTS;
 
+// By address instead of by path: the tree is borrowed while it is read, so no value moves between two passes.
 /// Values to leave out, by their address in the tree.
 type Skipped<'t> = BTreeSet<*const Spanned<DeValue<'t>>>;
 
@@ -81,6 +82,7 @@ impl Error for ReadError {
 
 /// Translates a type that serde expected into the operator's terms.
 fn plain_expected(expected: &str) -> String {
+    // Serde has a text for the expected type, and no code. A text that is not listed is shown as it is.
     match expected {
         "a boolean" => "`true` or `false`".to_owned(),
         "a string" => "text in quotes".to_owned(),
@@ -138,6 +140,8 @@ impl<'a, 't> Node<'a, 't> {
 
     /// Refuses the first key of a table of [parts](PARTS) that no part has.
     fn refuse_unknown(self, table: &'a DeTable<'t>, known: Vec<&'static str>) -> Result<(), ReadError> {
+        // Skipped entries are excluded. Otherwise the next pass would find the same key again, and stop
+        // there.
         let unknown = self.entries(table).rest.map(|(key, _)| key.get_ref().as_ref());
         let Some(key) = unknown.into_iter().find(|key| !known.contains(key)).map(str::to_owned) else {
             return Ok(());
@@ -168,6 +172,7 @@ impl<'de> Deserializer<'de> for Node<'_, '_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        // TOML has no null: an option that is present has a value.
         visitor.visit_some(self)
     }
 
@@ -188,8 +193,11 @@ impl<'de> Deserializer<'de> for Node<'_, '_> {
     ) -> Result<V::Value, ReadError> {
         match self.value.get_ref() {
             DeValue::Array(_) => Err(Error::invalid_type(Unexpected::Seq, &visitor)),
+            // The name of the struct is the only thing that the macro can pass through a generic
+            // deserializer.
             DeValue::Table(table) if name == PARTS => {
                 let known = RefCell::default();
+                // Before the check of unknown keys: only reading the parts shows which keys they have.
                 let value = visitor.visit_seq(Parts { node: self, table, known: &known })?;
                 self.refuse_unknown(table, known.into_inner())?;
                 Ok(value)
@@ -230,6 +238,7 @@ impl<'de> SeqAccess<'de> for Parts<'_, '_, '_> {
     type Error = ReadError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+        // Never the end: the visitor of `table_of_parts!` requests one element for each field.
         seed.deserialize(Part { node: self.node, table: self.table, known: self.known }).map(Some)
     }
 }
@@ -259,6 +268,7 @@ impl<'de> Deserializer<'de> for Part<'_, '_, '_> {
             return visitor.visit_seq(Parts { node, table, known });
         }
         known.borrow_mut().extend(fields);
+        // Parts deny unknown fields, so the keys of the other parts must not reach this one.
         let mut entries = node.entries(table);
         entries.keep(|key| fields.contains(&key));
         visitor.visit_map(entries)

@@ -48,6 +48,8 @@ impl Sources {
         let text = read(file)?;
         let base = file.parent().unwrap_or(Path::new(""));
         let mut sources = Self { all: Vec::new(), patterns: Vec::new() };
+        // Canonical, so that a file is read once under all its names. `*.toml` in the folder of the main file
+        // also matches that file.
         let mut seen: HashSet<_> = fs::canonicalize(file).into_iter().collect();
         for (path, written) in included(file, base, &text, environment)? {
             let wrong = |reason| ConfigError::new(file, vec![located(&text, path.clone(), reason)]);
@@ -80,6 +82,8 @@ impl Sources {
     /// The files that `path` names; a pattern is noted.
     fn files(&mut self, path: &Path) -> Result<Vec<PathBuf>, String> {
         let shown = path.display();
+        // All patterns of a shell are refused. In silence, `?` and `[` would name one file only, which does
+        // not exist.
         let parts = |path: &Path| path.to_string_lossy().matches(['*', '?', '[']).count();
         let name = path.file_name().map_or(Path::new(""), Path::new);
         if parts(path) > usize::from(name.to_string_lossy().contains('*')) {
@@ -88,6 +92,7 @@ impl Sources {
             ));
         }
         let Some(found) = matching(path) else { return Ok(vec![path.to_owned()]) };
+        // Also if nothing matches yet: a reload follows when the first file appears.
         self.patterns.push(path.to_owned());
         found.map_err(|error| format!("cannot read the folder of {shown}: {error}"))
     }
@@ -100,6 +105,7 @@ fn included(
     text: &str,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<(KeyPath, String)>, ConfigError> {
+    // `Document::of` parses the text again, and reports the fault with the advice for other formats.
     let Ok(document) = Document::parse(text) else { return Ok(Vec::new()) };
     let path = KeyPath::of(INCLUDE);
     let values: Vec<(KeyPath, &Spanned<DeValue<'_>>)> = match document.value(&path) {
@@ -111,6 +117,8 @@ fn included(
             _ => vec![(path, value)],
         },
     };
+    // Expanded here already, since the paths are needed before the files can be joined. `Document::expand`
+    // does so again for the whole document, and notes inserted files to watch.
     let mut expansion = Expansion::new(base, environment);
     let mut problems = Vec::new();
     let mut texts = Vec::new();

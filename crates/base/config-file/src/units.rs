@@ -33,6 +33,7 @@ const MOST_EVENTS: u32 = 1_000_000;
 
 const RATE_UNITS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3600)];
 
+// `Display` writes sizes with the first four, the units of 1024, and needs them in rising order.
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -43,6 +44,8 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
 ];
 
+// Rising, because `Display` takes the last unit that divides a period. The second one is for zero, which none
+// divides.
 const PERIOD_UNITS: [(&str, u64); 6] = [
     ("us", 1),
     ("ms", 1_000),
@@ -90,9 +93,12 @@ impl FromStr for Period {
         };
         let mut total = Some(0_u64);
         let mut rest = text;
+        // An empty text has one turn too, which reports it: otherwise it would be a period of zero.
         while !rest.is_empty() || text.is_empty() {
             let (number, unit, after) = leading(rest).ok_or_else(wrong)?;
             let scale = scale(unit, &PERIOD_UNITS).ok_or_else(wrong)?;
+            // Too long a period is noted and not reported here: a text that is no duration at all has another
+            // message.
             total = total.zip(number.checked_mul(scale)).and_then(|(sum, part)| sum.checked_add(part));
             rest = after;
         }

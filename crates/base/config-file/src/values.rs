@@ -58,6 +58,8 @@ impl FromStr for Network {
         };
         let single = || text.parse::<IpAddr>().map(IpNet::from);
         let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| wrong())?;
+        // Networks are compared with canonical addresses of clients: IPv4 for mapped ones. A network of
+        // mapped addresses would match none of them.
         let canonical = canonical_network(network);
         if canonical == network {
             Ok(Self(network))

@@ -64,6 +64,8 @@ impl Renewal<'_> {
                 self.is_renewed = true;
                 let ips =
                     records.data.iter().filter_map(hickory_resolver::proto::rr::RData::ip_addr).collect();
+                // Also without records: addresses of a family that the name no longer
+                // has must not remain in use.
                 (Earlier { ips, renewed: self.now }, records.ttl)
             }
             Err(error) => {
@@ -71,6 +73,7 @@ impl Renewal<'_> {
                 let known = self.known.hosts.get(&key);
                 let is_usable = |known: &&Earlier| self.now.duration_since(known.renewed) < KEPT;
                 let Some(known) = known.filter(is_usable) else { return (Vec::new(), u32::MAX) };
+                // No TTL, so that the family that was renewed determines when the next question is due.
                 (known.clone(), u32::MAX)
             }
         };
@@ -91,6 +94,7 @@ impl Renewal<'_> {
         if !self.is_renewed || !has_addresses {
             return Err(self.failure.unwrap_or_else(none));
         }
+        // Replaced, not merged: hosts that are no longer targets of the service would never be removed.
         self.known.hosts = self.next;
         Ok(self.failure)
     }

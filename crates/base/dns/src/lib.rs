@@ -194,6 +194,8 @@ impl Resolver {
             if !all.is_empty() {
                 return Ok(Some(Properties { name: name.to_owned(), all }));
             }
+            // RFC 8659 section 3: the closest name with records decides alone; records of
+            // its parents do not count.
             let Some((_, parent)) = name.split_once('.') else { return Ok(None) };
             name = parent;
         }
@@ -285,6 +287,8 @@ impl Services {
     fn new(mut all: Vec<SRV>, ttl: u32, max_addresses: usize) -> Self {
         // RFC 2782: the root as the target means that the service is not offered.
         all.retain(|service| !service.target.is_root());
+        // Sorted before the cut: DNS servers rotate records, so that the cut of an unsorted list would
+        // replace servers with each response and could drop those of the smallest priority.
         all.sort_by(|one, other| (one.priority, &one.target).cmp(&(other.priority, &other.target)));
         let ignored = all.len().saturating_sub(max_addresses);
         all.truncate(max_addresses);

@@ -89,6 +89,8 @@ impl NameServers {
 
     /// The records of one type: the first usable response of any server. No records are a usable response.
     pub(crate) async fn look_up(&self, name: &str, kind: RecordType) -> Result<Records, NetError> {
+        // Outside of the future, so that after `QUESTION` the error of a server is reported
+        // rather than a mere timeout.
         let mut failure = None;
         let asked = timeout(QUESTION, self.try_all(name, kind, &mut failure)).await;
         match asked.ok().flatten() {
@@ -102,6 +104,7 @@ impl NameServers {
         for resolver in &self.attempts {
             running.push(attempt(resolver, name, kind));
             tokio::select! {
+                // A failure ends the pause: the next attempt begins at once.
                 Some(outcome) = running.next() => match outcome {
                     Ok(records) => return Some(records),
                     Err(error) => note(failure, error),

@@ -54,6 +54,7 @@ impl KnownFiles {
     }
 
     fn insert(&mut self, key: Vec<u8>, now: Instant) {
+        // With `MOST`, the keys of a worker take about 512 KB at most.
         if key.len() > LONGEST {
             return;
         }

@@ -86,6 +86,8 @@ impl Backend for Beneath {
         let original = self.original(&path);
         Box::pin(async move {
             let (file, facts) =
+                // `NONBLOCK`: opening a named pipe would otherwise wait for a writer, before its type is
+                // known. `NOCTTY`: a terminal must not become the controlling one of the process.
                 find(Arc::clone(&root), path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).await?;
             if facts.is_dir {
                 return Err(io::ErrorKind::NotFound.into());
@@ -99,6 +101,7 @@ impl Backend for Beneath {
 
     fn metadata(&self, path: PathBuf) -> Pending<Facts> {
         if self.is_at_once {
+            // A folder passes here too; `open` refuses it.
             return Box::pin(std::future::ready(Ok(Facts::UNKNOWN)));
         }
         let root = Arc::clone(&self.root);
@@ -116,6 +119,8 @@ impl Backend for Beneath {
 /// Opens a file or folder beneath `root`. Uses a blocking thread only if the kernel would have to read a disk.
 async fn find(root: Arc<Path>, path: PathBuf, flags: OFlags) -> io::Result<(OwnedFd, Facts)> {
     match open_beneath(&root, &path, flags, ResolveFlags::CACHED) {
+        // `EAGAIN`: the path is not in the cache. `EINVAL`: a kernel before 5.12 does
+        // not know `RESOLVE_CACHED`.
         Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS | Errno::PERM) => {}
         found => return Facts::with(found.map_err(not_found)?),
     }
@@ -129,6 +134,7 @@ async fn find(root: Arc<Path>, path: PathBuf, flags: OFlags) -> io::Result<(Owne
 
 fn open_beneath(root: &Path, path: &Path, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
     let folder = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    // openat2(2): `RESOLVE_BENEATH` excludes magic links too, but a later kernel may change that.
     let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
@@ -169,6 +175,7 @@ impl Facts {
     fn with(file: OwnedFd) -> io::Result<(OwnedFd, Self)> {
         let stat = fstat(&file)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
+        // A device or a pipe may have no end, and a read from it may never return its blocking thread.
         if !matches!(kind, FileType::RegularFile | FileType::Directory) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -284,6 +291,7 @@ impl AsyncSeek for OpenFile {
             SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
         };
         self.position = moved.ok_or(io::ErrorKind::InvalidInput)?;
+        // A pending read is for the old position: its bytes must not be returned at the new one.
         self.reading = None;
         Ok(())
     }

@@ -50,6 +50,7 @@ impl Beneath {
         is_hidden: fn(&[u8]) -> bool,
         form: impl FnOnce(&Listing) -> T + Send + 'static,
     ) -> io::Result<T> {
+        // openat2(2) refuses an empty path; `.` is the root itself.
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
         let root = Arc::clone(&self.root);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
@@ -83,6 +84,8 @@ fn read(folder: &OwnedFd, root: &Path, path: &Path, is_hidden: fn(&[u8]) -> bool
         }
         let Ok(mut stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            // Not by `statat`, which follows a link out of the root and would disclose the
+            // length and time of its target.
             let target = open_beneath(root, &path.join(name), OFlags::PATH, ResolveFlags::empty());
             let Ok(target) = target.and_then(rustix::fs::fstat) else { continue };
             stat = target;

@@ -42,6 +42,7 @@ impl Pipe {
     /// Enters a packet. Returns whether it will arrive.
     pub fn push(&mut self, now: Instant, packet: &[u8]) -> bool {
         let start = self.free.max(now);
+        // A lost packet takes no time of transmission: the loss is before the bottleneck, not behind it.
         if self.happens(self.direction.loss) || self.is_full(start - now, packet.len()) {
             return false;
         }
@@ -50,6 +51,7 @@ impl Pipe {
         if self.happens(self.direction.reorder) {
             arrival += self.direction.delay / 2;
         }
+        // `<=` keeps packets with the same arrival in the order in which they were sent.
         let place = self.travelling.partition_point(|(at, _)| *at <= arrival);
         self.travelling.insert(place, (arrival, packet.to_vec()));
         true

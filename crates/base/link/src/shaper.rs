@@ -50,6 +50,7 @@ fn end(name: &'static str, address: Ipv4Addr) -> io::Result<End> {
     let made = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|error| explained("cannot create a network namespace", &error.into()))?;
+        // The descriptor keeps the namespace alive after the end of this thread, the only one in it.
         let namespace = File::open("/proc/thread-self/ns/net")?;
         ip(&["link", "set", "lo", "up"])?;
         let device = DeviceBuilder::new().name(name).ipv4(address, 24, None).mtu(MTU).build_sync();

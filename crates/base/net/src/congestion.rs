@@ -22,6 +22,8 @@ impl Congestion {
         if name.is_empty() || name.len() > LONGEST || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        // An attempt, because `net.ipv4.tcp_available_congestion_control` does not list modules that are not
+        // loaded yet, and not the permission to use one.
         unused()?.set_tcp_congestion(name.as_bytes())?;
         Ok(Self(name.into()))
     }

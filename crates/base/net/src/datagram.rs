@@ -51,6 +51,8 @@ pub fn adopt_group(sockets: Vec<Socket>, workers: usize) -> io::Result<(Vec<UdpS
         return Ok((sockets, None));
     }
     let is_second = !stored_half(&sockets[0])?;
+    // The first socket is the memory of `store_half` for every process of the group,
+    // whichever half it serves.
     let first = sockets[0].try_clone()?;
     let second = sockets.split_off(workers);
     let (own, rest) = if is_second { (second, sockets) } else { (sockets, second) };
@@ -77,6 +79,8 @@ impl Halves {
     pub fn take_over(&self) -> io::Result<()> {
         let own = self.rest.len();
         store_half(&self.first, self.is_second)?;
+        // One socket suffices, because the program belongs to the group. The other half stays in the program,
+        // so that the predecessor still gets the packets of its connections.
         Steering { own, halves: 2, is_second: self.is_second }.attach(std::slice::from_ref(&self.first))
     }
 }

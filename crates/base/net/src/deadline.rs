@@ -117,6 +117,7 @@ impl DeadlineWheel {
     /// connection.
     pub fn evict_idle(&self) -> usize {
         let wakers = self.shared.slots.borrow_mut().evict_idle();
+        // The borrow of the slots has ended: a waker may drop a task, whose deadlines borrow the slots too.
         let evicted = wakers.len();
         for waker in wakers.into_iter().flatten() {
             waker.wake();
@@ -145,6 +146,7 @@ impl Default for DeadlineWheel {
 impl Deadline {
     /// Sets the deadline to `time` from now, and replaces an earlier one. Costs a few nanoseconds and wakes no task.
     pub fn set(&self, time: Duration) {
+        // No wake is needed, also for an earlier time: each pass reads the values as they are then.
         self.store(self.after(time), NEVER);
     }
 
@@ -211,6 +213,8 @@ impl Deadline {
     pub async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
         let mut work = pin!(work);
         poll_fn(|context| match work.as_mut().poll(context) {
+            // The work is polled first, so that a result that is ready together with
+            // the deadline is not lost.
             Poll::Ready(output) => Poll::Ready(Some(output)),
             Poll::Pending => self.poll_expired(context).map(|()| None),
         })
@@ -269,6 +273,8 @@ impl Slots {
         let mut idle: Vec<(u64, usize)> = idle.map(|(slot, since)| (*since, slot)).collect();
         let count = (idle.len() / EVICTED_SHARE).clamp(1, MOST_EVICTED).min(idle.len());
         if count < idle.len() {
+            // Only the set of the oldest is needed, not their order: the selection is
+            // linear, a sort of all is not.
             idle.select_nth_unstable(count);
         }
         let evict = |&(_, slot): &(u64, usize)| {

@@ -177,6 +177,7 @@ pub async fn resolve(target: &Target, deadline: Instant) -> io::Result<Vec<Socke
         Host::Name(name) => name,
     };
     let owned = name.clone();
+    // Port 0, so that targets with one name and several ports share the known addresses.
     let lookup = async move { Ok(lookup_host((&*owned, 0)).await?.collect()) };
     let found = LastKnown::of_process().resolve(name, deadline, lookup).await;
     let mut addresses = found.map_err(|error| target.fail("resolve", None, error))?;
@@ -190,6 +191,7 @@ async fn connect_to(address: SocketAddr, limit: Duration) -> io::Result<TcpStrea
     let stream = timeout(limit, TcpStream::connect(address))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    // Nagle's algorithm would hold the end of a request back until the server has acknowledged its beginning.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -197,6 +199,8 @@ async fn connect_to(address: SocketAddr, limit: Duration) -> io::Result<TcpStrea
 fn notice_death(stream: &TcpStream, unacknowledged: Duration) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL))?;
+    // tcp(7): this option also ends a connection without responses to probes, in place
+    // of the number of probes.
     socket.set_tcp_user_timeout(Some(unacknowledged))
 }
 

@@ -107,6 +107,8 @@ impl Drain {
 
 impl Drop for DrainGuard {
     fn drop(&mut self) {
+        // Only the last guard notifies: the lock of `Notify` would be contended if thousands of
+        // connections end together.
         if self.shared.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.idle.notify_waiters();
         }

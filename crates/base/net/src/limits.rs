@@ -38,6 +38,8 @@ impl ConnectionLimit {
 
     /// Counts one more connection until the [`ConnectionPermit`] is dropped; `None` if the limit is reached. Never waits.
     pub fn try_acquire(&self) -> Option<ConnectionPermit> {
+        // Relaxed order suffices: no other memory depends on the count. A refused connection counts until the
+        // drop below and may refuse another needlessly, but no more than `limit` are admitted.
         let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
         // Created before the check, so that its drop reverts the count on refusal.
         let permit = ConnectionPermit { shared: Arc::clone(&self.shared) };
@@ -111,6 +113,7 @@ impl AddressLimit {
 
 impl AddressCounts {
     fn lock(&self, client: IpAddr) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // `hasher` has a random key: clients with many networks cannot choose those that share one lock.
         let shard = self.hasher.hash_one(client) as usize % SHARDS;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }

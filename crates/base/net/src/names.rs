@@ -83,6 +83,8 @@ impl LastKnown {
             let found = lookup.await;
             match &found {
                 Ok(addresses) => own.renew(owned, addresses),
+                // Also if the connection has stopped waiting: the addresses of a name that has
+                // ended may get another owner.
                 Err(error) if is_gone(error) => drop(own.lock().remove(&owned)),
                 Err(_) => {}
             }
@@ -109,6 +111,7 @@ impl LastKnown {
     }
 
     fn renew(&self, name: Box<str>, addresses: &[SocketAddr]) {
+        // An empty result is a failure for `resolve`, so that it must not replace addresses that are known.
         if addresses.is_empty() {
             return;
         }

@@ -88,6 +88,7 @@ fn parse_text(bytes: &[u8]) -> Result<Progress, ProxyProtocolError> {
     let consumed = end + 2;
     let header = v1::Header::try_from(&bytes[..consumed])?;
     Ok(match header.addresses {
+        // Specification, section 2.1: with `UNKNOWN`, the rest of the line is ignored.
         v1::Addresses::Unknown => Progress::Local { consumed },
         v1::Addresses::Tcp4(v4) => named(
             (v4.source_address, v4.source_port),
@@ -123,6 +124,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Progress, ProxyProtocolError> {
         return Err(ProxyProtocolError::Datagram);
     }
     Ok(match header.addresses {
+        // Specification, section 2.2: with `AF_UNSPEC`, the receiver may use the addresses of the connection.
         v2::Addresses::Unspecified | v2::Addresses::Unix(_) => Progress::Local { consumed },
         v2::Addresses::IPv4(v4) => named(
             (v4.source_address, v4.source_port),

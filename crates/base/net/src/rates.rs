@@ -159,6 +159,8 @@ impl Rates {
         if wait == 0 {
             return Ok(());
         }
+        // The bucket stays as it is: if refusals took tokens, a client that continues to try
+        // would never be admitted again.
         self.refused.0[event as usize].fetch_add(1, Ordering::Relaxed);
         Err(Duration::from_nanos(wait))
     }

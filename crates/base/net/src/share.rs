@@ -31,6 +31,7 @@ impl FairShare {
     /// A slot for `client`, an IPv4 address or an IPv6 /64; `None` if it has its share. Never waits; takes two locks
     /// that are rarely contended.
     pub fn try_acquire(&self, client: IpAddr) -> Option<SharePermit> {
+        // Read before the slot is taken, so that the last free slot still counts for a client that has none.
         let free = self.slots.saturating_sub(self.taken.open());
         let slot = self.taken.try_acquire()?;
         Some(SharePermit { _slot: slot, _client: Some(self.clients.try_acquire_below(client, free)?) })

@@ -57,6 +57,7 @@ impl SilentLimit {
     pub fn try_acquire(&self, address: IpAddr) -> Option<SilentPermit> {
         let client = client_of(address);
         let mut state = self.shared.lock();
+        // A scan and no count per client: both users of the type permit a few hundred connections.
         let own = state.open.values().filter(|open| open.client == client).count();
         if own >= self.shared.limit_of_client {
             state.close_silent(|open| open.client == client)?;
@@ -82,6 +83,7 @@ impl State {
     fn close_silent(&mut self, may_close: impl Fn(&Open) -> bool) -> Option<()> {
         let mut silent = self.open.iter().filter(|(_, open)| open.is_silent && may_close(open));
         let number = *silent.next()?.0;
+        // Removed here and not when its permit is dropped: the new connection needs the slot at once.
         self.open.remove(&number)?.closes.notify_one();
         Some(())
     }

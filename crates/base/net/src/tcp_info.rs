@@ -42,6 +42,7 @@ impl TcpInfo {
         let info = options::tcp_info(socket)?;
         Ok(Self {
             rtt: micros(info.tcpi_rtt),
+            // `u32::MAX` is the kernel's value before the first sample.
             least_rtt: micros(if info.tcpi_min_rtt == u32::MAX { 0 } else { info.tcpi_min_rtt }),
             segment: info.tcpi_snd_mss,
             segment_received: info.tcpi_rcv_mss,

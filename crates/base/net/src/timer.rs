@@ -45,6 +45,8 @@ impl Timer {
             let read = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut [0_u8; 8])?));
             match read {
                 Ok(result) => return result.map(drop),
+                // The readiness is that of an earlier wait that was dropped;
+                // `timerfd_settime` has reset its expiry.
                 Err(_would_block) => {}
             }
         }

@@ -21,6 +21,7 @@ pub fn number(value: f64) -> String {
         return "–".to_owned();
     }
     let size = value.abs();
+    // The bounds are where rounding adds a digit: 9.996 becomes `10.0` and not `10.00`.
     let decimals: usize = match size {
         _ if size >= 99.95 || size == 0.0 => 0,
         _ if size >= 9.995 => 1,
@@ -29,6 +30,7 @@ pub fn number(value: f64) -> String {
         _ => 4,
     };
     if decimals == 0 {
+        // `count` has no sign: as a digit, it would shift the separators.
         let whole = count(size.round() as u64);
         return if value < 0.0 { format!("-{whole}") } else { whole };
     }
@@ -97,6 +99,7 @@ pub fn shortened(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    // A space before the mark would look like the end of the text.
     short.truncate(short.trim_end().len());
     short.push('…');
     short

@@ -18,6 +18,7 @@ pub fn document(report: &impl Serialize) -> String {
 
 /// `time` in UTC in the format of RFC 3339, to the second.
 pub fn timestamp(time: SystemTime) -> String {
+    // `Rfc3339` writes a fraction unless it is 0.
     let time = OffsetDateTime::from(time).replace_nanosecond(0).expect("zero is a nanosecond");
     time.format(&Rfc3339).expect("a year of four digits")
 }

@@ -41,6 +41,7 @@ impl Machine {
 fn cores() -> usize {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let listed = text.lines().filter(|line| line.starts_with("processor")).count();
+    // `available_parallelism` counts the cores of this process only, for example those of its container.
     if listed > 0 { listed } else { thread::available_parallelism().map_or(1, usize::from) }
 }
 

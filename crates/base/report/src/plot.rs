@@ -97,6 +97,7 @@ impl Axis {
     fn place(&self, value: f64) -> f64 {
         let part = match self.scale {
             Scale::Linear => (value - self.least) / (self.most - self.least),
+            // Zero has no logarithm; it is drawn at the edge.
             Scale::Logarithmic => (value.max(1e-12) / self.least).ln() / (self.most / self.least).ln(),
         };
         part.clamp(0.0, 1.0)
@@ -108,6 +109,8 @@ fn linear_ticks(least: f64, most: f64, aim: f64) -> Vec<f64> {
     let rough = ((most - least) / aim).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power);
+    // The tolerances absorb rounding errors, which would choose the next step or add a tick beyond the
+    // range.
     let step = step.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(power * 10.0);
     let (first, last) = ((least / step).floor() as i64, (most / step - 1e-9).ceil() as i64);
     (first..=last).map(|index| index as f64 * step).collect()

@@ -126,6 +126,7 @@ impl Table {
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(width).collect();
         let total: usize = widths.iter().map(|width| width + GAP.len()).sum();
+        // Numbers are never narrowed: a number in two lines would be misread.
         let words = (0..widths.len()).filter(|index| self.columns[*index].align == Align::Left);
         if let (true, Some(widest)) = (total > limit, words.max_by_key(|index| widths[*index])) {
             widths[widest] = widths[widest].saturating_sub(total - limit).max(8);
@@ -136,6 +137,7 @@ impl Table {
     /// Markdown: a table below a heading of level 3.
     pub fn to_markdown(&self) -> String {
         let line = |cells: &[String]| {
+            // A bar would begin another cell.
             let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
             format!("| {} |\n", cells.join(" | "))
         };

@@ -31,6 +31,7 @@ pub struct StatusLine<W: Write = Stderr> {
 /// [`WIDTH`]; at least 60 and at most 140.
 pub fn width() -> usize {
     let stdout = io::stdout();
+    // The terminal knows its present width; `COLUMNS` may be from before a change of the window.
     let columns = if stdout.is_terminal() {
         rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col.into())
     } else {
@@ -67,6 +68,7 @@ impl<W: Write> StatusLine<W> {
         let cleared = self.cleared();
         let Some(terminal) = &mut self.terminal else { return };
         self.lines = text.split('\n').count();
+        // One write, so that the terminal never shows cleared lines without the new ones.
         let _ = write!(terminal, "{cleared}{text}").and_then(|()| terminal.flush());
     }
 
@@ -88,6 +90,7 @@ impl<W: Write> StatusLine<W> {
 /// A chart of `rows` lines with one column for each value, from the first line down; the highest value has the full height.
 /// The lines have no line breaks.
 pub fn columns(values: &[f64], rows: usize) -> Vec<String> {
+    // All values may be 0, and the division needs a positive number.
     let highest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let eighths = |value: f64| (value / highest * (rows * 8) as f64).round() as usize;
     let cell = |value: f64, row: usize| match eighths(value).saturating_sub((rows - 1 - row) * 8) {

@@ -19,6 +19,7 @@ pub fn printable_value(text: &str) -> String {
 }
 
 fn cleaned(text: &str, most: usize) -> String {
+    // Replaced and not removed: a name with invisible characters must not look like another name.
     text.chars().take(most).map(|letter| if changes_display(letter) { '\u{fffd}' } else { letter }).collect()
 }
 

@@ -8,6 +8,7 @@ pub fn changes_display(letter: char) -> bool {
 
 /// Escapes `text` for HTML, SVG and other XML, inside and outside of attributes. Control characters stay.
 pub fn escape_markup(text: &str) -> String {
+    // `&` first: later it would escape the entities of the other characters once more.
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -122,6 +122,7 @@ impl Metrics {
             (&shard.sent, record.bytes_sent),
             (&shard.early_bytes, record.early_bytes),
         ];
+        // An atomic addition costs more than the comparison, and hardly any connection has early data.
         for (counter, bytes) in bytes.into_iter().filter(|(_, bytes)| *bytes > 0) {
             counter.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -146,6 +147,8 @@ impl Metrics {
 
     /// Bytes of answers that are held for clients, as far as workers have reported them.
     pub fn answers_held(&self) -> usize {
+        // The sum may be negative for a moment, because relaxed additions of several
+        // workers have no common order.
         usize::try_from(self.answers_held.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
@@ -222,6 +225,8 @@ impl Metrics {
     /// The collector of type `C`, for the counts of a feature, which outlive reloads: [registered](Self::register) at the first
     /// call, the same one at later calls. Takes a lock, so callers keep the result instead of asking for it per request.
     pub fn collector<C: Collector + Default>(&self) -> Arc<C> {
+        // Held during the registration, so that two concurrent calls register one collector. A mutex apart
+        // from that of `collectors`, so that a call does not wait for a scrape unless the collector is new.
         let mut by_type = self.by_type.lock().unwrap_or_else(PoisonError::into_inner);
         let known = by_type.iter().find_map(|known| Arc::clone(known).downcast().ok());
         known.unwrap_or_else(|| {

@@ -97,7 +97,10 @@ impl Problems {
     }
 
     fn note_at(&self, now: Instant, source: Source, reason: &str, example: impl FnOnce() -> String) {
+        // Warnings of the log may contain text of clients: without these bounds, a
+        // client could fill the memory.
         let reason = shortened(reason, LONGEST_CAUSE);
+        // Before the lock, so that a minute may arrive late; `advance` then counts for the latest one.
         let minute = self.minute(now);
         let mut shelf = self.shelves.mine().lock().unwrap_or_else(PoisonError::into_inner);
         let place = shelf.iter().position(|cause| cause.source == source && *cause.reason == *reason);
@@ -137,6 +140,7 @@ impl Problems {
         let minute = self.minute(now);
         let mut all: HashMap<(Source, Box<str>), Problem> = HashMap::new();
         for shelf in self.shelves.all() {
+            // Copied, so that a worker waits for a copy only and not for the merge of all shelves.
             let causes = shelf.lock().unwrap_or_else(PoisonError::into_inner).clone();
             for mut cause in causes {
                 cause.advance(minute);
@@ -171,6 +175,7 @@ impl Cause {
         if passed == MINUTES as u64 {
             self.counts = [0; MINUTES];
         }
+        // Never back: the order of `counts` is that of the latest minute.
         self.minute = self.minute.max(minute);
     }
 

@@ -95,6 +95,7 @@ fn without_certificates(facts: &TlsFacts) -> TlsFacts {
     TlsFacts {
         server_name: facts.server_name.clone(),
         client_subject: subject.map(|subject| subject[..subject.floor_char_boundary(LONGEST_SUBJECT)].into()),
+        // A chain may have many KiB, and each worker keeps 256 records until later ones replace them.
         client_chain: Box::default(),
         fingerprints: None,
         ..*facts
@@ -126,12 +127,14 @@ impl Shelf {
     /// Keeps `connection` if it is among the slowest of the last minutes. For all others two comparisons.
     fn keep_slow(&mut self, connection: &Arc<RecentConnection>) {
         let now = connection.timeline.started() + connection.duration;
+        // Only when the list is full: until then an expired entry takes no slot from another one.
         if self.fades.is_some_and(|fades| fades <= now) {
             self.forget_slow(now);
         }
         let Some(waited) = connection.waited().filter(|waited| *waited >= self.threshold) else { return };
         if self.slow.len() == SLOW {
             let least = self.slow.iter().enumerate().min_by_key(|(_, slow)| slow.waited);
+            // `<=`: of two equal waits the later one is kept, so that the page shows the present.
             if let Some((place, _)) = least.filter(|(_, slow)| slow.waited <= waited) {
                 self.slow.swap_remove(place);
             }
@@ -164,6 +167,8 @@ impl RecentConnections {
     /// Adds a connection in place of the oldest one of this worker. One allocation, and a lock that is free unless
     /// the connections are read now.
     pub(crate) fn push(&self, connection: RecentConnection) {
+        // Allocated before the lock, and shared, so that a reader copies references under the
+        // lock instead of records.
         let new = Arc::new(connection);
         let mut shelf = lock(self.0.mine());
         shelf.keep_slow(&new);
@@ -178,6 +183,7 @@ impl RecentConnections {
     pub(crate) fn latest(&self) -> Vec<Arc<RecentConnection>> {
         let mut all: Vec<_> =
             self.0.all().flat_map(|shelf| lock(shelf).latest.iter().cloned().collect::<Vec<_>>()).collect();
+        // By the end and not by the number: a long connection has a low number and may be the latest to end.
         all.sort_by_key(|connection| Reverse(connection.ended_at()));
         all.truncate(KEPT);
         all
@@ -188,6 +194,7 @@ impl RecentConnections {
         let now = Instant::now();
         let of_shelf = |shelf: &Mutex<Shelf>| {
             let mut shelf = lock(shelf);
+            // Here too: a worker without new connections would never remove its old ones.
             shelf.forget_slow(now);
             shelf.slow.iter().map(|slow| Arc::clone(&slow.connection)).collect::<Vec<_>>()
         };

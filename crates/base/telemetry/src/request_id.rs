@@ -40,11 +40,14 @@ impl RequestIds {
 
     /// Starts at a random place, from [`RandomState`].
     pub fn from_random_seed() -> Self {
+        // `RandomState` has other keys at each call, which is random enough for ids that are not secret.
         Self::new(RandomState::new().hash_one(std::process::id()))
     }
 
     /// The next id. About 1 ns.
     pub fn next(&self) -> RequestId {
+        // The odd constant leads through all 2^64 states, and each of the next steps is invertible: an id
+        // repeats only after all others.
         let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.state.set(state);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

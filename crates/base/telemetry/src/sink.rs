@@ -33,6 +33,7 @@ impl Sink {
     /// Ends the access log after its remaining lines, for which it waits for at most two seconds. Called at the end of the
     /// process.
     pub fn close_access_log(&self) {
+        // Removed first, so that no line is added to a log that is about to end.
         if let Some(log) = self.access_log.swap(None) {
             log.close();
         }
@@ -61,6 +62,7 @@ impl RecordSink for Sink {
 
     /// Takes a lock that only [`recent`](Self::recent) contends for.
     fn finished(&self, record: &ConnectionRecord, end: ConnectionEnd) {
+        // Before the log, which may take longer: a scrape then never shows a logged connection as open.
         self.metrics.connection_closed(record);
         if let ConnectionEnd::HandshakeFailed(outcome) = end {
             self.metrics.problems().note(Source::Handshake, outcome.name(), || record.client.to_string());

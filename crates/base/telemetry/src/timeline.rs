@@ -65,6 +65,7 @@ const NOT_REACHED: u32 = u32::MAX;
 /// microseconds, at most 71 minutes. Takes 56 bytes; marking allocates nothing and reads the clock once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Timeline {
+    // Both clocks: durations must not jump when the clock of the system is corrected.
     start: Instant,
     /// Microseconds since 1970.
     time_of_day: u64,
@@ -81,6 +82,7 @@ impl Timeline {
     pub fn start_at(start: Instant, time: SystemTime) -> Self {
         let mut offsets = [NOT_REACHED; Milestone::ALL.len()];
         offsets[Milestone::TcpEstablished as usize] = 0;
+        // A clock before 1970 is a wrong clock, and no reason to refuse a connection.
         let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { start, time_of_day: u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX), offsets }
     }

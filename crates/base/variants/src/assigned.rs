@@ -23,6 +23,7 @@ pub struct AssignedValues([Option<Assigned>; MOST_ASSIGNED]);
 impl AssignedValues {
     /// Adds a value; returns `false` if there is no room.
     pub fn push(&mut self, value: Assigned) -> bool {
+        // An array and no vector: the values are copied with each visit and cost no allocation.
         let free = self.0.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(value)).is_some()
     }

@@ -13,6 +13,7 @@ pub struct Variants(OnceLock<Vec<Arc<HostVariants>>>);
 impl Variants {
     /// Sets the varied settings, one entry per host, in the order of the hosts. A second call has no effect.
     pub fn set(&self, hosts: Vec<HostVariants>) {
+        // Set once: they belong to one configuration, which does not change while it is in force.
         self.0.get_or_init(|| hosts.into_iter().map(Arc::new).collect());
     }
 
@@ -103,6 +104,7 @@ impl HostVariants {
         assigned: &AssignedValues,
         read: impl Fn(&RequestValues, usize) -> Option<T>,
     ) -> Option<T> {
+        // A search and no hash table: a connection has at most `MOST_ASSIGNED` values.
         self.settings.iter().find_map(|one| {
             // Index 0 is the configured value, which `values` omits: `None` leaves the choice to the configuration.
             let place = usize::from(assigned.get(one.id)?).checked_sub(1)?;

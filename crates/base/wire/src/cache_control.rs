@@ -55,6 +55,7 @@ impl<'a> Directive<'a> {
     pub fn time(&self) -> Duration {
         let digits = self.argument.filter(|text| !text.is_empty() && text.iter().all(u8::is_ascii_digit));
         let seconds = digits.map(|digits| {
+            // The cap in each step keeps a number of any length from an overflow.
             digits.iter().fold(0, |sum: u64, digit| (sum * 10 + u64::from(digit - b'0')).min(MAX_SECONDS))
         });
         Duration::from_secs(seconds.unwrap_or_default())
@@ -64,6 +65,7 @@ impl<'a> Directive<'a> {
 /// The time of the first `max-age` in the values of all `Cache-Control` fields of a response (RFC 9111 section 5.2.2.1);
 /// `None` without one.
 pub fn max_age<'v>(values: impl IntoIterator<Item = &'v [u8]>) -> Option<Duration> {
+    // RFC 9111 section 4.2.1: of several `max-age`, the first one may count.
     let mut directives = values.into_iter().flat_map(Directive::all);
     directives.find(|directive| directive.is_named("max-age")).map(|directive| directive.time())
 }

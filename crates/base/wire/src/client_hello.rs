@@ -130,6 +130,7 @@ impl ClientHello {
 
     /// Computes JA4 of this hello, which was read over TCP from `bytes`.
     pub fn fingerprint(&mut self, bytes: &[u8]) {
+        // No limit: the same bytes have already been read within one.
         if let Ok(Extent::Complete { wire, message }) = extent(bytes, usize::MAX) {
             self.fingerprint_message(&join_records(&bytes[..wire], message), Transport::Tcp);
         }
@@ -137,6 +138,7 @@ impl ClientHello {
 
     /// Computes JA4 of this hello, which was read from the handshake message at the start of `bytes`.
     pub fn fingerprint_message(&mut self, bytes: &[u8], transport: Transport) {
+        // Too few bytes become a header of zeros, which is no `ClientHello`.
         let header = bytes.first_chunk().copied().unwrap_or_default();
         let message =
             message_length(header, bytes.len()).ok().flatten().and_then(|length| bytes.get(..length));
@@ -164,6 +166,7 @@ pub fn extent(bytes: &[u8], limit: usize) -> Result<Extent, HelloError> {
 
 /// `Incomplete`, unless the limit is used up.
 fn within(bytes: &[u8], limit: usize) -> Result<Extent, HelloError> {
+    // A hello that is incomplete at the limit can only become larger.
     if bytes.len() >= limit {
         return Err(HelloError::TooLarge { limit });
     }
@@ -181,6 +184,7 @@ fn walk_records(bytes: &[u8], limit: usize) -> Result<Extent, HelloError> {
         };
         let end = rest.len().min(RECORD_HEADER + length);
         let fragment = &rest[RECORD_HEADER..end];
+        // The header of the message may itself span several records.
         for (slot, byte) in header.iter_mut().skip(payload).zip(fragment) {
             *slot = *byte;
         }
@@ -215,6 +219,7 @@ fn record_length(bytes: &[u8]) -> Result<Option<usize>, HelloError> {
     if bytes.first().is_some_and(|&kind| kind != HANDSHAKE_RECORD) {
         return Err(HelloError::Malformed("another record interrupts the handshake message"));
     }
+    // RFC 8446 section 5.1: the minor version of a record must be ignored.
     if bytes.get(1).is_some_and(|&major| major != 3) {
         return Err(HelloError::NotTls);
     }

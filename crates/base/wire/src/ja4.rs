@@ -25,6 +25,7 @@ pub fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<Str
     let suites: Vec<u16> =
         hello.suites.iter().map(|suite| suite.0).filter(|suite| !is_grease(*suite)).collect();
     let versions = hello.versions.iter().filter(|version| !is_grease(version.0));
+    // JA4 uses the highest version, regardless of the order.
     let version = match versions.max().copied() {
         Some(ProtocolVersion::TLS1_3) => "13",
         Some(ProtocolVersion::TLS1_2) => "12",
@@ -34,8 +35,10 @@ pub fn ja4(hello: &ClientHello, body: &[u8], transport: Transport) -> Option<Str
         _ => "00",
     };
     let name = if numbers.contains(&0) { 'd' } else { 'i' };
+    // JA4 has two digits for each number.
     let (suites_count, extension_count) = (suites.len().min(99), numbers.len().min(99));
     let alpn = alpn(hello.alpn.first());
+    // The first part of JA4 states both extensions already, so its hash omits them.
     let rest = numbers.into_iter().filter(|number| !matches!(number, 0 | 16)).collect();
     let mut hashed = sorted(rest);
     let schemes = hello.signature_schemes.iter().map(|scheme| scheme.0).filter(|scheme| !is_grease(*scheme));

@@ -53,7 +53,9 @@ pub struct Offer {
 impl Offer {
     /// An offer of `version`, suites and random value, without extensions.
     pub fn new(version: ProtocolVersion, random: [u8; 32], suites: Vec<CipherSuite>) -> Self {
+        // RFC 8446 section 5.1: the record of the first hello may state TLS 1.0, for compatibility.
         let record = version.min(ProtocolVersion::TLS1_0);
+        // RFC 8446 section 4.1.2: TLS 1.3 is offered by its extension only.
         let legacy = version.min(ProtocolVersion::TLS1_2);
         Self {
             record,
@@ -130,6 +132,7 @@ impl Offer {
     /// Requests an OCSP staple.
     #[must_use]
     pub fn staple(self) -> Self {
+        // RFC 6066 section 8: the type OCSP, without responder IDs and extensions.
         self.with(extension::STATUS_REQUEST, vec![1, 0, 0, 0, 0])
     }
 

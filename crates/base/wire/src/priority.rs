@@ -31,6 +31,7 @@ impl Priority {
 
 /// The key of a member and its value, without parameters.
 fn value_of(member: &[u8]) -> (&[u8], Option<&[u8]>) {
+    // RFC 8941 section 3.1.2: parameters of a member have no meaning for priorities.
     let end = member.iter().position(|byte| *byte == b';').unwrap_or(member.len());
     let bare = member[..end].trim_ascii_end();
     match bare.iter().position(|byte| *byte == b'=') {

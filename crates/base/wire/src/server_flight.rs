@@ -110,6 +110,7 @@ impl Flight {
     fn take_message(&mut self) -> Result<Option<Part>, FlightError> {
         let Some(&[kind, a, b, c]) = self.message.first_chunk() else { return Ok(None) };
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        // By the announced length, before the bytes of the message are gathered.
         if length > self.longest_message {
             let what = "handshake message";
             return Err(FlightError::TooLong { what, length, limit: self.longest_message });
@@ -119,6 +120,7 @@ impl Flight {
         }
         let rest = self.message.split_off(4 + length);
         let body = std::mem::replace(&mut self.message, rest).split_off(4);
+        // The version decides whether `change_cipher_spec` begins encryption.
         if kind == SERVER_HELLO
             && ServerHello::read(&body).is_ok_and(|hello| hello.version == ProtocolVersion::TLS1_3)
         {
@@ -129,6 +131,8 @@ impl Flight {
 
     fn take_record(&mut self) -> Result<Option<(u8, Vec<u8>)>, FlightError> {
         let Some(&[kind, major, _, high, low]) = self.bytes.first_chunk::<HEADER>() else {
+            // A server of another protocol may send fewer bytes than a header, so wrong ones are reported at
+            // once.
             let looks_right = matches!(self.bytes.first(), None | Some(20..=24))
                 && self.bytes.get(1).is_none_or(|&major| major == 3);
             return if looks_right { Ok(None) } else { Err(self.wrong_record()) };
@@ -144,6 +148,7 @@ impl Flight {
             return Ok(None);
         }
         self.is_begun = true;
+        // A copy of the rest for each record is cheap here, because a flight has few records.
         let rest = self.bytes.split_off(HEADER + length);
         let payload = std::mem::replace(&mut self.bytes, rest).split_off(HEADER);
         Ok(Some((kind, payload)))
@@ -165,6 +170,7 @@ impl Flight {
                 Part::ChangeCipherSpec
             }
             20 => return Err(FlightError::Malformed("change_cipher_spec")),
+            // An encrypted alert is longer than the two bytes of a plain one.
             21 if self.is_encrypted && payload.len() > 2 => Part::Alert(None),
             21 => match payload[..] {
                 [level, description] => Part::Alert(Some((level, description))),

@@ -106,6 +106,7 @@ pub fn find(code: CipherSuite) -> Option<&'static Suite> {
 
 fn exchange(kind: &str) -> Exchange {
     let has = |part: &str| kind.contains(part);
+    // The order matters: `ECDHE_PSK` contains the names of two exchanges, and `ECDHE` that of a third one.
     if kind.is_empty() {
         Exchange::Any
     } else if has("PSK") || has("SRP") || has("KRB5") {
@@ -138,6 +139,7 @@ fn kind_of_cipher(cipher: &str) -> Cipher {
 
 fn bits(cipher: &str) -> u16 {
     let has = |part: &str| cipher.contains(part);
+    // The order matters: `3DES` and the export ciphers contain the names of usual ciphers.
     if has("NULL") {
         0
     } else if has("DES40") || has("_40") {

@@ -55,6 +55,8 @@ impl Steering {
             instruction(go(libc::BPF_JSET), 0, 8, LONG_HEADER),
             instruction(calculate(libc::BPF_AND), 0, 0, TYPE),
             instruction(go(libc::BPF_JEQ), 4, 0, HANDSHAKE),
+            // RFC 9000 section 7.2: the ID of an Initial or 0-RTT packet may be the
+            // random choice of the client.
             instruction(load, 0, 0, ID_IN_LONG),
             instruction(calculate(libc::BPF_MOD), 0, 0, own),
             instruction(calculate(libc::BPF_ADD), 0, 0, start),

@@ -81,6 +81,7 @@ pub type Labels<'a> = [(&'static str, &'a str)];
 impl Family<'_> {
     /// Writes `value` as the series with these labels.
     pub fn counter(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        // The library writes `{}` for a family with an empty list of labels.
         if labels.is_empty() {
             return self.0.encode_counter::<NoLabelSet, u64, f64>(&value, None);
         }

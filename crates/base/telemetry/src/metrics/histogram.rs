@@ -20,6 +20,7 @@ impl Histogram {
     /// Adds one observation. A few ns, no lock.
     pub fn observe(&self, time: Duration) {
         let micros = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into());
+        // `<`: the upper bound `le` of a bucket belongs to the bucket.
         let bucket = BOUNDS.iter().take_while(|bound| **bound < micros).count();
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum_micros.fetch_add(micros, Ordering::Relaxed);
@@ -48,6 +49,8 @@ impl Totals {
 
     /// Number of observations, by [`Histogram::observe`].
     pub(super) fn count(&self) -> u64 {
+        // Not a counter of its own: an observation between the two loads would make it
+        // differ from the bucket `+Inf`.
         self.buckets.iter().sum()
     }
 

@@ -98,6 +98,8 @@ impl KeyOperations {
         if let Some(series) = self.0.load().iter().find(|series| series.is_of(facts)) {
             return series.observe(facts);
         }
+        // The list needs no bound: both labels are static texts of the program, so that
+        // no client can lengthen it.
         let new = Arc::new(KeySeries::new(facts));
         // Another thread may add the same labels concurrently, so the check is repeated inside.
         self.0.rcu(|all| {
@@ -107,6 +109,8 @@ impl KeyOperations {
             }
             all
         });
+        // Observed in the list that is in force: the series of another thread may have won,
+        // and `new` would be lost.
         if let Some(series) = self.0.load().iter().find(|series| series.is_of(facts)) {
             series.observe(facts);
         }

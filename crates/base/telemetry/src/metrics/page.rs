@@ -40,6 +40,7 @@ impl Collector for Page {
         keys::operations(&mut page, &self.0.key_operations.all())?;
         requests(&mut page, &self.0)?;
         operation(&mut page, &self.0)?;
+        // Features last: their order is that of registration, and the families above have a fixed place.
         self.0.collectors().iter().try_for_each(|collector| collector.collect(&mut page))
     }
 }
@@ -165,6 +166,7 @@ fn requests(page: &mut Encoder<'_, '_>, metrics: &Metrics) -> fmt::Result {
     let mut family = page.counter("requests", "Requests, by status code; none without a response.")?;
     let mut labels = BTreeMap::new();
     for (status, count) in shards.statuses() {
+        // Added up first, because several codes have one label and a series may occur once only.
         *labels.entry(status_label(status)).or_insert(0) += count;
     }
     for (status, count) in labels {

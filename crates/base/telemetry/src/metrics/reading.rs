@@ -75,6 +75,7 @@ impl Metrics {
             Listening::ALL.iter().map(|kind| shards.sum(|shard| &shard.accepted[*kind as usize])).sum();
         let mut requests = [0; 6];
         for (status, count) in shards.statuses() {
+            // In bounds: `statuses` yields 0 and 100 to 599 only.
             requests[usize::from(status / 100)] += count;
         }
         let mut errors = [0; Side::ALL.len()];
@@ -104,6 +105,7 @@ impl Metrics {
     fn handshake_counts(&self) -> Vec<HandshakeCount> {
         let mut counts: Vec<HandshakeCount> = Vec::new();
         for agreed in self.handshakes.agreed() {
+            // A search of the list, which has at most 120 entries, and only for a reader of the dashboard.
             let same = counts.iter_mut().find(|known| {
                 (known.version, known.group, known.resumption)
                     == (agreed.version, agreed.group, agreed.resumption)

@@ -45,6 +45,7 @@ impl Shard {
 
     /// Counts a response's status code.
     pub(super) fn count_status(&self, status: u16) {
+        // An upstream may respond with any code, so that an index without this check could be out of bounds.
         let index = if STATUSES.contains(&status) { usize::from(status - STATUSES.start) } else { NO_STATUS };
         self.statuses[index].fetch_add(1, Ordering::Relaxed);
     }
@@ -115,6 +116,7 @@ impl Shards {
 /// A small number for the calling thread, given out in the order of first use.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // A number of our own, because `ThreadId` has no stable conversion to an integer.
     const UNSET: usize = usize::MAX;
     thread_local! {
         static NUMBER: Cell<usize> = const { Cell::new(UNSET) };

@@ -27,6 +27,7 @@ pub(super) fn read(body: &[u8]) -> Result<ClientHello, HelloError> {
         ..ClientHello::default()
     };
     read_extensions(&mut hello, parts.extensions)?;
+    // RFC 8446 section 4.2.1: without the extension, the field of the hello counts.
     if hello.versions.is_empty() {
         hello.versions.push(ProtocolVersion(parts.version));
     }
@@ -59,6 +60,7 @@ fn read_extension(hello: &mut ClientHello, kind: u16, data: &[u8]) -> Result<(),
         SUPPORTED_GROUPS => hello.groups = code_points(data, NamedGroup)?,
         SIGNATURE_ALGORITHMS => hello.signature_schemes = code_points(data, SignatureScheme)?,
         KEY_SHARE => hello.key_shares = Some(key_shares(data)?),
+        // RFC 5077 section 3.2: an empty extension requests a ticket and offers none.
         SESSION_TICKET => hello.has_ticket = !data.is_empty(),
         PRE_SHARED_KEY => hello.has_psk = true,
         EARLY_DATA => hello.early_data = true,
@@ -74,6 +76,7 @@ fn protocol_names(data: &[u8]) -> Result<Vec<Vec<u8>>, HelloError> {
     while !list.0.is_empty() {
         names.push(list.short().ok_or(malformed)?.to_vec());
     }
+    // RFC 7301 section 3.1: the list contains at least one name.
     if names.is_empty() { Err(malformed) } else { Ok(names) }
 }
 

@@ -26,6 +26,7 @@ impl<'a> Parts<'a> {
         let session_id = fields.short()?;
         let suites = fields.long()?;
         let _compression = fields.short()?;
+        // RFC 5246 section 7.4.1.2: a hello of TLS 1.2 may end before the extensions.
         let extensions = if fields.0.is_empty() { &[] } else { fields.long()? };
         (session_id.len() <= SESSION_ID).then_some(Self {
             version,

@@ -7,6 +7,7 @@ const LONGEST_METHOD: usize = 20;
 
 /// `Ok` while the bytes may still become an HTTP request; otherwise their kind. Reads at most 22 bytes.
 pub(super) fn classify(bytes: &[u8]) -> Result<(), HelloError> {
+    // The types of TLS records: RFC 8446 section 5.1, and 24 of RFC 6520.
     if let 20..=24 = bytes[0] {
         return classify_record(bytes);
     }

@@ -18,6 +18,7 @@ pub(super) fn read(data: &[u8]) -> Result<Option<String>, HelloError> {
         return Err(malformed);
     };
     let name = str::from_utf8(name).map_err(|_| malformed)?;
+    // RFC 6066 section 3: the name has no trailing dot. A dot is tolerated, because the host is the same.
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.parse::<std::net::IpAddr>().is_ok() {
         return Ok(None);

@@ -51,6 +51,7 @@ impl Tables {
             offsets: [0; LONGEST + 1],
         };
         let (mut code, mut length, mut place) = (0_u64, 1, 0);
+        // `while`, because iterators are not available in constants.
         while length <= LONGEST {
             code <<= 1;
             tables.offsets[length] = place - code as i32;
@@ -95,6 +96,7 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut rest = coded;
     loop {
         if count <= 32 {
+            // 32 bits at a time, so that the loop for single bytes runs only at the end of the string.
             if let Some((word, after)) = rest.split_first_chunk::<4>() {
                 bits |= u64::from(u32::from_be_bytes(*word)) << (32 - count);
                 count += 32;
@@ -131,6 +133,8 @@ fn next(bits: u32) -> (u8, u32) {
 
 #[cold]
 fn next_long(bits: u32) -> (u8, u32) {
+    // A loop over the lengths: a table for 30 bits would be too large, and the bytes with long codes are
+    // rare.
     for length in SHORT as usize + 1..=LONGEST {
         if bits < DECODING.ends[length] {
             let code = (bits >> (32 - length)).cast_signed();
@@ -152,6 +156,7 @@ pub(crate) fn encode(plain: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0_u64, 0_u32);
     for byte in plain {
         let length = u32::from(LENGTHS[usize::from(*byte)]);
+        // Bits that were written leave at the top; at most 37 are in use.
         bits = bits << length | u64::from(CODES[usize::from(*byte)]);
         count += length;
         while count >= 8 {

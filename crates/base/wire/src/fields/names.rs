@@ -33,6 +33,7 @@ impl Names {
             return None;
         }
         let mut at = hash(name);
+        // The search ends at a free place. There is always one, since most places are free.
         loop {
             let place = usize::from(self.0[at]).checked_sub(1)?;
             if table[place].0.as_bytes() == name {

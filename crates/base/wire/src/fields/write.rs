@@ -14,6 +14,7 @@ pub(crate) fn is_secret(name: &[u8]) -> bool {
 /// A string, in Huffman code where that is shorter. Its length has a prefix of `prefix` bits, below the bit for Huffman code
 /// and `pattern`.
 pub(crate) fn text(pattern: u8, prefix: u32, plain: &[u8], out: &mut Vec<u8>) {
+    // Measured first, because the length precedes the text and has a variable size itself.
     let coded = huffman::coded_length(plain);
     if coded < plain.len() {
         number(pattern | 1 << prefix, prefix, coded, out);

@@ -13,6 +13,7 @@ pub fn begin(out: &mut Vec<u8>) -> usize {
 /// Fills in the head of the `HEADERS` on `stream` that begin at offset `at` of `out` and end with `out`. A block that
 /// is too long for one frame continues in `CONTINUATION`. `is_last`: no more frames follow on the stream.
 pub fn end(out: &mut Vec<u8>, at: usize, stream: u32, is_last: bool) {
+    // The size that every peer accepts, so the `MAX_FRAME_SIZE` of the peer need not be kept.
     let most = DEFAULT_FRAME as usize;
     let length = out.len() - at - HEAD;
     let end_stream = if is_last { flag::END_STREAM } else { 0 };

@@ -160,6 +160,7 @@ impl<'a> HeadersPayload<'a> {
             return Ok(Self { dependency: None, block: rest });
         }
         let (priority, block) = rest.split_first_chunk::<5>().ok_or(Reason::FRAME_SIZE_ERROR)?;
+        // The highest bit is the exclusive flag (RFC 7540 section 6.2).
         Ok(Self { dependency: Some(word(&priority[..4]) & LARGEST_WINDOW), block })
     }
 }
@@ -169,6 +170,7 @@ pub fn without_padding(flags: u8, payload: &[u8]) -> Result<&[u8], Reason> {
     if flags & flag::PADDED == 0 {
         return Ok(payload);
     }
+    // RFC 9113 section 4.2: a frame that is too short for its fields has a wrong size.
     let (&padding, rest) = payload.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
     let end = rest.len().checked_sub(padding.into()).ok_or(Reason::PROTOCOL_ERROR)?;
     Ok(&rest[..end])

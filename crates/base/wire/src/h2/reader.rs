@@ -51,10 +51,12 @@ impl FrameOrder {
     /// Checks the length of a frame and its place among the others: `SETTINGS` come first (RFC 9113 section 3.4) and only
     /// `CONTINUATION` on the same stream follows an incomplete header block (section 6.10).
     pub fn check(&self, head: FrameHead) -> Result<(), Reason> {
+        // No `SETTINGS` of this project announce a larger `MAX_FRAME_SIZE`.
         if head.length > DEFAULT_FRAME {
             // RFC 9113 section 4.2
             return Err(Reason::FRAME_SIZE_ERROR);
         }
+        // RFC 9113 section 3.4: the first frame is `SETTINGS`, and no acknowledgement.
         let is_allowed = match (&self.block, head.kind) {
             (Some((block, _)), kind::CONTINUATION) => block.stream == head.stream,
             (Some(_), _) | (None, kind::CONTINUATION) => false,
@@ -146,6 +148,7 @@ impl DataFrame {
     /// The frame with this head.
     pub fn new(head: FrameHead) -> Result<Self, Reason> {
         let is_padded = head.has(flag::PADDED);
+        // RFC 9113 section 4.2: a frame that is too short for its fields has a wrong size.
         let left = head.length.checked_sub(u32::from(is_padded)).ok_or(Reason::FRAME_SIZE_ERROR)?;
         let is_last = head.has(flag::END_STREAM);
         Ok(Self { stream: head.stream, left, padding: 0, is_padded, is_last, is_wanted: false })

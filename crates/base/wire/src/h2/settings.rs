@@ -79,6 +79,8 @@ impl PeerSettings {
                 }
                 id::ENABLE_CONNECT_PROTOCOL => self.connect_protocol = value == 1,
                 id::MAX_CONCURRENT_STREAMS => self.max_streams = value,
+                // RFC 9113 section 6.5.2: such a window is a flow control error, unlike other values out of
+                // range.
                 id::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Reason::FLOW_CONTROL_ERROR),
                 id::INITIAL_WINDOW_SIZE => self.initial_window = value,
                 id::MAX_FRAME_SIZE if !(DEFAULT_FRAME..1 << 24).contains(&value) => {
@@ -100,6 +102,8 @@ impl PeerSettings {
     ) -> Result<i64, Reason> {
         let before = self.initial_window;
         let least_table = self.apply(payload)?;
+        // Both sizes in order, although only the last one stays: the smallest one decides which entries the
+        // peer has evicted.
         encoder.resize(least_table as usize);
         encoder.resize(self.header_table as usize);
         out.frame(kind::SETTINGS, flag::ACK, 0, &[]);

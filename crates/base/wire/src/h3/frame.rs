@@ -84,6 +84,7 @@ pub fn end(at: usize, out: &mut Vec<u8>) {
         out[at - RESERVED..at].copy_from_slice(&(short | 0x4000).to_be_bytes());
         return;
     }
+    // Sections above 16 KiB are rare, so only they are moved for a longer length.
     let mut longer = Vec::with_capacity(varint::LONGEST);
     varint::write(length as u64, &mut longer);
     out.splice(at - RESERVED..at, longer);

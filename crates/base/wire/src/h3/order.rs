@@ -67,6 +67,7 @@ impl Order for RequestOrder {
     fn begin(&mut self, head: FrameHead) -> Result<Payload, Code> {
         match (head.kind, self.position) {
             (kind::HEADERS, Position::Head) => self.position = Position::Body,
+            // The second `HEADERS` are trailers, after which nothing may follow (RFC 9114 section 4.1).
             (kind::HEADERS, Position::Body) => self.position = Position::End,
             (kind::DATA, Position::Body | Position::Tunnel) => return Ok(Payload::Parts),
             // RFC 9114 sections 4.1 and 4.4: an invalid sequence, or a frame other than DATA in a tunnel.

@@ -67,6 +67,7 @@ impl<O: Order> FrameReader<O> {
                 State::Payload { head, payload, left } => {
                     let length = usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
                     let is_last = length as u64 == left;
+                    // A frame without a payload is passed on even if no further bytes have arrived.
                     if !is_last && length == 0 {
                         return Ok(None);
                     }
@@ -111,6 +112,7 @@ impl<O: Order> FrameReader<O> {
 
     /// Number of bytes held of an incomplete payload.
     pub fn held(&self) -> usize {
+        // The capacity, because it is the memory that an incomplete frame holds.
         self.partial.capacity()
     }
 }

@@ -31,6 +31,7 @@ impl PeerSettings {
         let mut rest = payload;
         let mut number = 0;
         while !rest.is_empty() {
+            // RFC 9114 section 7.1: a payload that ends within a field is a frame error.
             let (id, after) = varint::split(rest).ok_or(Code::FRAME_ERROR)?;
             let (value, after) = varint::split(after).ok_or(Code::FRAME_ERROR)?;
             rest = after;

@@ -53,6 +53,7 @@ impl Partial {
             }
         }
         while let Some((byte, rest)) = input.split_first() {
+            // In range: `whole` succeeds after 8 bytes at the latest, for each first byte.
             self.bytes[usize::from(self.length)] = *byte;
             self.length += 1;
             *input = rest;

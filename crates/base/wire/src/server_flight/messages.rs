@@ -47,6 +47,7 @@ impl ServerHello {
     /// The protocol that ALPN chose.
     pub fn alpn(&self) -> Option<String> {
         let mut names = FieldReader(FieldReader(self.extension(extension::ALPN)?).long()?);
+        // RFC 7301 section 3.1: a name may have any bytes.
         Some(String::from_utf8_lossy(names.short()?).into_owned())
     }
 
@@ -115,6 +116,7 @@ pub fn scts(list: &[u8]) -> Result<Vec<[u8; 32]>, FlightError> {
         let mut logs = Vec::new();
         while !list.0.is_empty() {
             let mut sct = FieldReader(list.long()?);
+            // RFC 6962 section 3.2: the version, then the ID of the log.
             sct.byte()?;
             logs.push(sct.take(32)?.try_into().ok()?);
         }
@@ -164,6 +166,7 @@ pub fn key_exchange(body: &[u8], suite: &Suite, version: ProtocolVersion) -> Res
 }
 
 fn curve(bytes: &mut FieldReader<'_>, suite: &Suite, version: ProtocolVersion) -> Option<Exchanged> {
+    // RFC 8422 section 5.4: 3 is a named curve; the other types are deprecated.
     if bytes.byte()? != 3 {
         return Some(Exchanged::Other);
     }

@@ -26,6 +26,8 @@ pub(super) fn operations(page: &mut Encoder<'_, '_>, all: &[Arc<KeySeries>]) -> 
         page.seconds("key_operation_compute", "Duration of the computation of a key operation.")?;
     for series in all {
         let totals = Totals::of([&series.compute]);
+        // Operations that no engine performed have no time of computation; an empty
+        // histogram would suggest one.
         if totals.count() > 0 {
             family.histogram(&labels(series), &totals)?;
         }

@@ -60,6 +60,7 @@ impl<F: Clone> Decoder<F> {
                     self.indexed(index, &mut list, fields)?;
                 }
                 0x40.. => self.literal(6, &mut input, &mut list, fields)?,
+                // RFC 7541 section 4.2: the size changes only at the beginning of a block.
                 0x20.. if !list.is_empty() => return Err(HpackError::TableSize),
                 0x20.. => {
                     let capacity = input.number(5)?;
@@ -91,6 +92,7 @@ impl<F: Clone> Decoder<F> {
             }
             return Ok(());
         }
+        // RFC 7541 section 6.1: index 0 is an error too, which `entry` reports.
         let entry = self.entry(index)?;
         if list.count(entry.size) {
             fields.take(entry.field.clone());
@@ -128,6 +130,7 @@ impl<F: Clone> Decoder<F> {
         let is_taken = list.count(size);
         // What is not taken need not be made.
         let field = (is_kept || is_taken).then(|| fields.literal(name, value));
+        // After the field exists, because the entry with its name may be evicted (RFC 7541 section 4.4).
         if prefix == 6 {
             self.evict(size);
         }

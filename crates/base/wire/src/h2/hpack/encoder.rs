@@ -100,6 +100,7 @@ impl Encoder {
                     b":status",
                     &digits,
                     |encoder, out| {
+                        // A status has few values, so it enters the table with its first use.
                         encoder.insert(Some(8), b":status", &digits, out);
                     },
                     out,
@@ -117,6 +118,8 @@ impl Encoder {
     /// Writes a field. Its name is in lower case.
     pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         if is_secret(name) {
+            // RFC 7541 section 6.2.3: never indexed, so that intermediaries keep the value out of tables as
+            // well.
             let index = index_of_name(name);
             return literal(0x10, 4, index, name, value, out);
         }
@@ -140,6 +143,7 @@ impl Encoder {
     fn find(&self, tag: u64, name: &[u8], value: &[u8]) -> Option<usize> {
         let places = self.tags.iter().enumerate().filter(|(_, other)| **other == tag);
         places.map(|(place, _)| place).find(|place| {
+            // The tag only excludes entries: different fields may have equal tags.
             let entry = &self.table[*place];
             entry.bytes.split_at(entry.name) == (name, value)
         })
@@ -156,6 +160,7 @@ impl Encoder {
         if value.len() <= LONG && self.seen.contains(&hash) {
             self.insert(index, name, value, out);
         } else {
+            // A ring, because a search of 32 hashes, 256 bytes, is cheaper than a table.
             self.seen[self.next] = hash;
             self.next = (self.next + 1) % REMEMBERED;
             literal(0, 4, index, name, value, out);
@@ -210,6 +215,7 @@ fn hash(name: &[u8], value: &[u8]) -> u64 {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
         }
     }
+    // 0 marks a free slot of `seen`.
     hash | 1
 }
 

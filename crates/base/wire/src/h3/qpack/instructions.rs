@@ -11,6 +11,7 @@ const CAPACITY_0: u8 = 0x20;
 /// RFC 9204 sections 4.3.1 and 3.2.3: with a maximum capacity of 0, the capacity must not be changed to another value, and
 /// nothing can be inserted or duplicated.
 pub fn encoder(bytes: &[u8]) -> Result<u64, Code> {
+    // No state between calls: the only valid instruction has one byte.
     if bytes.iter().all(|byte| *byte == CAPACITY_0) {
         Ok(bytes.len() as u64)
     } else {
