@@ -61,6 +61,7 @@ impl Obtained {
             Some(AcmeHost { wanted: wanted.clone(), publish: Arc::clone(&served.publish) })
         };
         let hosts = wanted.wanted.iter().filter_map(host).collect();
+        // Kept only now, when the configuration is in force: one that is refused leaves no thread.
         let keeper = self.keeper.get_or_init(|| keeper);
         Some(keeper.look_after(wanted.settings, hosts, wanted.demanded, demands))
     }

@@ -147,6 +147,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn filter(text: &str) -> Result<String, String> {
+    // Parsed here too, so that a wrong filter is an error of the arguments, with their exit code.
     let parsed = tracing_subscriber::EnvFilter::try_new(text);
     parsed.map(|_| text.to_owned()).map_err(|error| format!("{error}: write a level, e.g. info"))
 }

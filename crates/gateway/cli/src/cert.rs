@@ -47,6 +47,7 @@ impl Site {
         let Some(place) = acme.place.as_ref().filter(|_| acme.is_used()) else {
             bail!("{}: no host has `acme` or `on_demand`", config.display());
         };
+        // After the configuration, which may be readable by root only, and before the first file is written.
         owner::become_owner(place)?;
         let operator = Operator::new(acme.settings.clone(), place.store())?;
         let (mut obtained, mut tried) = (Vec::new(), Vec::new());
@@ -54,6 +55,7 @@ impl Site {
             obtained = operator.records().demanded()?;
             tried = operator.records().tried()?;
         }
+        // A name with a certificate is listed once, also if the record of its first order is still there.
         tried.retain(|name| !obtained.contains(name));
         let specify = |names: Vec<String>| names.iter().filter_map(|name| on_demand(&acme, name)).collect();
         let (on_demand, tried) = (specify(obtained), specify(tried));
@@ -206,6 +208,7 @@ fn each(
         for kind in wanted.keys.iter().copied() {
             match act(&site, wanted, kind) {
                 Ok(outcome) => println!("{} ({kind}): {outcome}", wanted.name()),
+                // A failure of one host must not keep the others from their certificates.
                 Err(error) => {
                     failed += 1;
                     eprintln!("{} ({kind}): {error}", wanted.name());
@@ -236,6 +239,7 @@ fn import_certbot(arguments: &ImportCertbot) -> anyhow::Result<()> {
     for wanted in &site.acme.wanted {
         for kind in wanted.keys.iter().copied() {
             let fitting = found.iter().filter(|own| own.kind == kind && own.is_for(&wanted.names));
+            // The newest: certbot may keep several certificates for the same names (`example.com-0001`).
             let newest = fitting.filter(|own| own.ends > SystemTime::now()).max_by_key(|own| own.ends);
             let Some(own) = newest else {
                 println!("{} ({kind}): certbot has none that is valid; it will be ordered", wanted.name());

@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
     }
     if arguments.online {
         let keys = ask_for_keys(&resolved);
+        // Before the error of the keys is returned, so that one run shows both.
         check_folders(&resolved.settings)?;
         keys?;
     }
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &Check) -> anyhow::Result<()> {
 fn explain(resolved: &Resolved, request: &Request<()>, arguments: &Check) -> anyhow::Result<()> {
     let GatewaySettings { service, upstreams, .. } = &resolved.settings;
     let name = request.uri().host().map(str::to_ascii_lowercase).unwrap_or_default();
+    // Before the hosts, as on the listener: the server name decides before there is a request.
     let tcp = resolved.settings.tcp_of_name(&name).filter(|_| request.uri().scheme() != Some(&Scheme::HTTP));
     if let Some(index) = tcp {
         explain_tcp(resolved, index, &name);
@@ -128,6 +130,8 @@ fn check_folders(settings: &GatewaySettings) -> anyhow::Result<()> {
 /// Has each holder of a key outside this process make a signature, and prints each [`ProbeAnswer`]. Fails if no holder of
 /// a key does.
 fn ask_for_keys(resolved: &Resolved) -> anyhow::Result<()> {
+    // A configuration that is only checked has no connections yet: `serve` connects them
+    // before it uses a certificate.
     for engine in &resolved.remote {
         connect(engine).map_err(|error| anyhow!("{error}"))?;
     }
@@ -136,6 +140,7 @@ fn ask_for_keys(resolved: &Resolved) -> anyhow::Result<()> {
     let certificates: Vec<_> = resolved
         .settings
         .file_certificates()
+        // A certificate of several hosts is one question: each costs an operation at every holder.
         .filter(|certificate| seen.insert(certificate.fingerprint))
         .filter_map(|certificate| Some((&**certificate, keystore.elsewhere(certificate.key)?)))
         .collect();
@@ -181,6 +186,7 @@ async fn answers(keys: Vec<(KeyElsewhere, KeyAlgorithm)>) -> Vec<Vec<ProbeAnswer
         }
         match running.join_next().await {
             Some(Ok((place, answers))) => all[place] = answers,
+            // A question that panicked has no answers, which counts as a key that does not answer.
             Some(Err(_)) => {}
             None => return all,
         }

@@ -123,11 +123,13 @@ pub(crate) fn run(args: &CompressArgs) -> Result<()> {
     }
     let results = Results::default();
     let (jobs, waiting) = sync_channel(WAITING);
+    // A receiver of `std` has one owner: the threads take it in turns.
     let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| copy_all(&waiting, &results));
         }
+        // Dropped at the end of this closure, which ends the threads: they receive until there is no sender.
         let walk = Walk { codings: args.codings(), jobs, results: &results };
         match Folder::open(folder) {
             Ok(open) => walk.folder(&Arc::new(open), 0),
@@ -145,6 +147,7 @@ fn copy_all(waiting: &Mutex<Receiver<Job>>, results: &Results) {
         let Ok(Job { folder, file, coding }) = job else { return };
         match copy(&folder, &file, coding) {
             Ok(outcome) => results.update(|totals| totals.count(&outcome)),
+            // One file must not keep the others from their copies: all failures are listed at the end.
             Err(error) => results.fail(&folder.path.join(file), &error),
         }
     }
@@ -212,6 +215,7 @@ fn is_orphan(folder: &Folder, name: &Path) -> bool {
     let ending = name.extension().and_then(|ending| ending.to_str());
     let is_copy = ending.is_some_and(|ending| Coding::ALL.iter().any(|coding| coding.extension() == ending));
     let original = name.with_extension("");
+    // Only if the original is missing: one that cannot be examined is no reason to remove its copy.
     let is_gone =
         || folder.metadata(original.as_os_str()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     is_copy && is_text(&original) && is_gone()
@@ -226,6 +230,7 @@ fn copy(folder: &Folder, name: &OsStr, coding: Coding) -> io::Result<Outcome> {
         return Ok(Outcome::Current);
     }
     let mut text = Vec::new();
+    // One byte more, so that a file that grows meanwhile differs from its length and is refused below.
     file.take(MOST + 1).read_to_end(&mut text)?;
     let mut output = Vec::new();
     let level = if coding == Coding::Zstd { 19 } else { *coding.levels().end() };
@@ -237,6 +242,7 @@ fn copy(folder: &Folder, name: &OsStr, coding: Coding) -> io::Result<Outcome> {
             _ => Ok(Outcome::Useless),
         };
     }
+    // The inode too: a deployment may replace a file by one of the same length and time.
     let is_unchanged = |now: &Metadata| {
         let version = |file: &Metadata| (file.ino(), file.len(), file.mtime(), file.mtime_nsec());
         version(now) == version(&before) && text.len() as u64 == before.len()

@@ -51,7 +51,9 @@ pub(crate) fn start_counting(
     if settings.isolation.is_none() {
         tracing::info!("{processor}");
     }
+    // Measured at the start, so that the first handshake does not wait for it.
     tracing::info!("X25519 and ECDSA with P-256: {}", lanes(settings.processor.simd));
+    // Before the keys are dropped below, with which the GPU is measured.
     let gpu = Gpu::start(&processor, settings.gpu.as_ref());
     let gpu_metrics = gpu.as_ref().map(Gpu::metrics);
     let elsewhere = Elsewhere {
@@ -106,6 +108,7 @@ struct ThisMachine {
 
 impl Engines for ThisMachine {
     fn for_keys(&self, keystore: Arc<Keystore>) -> Arc<dyn PrivateKeyEngine> {
+        // The threads and the queue stay: operations in progress with the old keys finish on them.
         let processor = self.processor.with_keystore(Arc::clone(&keystore));
         // A reload may bring keys of a new size; the way chosen for it is logged once.
         let mut described = self.described.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,6 +122,7 @@ impl Engines for ThisMachine {
             Some(gpu) => gpu.for_keys(Arc::clone(&keystore)),
             None => Arc::new(processor),
         };
+        // Outermost, so that the operations of all engines are counted in one place, and each once.
         Arc::new(Metered::new(keystore.with_elsewhere(here), Arc::clone(&self.operations) as _))
     }
 

@@ -29,6 +29,7 @@ impl Part for FixedKeys {
 
     /// Warns if the settings differ from those of the start, once for each change.
     fn commit(&self, settings: KeySettings) {
+        // The return to the settings of the start needs no restart, and the same change is reported once.
         if settings != self.started && settings != *self.last.borrow() {
             tracing::warn!(key = "keys", "changed, but takes full effect only after a restart");
         }

@@ -79,6 +79,8 @@ fn records(name: &str, Ports { tcp, udp }: Ports, protocols: &[HttpVersion]) -> 
         return vec![record(1, &format!("alpn=\"{alpn}\"{strict}"))];
     }
     let tcp = if has_h2 { format!("alpn=\"h2\"{strict}") } else { "alpn=\"http/1.1\"".to_owned() };
+    // RFC 9460 section 7.2: `port` applies to all protocols of a record, so that each
+    // port has one of its own.
     vec![record(1, &format!("alpn=\"h3\" no-default-alpn port={udp}")), record(2, &tcp)]
 }
 

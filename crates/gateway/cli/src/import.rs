@@ -35,6 +35,7 @@ fn nginx(arguments: &ImportNginx) -> Result<()> {
     }
     eprint!("{}", summary(&report));
     let open = report.open();
+    // An error although the files are written: a script must not use a result that permits more than nginx.
     if !open.is_empty() {
         bail!(
             "nginx refuses requests that the result serves, because of {}: write routes with `respond` or `deny` for them before use",

@@ -32,8 +32,10 @@ impl IsolatedKeys {
         changes: Arc<Notify>,
     ) -> Result<Self, PartError> {
         let part = Self(running.isolation.clone());
+        // In force before the first connection, so that no operation finds a process without keys.
         part.commit(part.prepare(&first.isolated)?);
         if let Some((isolation, settings)) = part.0.as_ref().zip(first.keys.isolation.as_ref()) {
+            // Before the operations begin, so that no change of a key file is missed.
             isolation.report_changes(changes);
             let settings = self::settings(settings);
             let engine = isolation.engine(settings.connections(), settings.operations());
@@ -140,6 +142,7 @@ impl Operations for Performing {
 }
 
 fn key_settings(settings: &Settings) -> KeySettings {
+    // Never 0: the gateway sends the values of `NonZeroUsize`, for which the message has no type.
     let number = |number: usize| NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN);
     let (cores, workers) = settings.machine;
     let [rsa, ecdsa, ed25519] = settings.offload;
@@ -156,6 +159,7 @@ fn key_settings(settings: &Settings) -> KeySettings {
         simd_wait: Duration::ZERO,
         gpu: settings.cuda.then_some(GpuSettings { wait }),
         tokens: TokenSettings::default(),
+        // This is the key process: it performs the operations itself.
         isolation: None,
     }
 }

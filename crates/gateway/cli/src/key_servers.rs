@@ -12,6 +12,7 @@ impl KeyServers {
     /// Connects the key servers of the first configuration.
     pub(crate) fn start(engines: &RemoteEngines, first: &Vec<Arc<RemoteEngine>>) -> Result<Self, PartError> {
         let part = Self(engines.clone());
+        // As a reload does, so that the start has no path of its own.
         part.commit(part.prepare(first)?);
         Ok(part)
     }

@@ -44,10 +44,13 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let sockets = Sockets::inherited();
     let running = Running::default();
     let ResolvedKeyServer { settings, keys, warnings } = brisk_config::keyserver(file, &running)?;
+    // Before the start, which takes a while: a change in that time is noticed too.
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
     limits::raise_open_files();
     brisk_isolation::keep_memory_private();
+    // Before the engines, which take longer: gateways wait in the queues of the sockets
+    // instead of being refused.
     let sockets = KeyServerSockets::bind(&settings, Process { program: PROGRAM, sockets, files })?;
     let metrics = Metrics::new();
     let engines =
@@ -55,6 +58,7 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let count = settings.keystore.count_anywhere();
     let environment = Environment { engines, gathers: keys.processor.simd, metrics };
     let server = KeyServer::new(&settings, sockets, environment)?;
+    // The keys of the start would otherwise stay in memory after a reload has removed them.
     drop(settings);
     print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let mut parts = Parts::new();
@@ -72,6 +76,7 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
 fn print_start(server: &KeyServer, keys: usize) -> io::Result<()> {
     let mut out = format!("brisk {} serves\n", env!("CARGO_PKG_VERSION"));
     let mut line = |kind: &str, value: String| {
+        // Writing to a `String` does not fail.
         let _ = writeln!(out, "  {kind:<6} {value}");
     };
     for address in server.addresses() {
@@ -96,6 +101,7 @@ fn private_keys(count: usize) -> String {
 fn init(arguments: &Init) -> anyhow::Result<()> {
     let (folder, now) = (&*arguments.folder, SystemTime::now());
     let config = folder.join("keyserver.toml");
+    // First: the CA of a folder that is in use must not be replaced.
     if config.exists() {
         return Err(CertError::Exists { path: config }.into());
     }
@@ -114,8 +120,10 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
     let ca = PrivateCa::create(folder, "brisk key server CA", now)?;
     ca.issue(&folder.join("server"), &server, now)?;
     let keys = folder.join("keys");
+    // Only the owner may enter: keys are copied into the folder with any mode.
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
     let client = gateway(&ca, folder, &arguments.gateway, now)?;
+    // Last, since `init` recognizes a complete folder by this file.
     fs::write(&config, configuration(&arguments.gateway))?;
     let (folder, keys, config) = (folder.display(), keys.display(), config.display());
     let server = names.first().map_or("", String::as_str);
@@ -136,6 +144,7 @@ fn init(arguments: &Init) -> anyhow::Result<()> {
 /// Creates the folder of a further key server, whose certificate is issued by the CA of another one.
 fn join(arguments: &Init, ca: &PrivateCa, server: &Purpose, names: &[String]) -> anyhow::Result<()> {
     let folder = &*arguments.folder;
+    // As `init`, refuses to write over a folder that is in use.
     let certificate = folder.join("ca.pem");
     if certificate.exists() {
         return Err(CertError::Exists { path: certificate }.into());

@@ -43,6 +43,7 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<Log> {
         .finish(io::stderr());
     // Fails only on a second call; a process has one log.
     let _ = DROPPED.set(lines.error_counter());
+    // A file or the journal would contain the escape sequences of the colors.
     let color = io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(lines).with_ansi(color);
     tracing_subscriber::registry().with(filter).with(lines).with(Notes).init();
@@ -67,6 +68,7 @@ impl<S: Subscriber> Layer<S> for Notes {
             Level::WARN => Source::Warning,
             _ => return,
         };
+        // Before the fields are formatted: other subcommands have no dashboard.
         let Some(problems) = PROBLEMS.get() else { return };
         let mut line = Line::default();
         event.record(&mut line);

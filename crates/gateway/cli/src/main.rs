@@ -42,6 +42,8 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => {
+            // First, since it replaces the process: threads, and everything else that was
+            // prepared before, would be lost.
             tune::c_library();
             memory::small_pages();
             memory::purge_soon();

@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     if let Some(isolation) = &isolation {
         isolation.log_rights();
     }
+    // Only if `isolate` has not taken the sockets: a second call finds none.
     let sockets = sockets.unwrap_or_else(Sockets::inherited);
     let running = Rc::new(Running::new(isolation));
     let configuration = Configuration::new(line, &running);
@@ -79,6 +80,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let gateway = Gateway::new(&first.settings, sockets, &environment)?;
     print_start(gateway.addresses(), &first)
         .map_err(|error| anyhow!("cannot write the addresses: {error}"))?;
+    // Last: the publication of stored certificates may take seconds, and needs the hosts of the gateway.
     obtained.start(&first.acme).map_err(ServerError::Threads)?;
 
     let mut parts = Parts::new();
@@ -89,7 +91,9 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     parts.add(isolated, |new| &new.isolated);
     parts.add(key_servers, |new| &new.remote);
     parts.add(visits, |new| &new.visits);
+    // After the gateway, whose commit names the hosts that it serves.
     parts.add(obtained, |new| &new.acme);
+    // The keys of the start would otherwise stay in memory after a reload has removed them.
     drop(first);
     let served = gateway.run(&parts, configuration);
     parts.stop(Instant::now() + STOPPING);

@@ -30,6 +30,7 @@ impl Configuration {
     /// key process between reading and resolving.
     pub(crate) fn first(&self, sources: Option<&Sources>) -> Result<Resolved, ConfigError> {
         let first = self.line.settings_of(sources, &self.running)?;
+        // Here, because a start commits no part; reloads replace the files in `commit`.
         self.files.replace(first.certificate_files.clone());
         Ok(first)
     }

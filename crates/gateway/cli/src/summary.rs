@@ -33,6 +33,7 @@ pub(crate) fn sessions(settings: &GatewaySettings) -> String {
 
 /// One line per certificate, with the size of the server's first flight. Counts a staple only if it is in a file.
 pub(crate) fn certificates(settings: &GatewaySettings) -> Vec<String> {
+    // A certificate of several hosts has one line.
     let mut seen = HashSet::new();
     settings
         .file_certificates()
@@ -46,6 +47,7 @@ fn certificate(certificate: &Certificate) -> String {
     let flight = FirstFlight::of(certificate, staple);
     let stapled = match staple {
         Some(_) => ", with its staple",
+        // Without a responder there will be no staple that lengthens the flight.
         None if certificate.services.responders.is_empty() => "",
         None => ", and its staple",
     };

@@ -30,6 +30,7 @@ impl Collector for TokenMetrics {
 }
 
 fn collect(page: &mut Encoder<'_, '_>, tokens: &[TokenStatus]) -> fmt::Result {
+    // No families without series, for all programs without tokens.
     if tokens.is_empty() {
         return Ok(());
     }

@@ -22,6 +22,7 @@ pub(crate) fn c_library() {
     if made || cfg!(not(all(target_env = "gnu", target_arch = "x86_64"))) {
         return;
     }
+    // Not the first argument, which the caller chooses and which may name another program.
     let Ok(program) = env::current_exe() else { return };
     let error =
         Command::new(program).args(env::args_os().skip(1)).env(name, value).env(STARTED_ANEW, "1").exec();

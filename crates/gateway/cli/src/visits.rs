@@ -24,6 +24,7 @@ impl KeptVisits {
     pub(crate) fn start(settings: Option<&VisitSettings>, metrics: &Arc<Metrics>) -> Self {
         let opened =
             settings.map(|VisitSettings { folder, settings }| Visits::open(folder, settings.clone()));
+        // No failure of the start: a gateway without charts of visits still serves.
         let visits = opened.transpose().unwrap_or_else(|error| {
             tracing::error!("visits are not kept: cannot start a thread: {error}");
             None
@@ -63,6 +64,7 @@ impl Part for KeptVisits {
 
     /// Writes the remaining visits.
     fn stop(&self, deadline: Instant) {
+        // Within the time of all parts, of which a slow disk must not take everything.
         if !self.visits.close(LAST_VISITS.min(deadline.saturating_duration_since(Instant::now()))) {
             tracing::warn!("the last visits could not be stored");
         }

@@ -37,6 +37,8 @@ impl CertificateFiles {
     /// The numbers of the hosts whose certificates have files among `changed`; `None` if anything else has.
     pub(super) fn hosts_of(&self, changed: &BTreeSet<PathBuf>) -> Option<Vec<usize>> {
         let of_certificates: HashSet<_> = self.hosts.iter().flatten().collect();
+        // A file that also has another use, such as `client_ca`, needs a whole reload: only then is the other
+        // use read again.
         let is_certificate = |file| of_certificates.contains(file) && !self.others.contains(file);
         let has_changed = |files: &HashSet<PathBuf>| files.iter().any(|file| changed.contains(file));
         let hosts = self.hosts.iter().enumerate().filter(|(_, files)| has_changed(files));

@@ -17,6 +17,8 @@ pub(crate) struct Entry {
 impl Entry {
     /// All entries of the list.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
+        // Parsed at each use instead of once: both callers report an error, so the list costs nothing while
+        // the gateway serves.
         TERMS.lines().filter(|line| !line.starts_with('#')).map(|line| {
             let mut columns = line.split(" | ");
             let mut column = || columns.next().map(str::trim);
@@ -26,6 +28,8 @@ impl Entry {
                 program: program.unwrap_or_default(),
                 terms: terms.unwrap_or_default(),
                 examples: examples
+                    // An example may contain brackets of its own, as `https = ["..."]` does. The first `] `
+                    // ends the section.
                     .filter_map(|example| example.split_at_checked(example.find("] ")? + 1))
                     .collect(),
                 remark: column(),
@@ -71,6 +75,7 @@ pub(crate) fn syntax(text: &str) -> Option<(usize, String)> {
 /// prove nothing: those of a text or list of TOML may look alike.
 fn data_of(text: &str) -> Option<(usize, (&'static str, &'static str))> {
     let lines = text.lines().map(str::trim).zip(1..);
+    // The first line with content decides. `---`, the start of a document in YAML, is no content.
     let mut lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#') && *line != "---");
     let (line, number) = lines.next()?;
     // A Caddyfile may begin with a brace too, but not with a quotation mark behind it.
@@ -103,6 +108,8 @@ fn program_of(line: &str) -> Option<&'static str> {
     if line.contains('=') || line.starts_with(['[', '#', '"']) {
         return None;
     }
+    // Words such as `server` are in more than one program. The brace or the semicolon at the end of the line
+    // makes the difference.
     let opens = line.ends_with('{');
     let is_term = |program: &str| Entry::all().any(|entry| entry.program == program && entry.has(first));
     if (opens && matches!(first, "server" | "upstream" | "if"))
@@ -110,6 +117,8 @@ fn program_of(line: &str) -> Option<&'static str> {
     {
         return Some("nginx");
     }
+    // A section of HAProxy has at most a name behind its first word, so a sentence that begins with `listen`
+    // is none.
     if matches!(first, "frontend" | "backend" | "listen" | "defaults" | "global") && words.count() <= 1 {
         return Some("HAProxy");
     }

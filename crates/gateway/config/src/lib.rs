@@ -73,12 +73,15 @@ impl CommandLine {
 
     /// Settings for `brisk serve` with these [`sources`](Self::sources); without any, those of a first run.
     pub fn settings_of(&self, sources: Option<&Sources>, running: &Running) -> Result<Resolved, ConfigError> {
+        // The list is that of the last attempt: a key that this configuration can load is no longer a reason
+        // against readiness.
         running.refused_keys.clear();
         let resolved = if let (Some(file), Some(sources)) = (&self.file, sources) {
             read(file, sources, self, Development::Create, running)
         } else {
             let mut raw = first_run(self.upstream.clone());
             self.apply(&mut raw);
+            // There is no file to name in an error: the command takes its place, and key paths are left out.
             let file = Path::new("brisk serve");
             finish(&raw, &Document::empty(), Vec::new(), file, Development::Create, running)
                 .map_err(ConfigError::without_keys)
@@ -118,6 +121,8 @@ pub struct Isolation {
 
 /// Isolation of keys, if a file demands it. Errors in the texts are reported when all of them are read.
 pub fn isolation(sources: &Sources) -> Option<Isolation> {
+    // Read apart from the rest: the key process is started while this process has one thread, before the
+    // configuration is resolved. `Document` is not needed, since a text that is no TOML is reported there.
     let mut tables = sources.all().iter().filter_map(|source| source.text.parse::<toml::Table>().ok());
     let keys = tables.find_map(|mut table| table.remove("keys"))?;
     let user = keys.get("isolate_user").and_then(|user| user.as_str()).map(str::to_owned);
@@ -133,6 +138,7 @@ pub fn check(file: &Path, running: &Running) -> Result<Resolved, ConfigError> {
 pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
     let sources = sources(file)?;
     let document = expanded(&sources, |_| None)?;
+    // No advice about other programs: their terms have counterparts in a gateway, not in a key server.
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
     let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, running)
@@ -170,6 +176,8 @@ fn files_of(document: &Document<'_>, sources: &Sources) -> impl Iterator<Item = 
 
 fn read_text(file: &Path) -> Result<String, ConfigError> {
     let bytes = fs::read(file).map_err(|error| ConfigError::unreadable(file, &error))?;
+    // Before UTF-8 is checked: a file in UTF-16 then gets a message about its encoding instead of one about
+    // an invalid byte.
     if let Some(fault) = brisk_keys::encoding_fault(&bytes) {
         return Err(ConfigError::of_text(file, None, fault));
     }
@@ -190,6 +198,7 @@ fn read(
     // Names the program to which a file, or an unknown key in it, belongs.
     let document = expanded(sources, foreign::syntax)?.with_advice(foreign::advice);
     let (mut raw, unread) = document.read::<raw::Config>();
+    // Before `shortcuts`, which adds the usual addresses only if neither the file nor the line has any.
     line.apply(&mut raw);
     shortcuts(&mut raw);
     let mut resolved = finish(&raw, &document, unread, file, development, running)?;
@@ -215,6 +224,7 @@ fn finish(
 fn first_run(upstream: Option<ServerUrl>) -> raw::Config {
     let name = "upstream".to_owned();
     let mut host = raw::Host::default();
+    // The development CA has certificates for these names alone.
     host.features.site.names = brisk_certs::DevelopmentCa::NAMES.map(str::to_owned).to_vec();
     host.features.site.route = upstream.iter().map(|_| whole_host(name.clone())).collect();
     let group = |url| raw::Upstream::of(UpstreamServer::new(url));
@@ -267,12 +277,16 @@ fn shortcuts(raw: &mut raw::Config) {
     {
         // No listener serves it: the file forwards TCP connections only.
         let mut host = raw::Host::default();
+        // A host is required otherwise. Any name will do, and without a listener the host needs no
+        // certificate.
         host.features.site.names = vec!["localhost".to_owned()];
         raw.host.push(host);
     }
     for tcp in &raw.tcp {
         let Some(name) = tcp.upstream.as_ref().filter(|name| resolve::tcp::is_server(name)) else { continue };
         if let Ok(url) = name.parse() {
+            // Named by its URL, so that several `[[tcp]]` with one server share its connections, health and
+            // limits.
             raw.upstream.entry(name.clone()).or_insert_with(|| raw::Upstream::of(UpstreamServer::new(url)));
         }
     }
@@ -281,6 +295,8 @@ fn shortcuts(raw: &mut raw::Config) {
         let name = server.url.to_string();
         host.features.site.route.push(whole_host(name.clone()));
         let group = raw::Upstream::of(server);
+        // Two hosts with the same server share its group. The first one decides about the settings of the
+        // server.
         raw.upstream.entry(name).or_insert(group);
     }
 }

@@ -39,6 +39,7 @@ pub struct Running {
 impl Running {
     /// A process that was started with this key process, or without one, and has read no configuration.
     pub fn new(isolation: Option<Arc<Isolation>>) -> Self {
+        // `..Self::default()` is not possible: fields cannot be moved out of a type that implements `Drop`.
         let mut running = Self::default();
         running.isolation = isolation;
         running

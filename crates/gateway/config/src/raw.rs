@@ -267,6 +267,7 @@ impl Host {
 
     /// Whether requests over plain HTTP are served instead of redirected.
     pub(crate) fn serves_plain(&self) -> bool {
+        // `None` is the redirect to HTTPS: plain HTTP has to be chosen.
         self.features.plain.plain == Some(Plain::Serve)
     }
 }

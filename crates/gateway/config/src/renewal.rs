@@ -30,11 +30,16 @@ impl CommandLine {
     ) -> Option<Result<Renewed, ConfigError>> {
         let (file, sources) = (self.file.as_deref()?, in_force.sources.as_ref()?);
         let hosts = in_force.hosts_of(changed)?;
+        // The text that is in force, not the present one: a file that is being edited must not decide which
+        // certificate a host gets.
         let document = match expanded(sources, |_| None) {
             Ok(document) => document,
             Err(error) => return Some(Err(error)),
         };
+        // The text in force had no unread values, so none are expected here.
         let (mut raw, _) = document.read::<raw::Config>();
+        // As in `read`, in the same order: hosts are identified by their positions, which these steps may add
+        // to.
         self.apply(&mut raw);
         shortcuts(&mut raw);
         let base = file.parent()?;

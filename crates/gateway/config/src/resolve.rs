@@ -105,21 +105,26 @@ pub(super) fn resolve(
     // Contents of files may be secrets, which no route may serve.
     context.shared.secrets.extend(document.inserted().iter().cloned());
     let server = server::server(raw, &mut context);
+    // Before the hosts, whose certificates may be in tokens.
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
     let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
+    // Before the routes, which refuse a group for streams and check the keys of application servers.
     let streams = upstreams.iter().filter(|group| group.is_stream());
     context.shared.streams = streams.map(|group| group.name.clone()).collect();
     let applications = upstreams.iter().filter(|group| group.cgi_protocol().is_some());
     context.shared.applications = applications.map(|group| group.name.clone()).collect();
     context.shared.upstreams = raw.upstream.keys().cloned().collect();
     context.shared.body_size = raw.server.limits.body_size;
+    // Behind the written groups, whose names they must not take.
     upstreams.extend(consolidation::groups(raw.features(), &context.shared.upstreams));
     for group in forward_auth::groups(raw.features(), &context.shared.upstreams) {
+        // Several routes may use one server for `forward_auth`. They share its group.
         if upstreams.iter().all(|other| other.name != group.name) {
             upstreams.push(group);
         }
     }
     let remote = remote::engines(raw, &mut context);
+    // Tables, then header rules, then limits: rules name tables, and hosts name all three.
     context.shared.maps = headers::maps(&raw.map, &mut context.shared);
     let rules = [&raw.server.request_headers, &raw.server.response_headers];
     context.shared.headers = headers::of_server(rules, &mut context.shared);
@@ -130,6 +135,7 @@ pub(super) fn resolve(
     let visits = visit_store::visits(&raw.visits, server.state_dir.as_deref(), &hosts.all, &mut context);
     let variation = variation::variation(raw, &hosts.all, &server.tls, visits.is_some(), &mut context);
     let remote = remote::used(raw, remote, &mut context);
+    // After all certificates: the key process gets all keys at once.
     let isolated = isolation::read(raw, development, &mut context);
     isolation::warn_of_exceptions(raw, &mut context);
     early_data::size(raw, &mut context);
@@ -139,6 +145,8 @@ pub(super) fn resolve(
     let Context { shared, keystore, files: mut certificate_files, .. } = context;
     let features::Context { findings, files, fingerprints, .. } = shared;
     certificate_files.others.extend(files);
+    // Values that could not be resolved have placeholders until here. With an error, no settings are formed
+    // from them.
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
     let mut settings =
@@ -164,6 +172,8 @@ pub(super) fn certificates(
     let Context { shared, keystore, .. } = context;
     let warnings = shared.findings.conclude()?;
     let of_host = |(names, certificates): (_, Vec<Arc<Certificate>>)| {
+        // Only the keys of this host: the gateway replaces single hosts, and the keys of the others stay as
+        // they are.
         let keys = keystore.subset(certificates.iter().map(|certificate| certificate.key));
         HostCertificates { names, certificates, keys }
     };

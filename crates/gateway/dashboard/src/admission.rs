@@ -16,10 +16,13 @@ pub(crate) const NAME: &str = "brisk-dashboard";
 /// Returns whether each host in the request is a host of the dashboard. Rejecting other names prevents DNS rebinding. A
 /// request without `Host` is rejected too; browsers always send one.
 pub(crate) fn is_for_own_host<B>(settings: &DashboardSettings, request: &Request<B>) -> bool {
+    // RFC 9112 section 3.2.2: an absolute URI replaces `Host`. Both have to be own, so that neither can hide
+    // the other.
     let in_uri = request.uri().authority().is_none_or(|authority| is_own(settings, authority.as_str()));
     let mut hosts = request.headers().get_all(HOST).iter();
     let own = |host: &http::HeaderValue| host.to_str().is_ok_and(|authority| is_own(settings, authority));
     let first = hosts.next().is_some_and(own);
+    // RFC 9112 section 3.2 forbids a second `Host`: another reader of the request might take that one.
     in_uri && first && hosts.next().is_none()
 }
 
@@ -42,6 +45,7 @@ pub(crate) fn is_from_other_origin<B>(request: &Request<B>) -> bool {
         headers.get(name).is_some_and(|value| values.iter().any(|wanted| value == wanted))
     };
     let site = "sec-fetch-site";
+    // `none` is a request of the user, such as a bookmark, and of no page.
     let foreign = headers.contains_key(site) && !is(site, &["same-origin", "none"]);
     let is_visit = request.method() == Method::GET
         && request.uri().path() == "/"
@@ -54,6 +58,7 @@ pub(crate) fn is_from_other_origin<B>(request: &Request<B>) -> bool {
 fn is_own_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let origin = origin.as_bytes();
+    // With either scheme: `Host` has none to compare, and a TLS terminator may be in front of the dashboard.
     let rest = origin.strip_prefix(b"https://").or_else(|| origin.strip_prefix(b"http://"));
     rest.is_some() && rest == headers.get(HOST).map(http::HeaderValue::as_bytes)
 }

@@ -34,6 +34,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Data of one gateway, and the clients that receive its events.
 pub(crate) struct Board {
     sources: Sources,
+    // Cells suffice: one thread runs all tasks of the dashboard, and none holds a borrow across an await.
     history: RefCell<History>,
     /// Readings of the last minute, every [`KEEP_EACH`].
     past: RefCell<VecDeque<(Instant, Reading)>>,
@@ -63,6 +64,7 @@ impl Board {
     /// Takes a sample and sends it to all [`EventStreams`]. To be called once per second; without streams the call takes a
     /// few microseconds.
     pub(crate) fn tick(&self) {
+        // Measured, because a tick may be late. A second that is assumed would show too high rates.
         let passed = self.last.replace(Instant::now()).elapsed();
         let reading = self.sources.metrics.reading();
         let workers = (self.sources.workers)();
@@ -190,12 +192,15 @@ impl Board {
     }
 
     async fn reports(&self) -> Result<Arc<[Report]>, JoinError> {
+        // Held while a list is made: requests at the same time wait for that list instead of making their
+        // own.
         let mut reports = self.reports.lock().await;
         if let Some((_, kept)) = reports.as_ref().filter(|(made, _)| made.elapsed() < REPORTS_CACHED_FOR) {
             return Ok(Arc::clone(kept));
         }
         let (maintenance, old) = (Arc::clone(&self.sources.maintenance), reports.take());
         let make = move || {
+            // On the blocking thread too, since freeing 100,000 reports takes time.
             drop(old);
             Arc::from(lists::in_order(maintenance.report()))
         };

@@ -90,6 +90,7 @@ impl ActiveSettings {
 /// SHA-256 digests of the TLS files; `None` for an unreadable one.
 fn digests(tls: &InternalSettings) -> Vec<Option<Vec<u8>>> {
     let files = [Some(&tls.identity.chain), Some(&tls.identity.key), tls.clients.as_ref()];
+    // One of the files is a private key, so its bytes are wiped.
     let digest = |bytes: Vec<u8>| digest::digest(&digest::SHA256, &Zeroizing::new(bytes)).as_ref().to_vec();
     files.into_iter().flatten().map(|file| fs::read(file).ok().map(digest)).collect()
 }
@@ -145,9 +146,12 @@ impl Dashboard {
         let mut address = settings.listen;
         if let Some(socket) = &socket {
             address = socket.local_addr().map_err(|error| failed(&error))?;
+            // A second descriptor, through which `start_beside` lets a new socket share the port for a
+            // moment.
             let _ = bound.set(socket.try_clone().map_err(|error| failed(&error))?);
         }
         let pending = PendingListener { socket, address, bound: Arc::clone(&bound) };
+        // Before the thread: without random numbers the start fails, and is no error of a background thread.
         let verifier = TokenVerifier::new().map_err(|error| failed(&error))?;
         let (live, changes) = watch::channel(ActiveSettings::new(&settings)?);
         let serve = move || {
@@ -190,6 +194,7 @@ impl Dashboard {
 
     /// Applies [`Prepared`] settings. Connections that were accepted under different settings end.
     pub fn take_over(&mut self, prepared: Prepared) {
+        // A reload that changes nothing about the dashboard ends no connection.
         if self.live.borrow().is_like(&prepared.0) {
             return;
         }
@@ -254,6 +259,8 @@ async fn serve(
         connections: SilentLimit::new(CONNECTIONS, CONNECTIONS_OF_ONE),
     });
     let ticks = async {
+        // After a pause of the machine, missed ticks would follow at once, and give rows for seconds without
+        // a length.
         let mut seconds = interval(SECOND);
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -264,6 +271,7 @@ async fn serve(
     };
     tokio::select! {
         broken = async { accept(&state, pending.listener().await?).await } => broken,
+        // The sender is in the `Dashboard`, so the wait ends when that is dropped.
         () = async { while changes.changed().await.is_ok() {} } => Ok(()),
         () = ticks => Ok(()),
     }

@@ -40,6 +40,7 @@ pub(crate) struct Events(Receiver<Bytes>);
 impl EventStreams {
     /// Adds an [`EventStream`] that begins with `first` and ends at `until`. `None` if there are [`MOST`].
     pub(crate) fn join(&mut self, first: Bytes, until: Option<Instant>) -> Option<Events> {
+        // Before the count, so that streams that have ended take no slot from a new client.
         self.0.retain(|one| !one.is_gone());
         if self.0.len() >= MOST {
             return None;
@@ -58,6 +59,7 @@ impl EventStreams {
 
     /// Sends an event to all streams. A stream with a full queue is closed.
     pub(crate) fn send(&mut self, event: &Bytes) {
+        // `try_send` never waits: one slow client must not delay the samples of the others.
         self.0.retain(|one| one.events.try_send(event.clone()).is_ok());
     }
 }

@@ -34,6 +34,7 @@ async fn admitted(
     verifier: &TokenVerifier,
     request: Request<Incoming>,
 ) -> Response<Body> {
+    // Before the path is known: all pages and files are protected from other names and origins alike.
     if !admission::is_for_own_host(settings, &request) {
         return responses::text(
             StatusCode::MISDIRECTED_REQUEST,
@@ -78,6 +79,7 @@ async fn admitted(
             "open / and log in, or send Authorization: Bearer TOKEN\n",
         ),
     };
+    // RFC 9110 section 11.6.1: a 401 names the scheme, which programs without a cookie use.
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"brisk\""));
     response
 }
@@ -92,6 +94,7 @@ fn shown(
     let query = request.uri().query().unwrap_or_default();
     match request.uri().path() {
         "/" => responses::asset(&PAGE, StatusCode::OK, request.headers()),
+        // HEAD has no body, but would occupy a stream until it is noticed.
         "/events" if request.method() == Method::GET => match board.join(admitted.until) {
             Some(events) => responses::events(events),
             None => {

@@ -28,6 +28,7 @@ pub(crate) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Byte
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // Figures of the gateway must not stay in the cache of a browser after a logout.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, RETRY_AFTER);
@@ -61,6 +62,7 @@ pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap
     let tag = asset.tag();
     let has_it = is_known(asked.get_all(IF_NONE_MATCH), tag.as_bytes());
     let takes_gzip = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    // Compared as a whole: `gzip;q=0` is a refusal. Clients with another weight get the plain file.
     let takes_gzip = takes_gzip.flat_map(|value| value.split(',')).any(|coding| coding.trim() == "gzip");
     let compressed = if takes_gzip { asset.gzip() } else { None };
     let is_compressed = compressed.is_some();

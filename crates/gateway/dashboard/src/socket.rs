@@ -39,6 +39,7 @@ pub(crate) fn bind_beside(address: SocketAddr, old: &TcpListener) -> io::Result<
     }
     SockRef::from(old).set_reuse_port(true)?;
     let bound = at(address, true);
+    // Before an error is returned, so that the port is never left open to other programs.
     SockRef::from(old).set_reuse_port(false)?;
     let bound = bound?;
     SockRef::from(&bound).set_reuse_port(false)?;

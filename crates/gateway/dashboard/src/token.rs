@@ -53,10 +53,12 @@ impl Token {
             return Err(TokenError::Wrong(path.to_owned(), "is no file"));
         }
         let mut file = File::open(path).map_err(unreadable)?;
+        // Of the open file and not of its path, which could name another file by now.
         let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(TokenError::Open(path.to_owned(), mode));
         }
+        // Twice the maximum, because white space around the token is permitted.
         let bytes = brisk_secrets::read_open(&mut file, 2 * MOST).map_err(unreadable)?;
         Self::of(&bytes).map_err(|reason| TokenError::Wrong(path.to_owned(), reason))
     }
@@ -128,6 +130,7 @@ impl TokenVerifier {
         let (until, digits) = value.split_once('-')?;
         let until = u64::from_str_radix(until, 16).ok()?;
         let tag = bytes_of(digits)?;
+        // The MAC first: an invented `until` could overflow the addition in `valid_until`.
         hmac::verify(&self.key, &message(b"cookie", until, &token.0), &tag).ok()?;
         Some(until).filter(|until| now < *until)
     }
@@ -144,6 +147,8 @@ impl TokenVerifier {
 
 fn message(kind: &[u8], until: u64, token: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut message = Zeroizing::new(Vec::with_capacity(kind.len() + 8 + token.len()));
+    // The kind separates the two uses of one key: no cookie is a proof of the token, and none of the token a
+    // cookie.
     message.extend_from_slice(kind);
     message.extend_from_slice(&until.to_be_bytes());
     message.extend_from_slice(token);

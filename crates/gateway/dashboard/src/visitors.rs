@@ -123,6 +123,7 @@ pub(crate) async fn answer(visits: &Visits, queries: &QueryCache, query: &str) -
     let known = || queries.known(&query).map(|answer| (answer, false));
     let work = move || {
         let all = all(&visits, &reader, &asked);
+        // A result with an error is not kept, so that the next request tries again.
         (Bytes::from(all.to_string()), all["error"].is_null())
     };
     let read = run_exclusively(&queries.permit, known, work).await;

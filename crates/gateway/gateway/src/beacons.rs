@@ -34,6 +34,8 @@ impl BeaconReceiver {
 
     /// Keeps a [prepared](Self::prepare) receiver.
     pub(crate) fn commit(&self, beacons: Option<Arc<Beacons>>) {
+        // Metrics are registered here and not in `prepare`: a configuration that is refused
+        // leaves no series on the page.
         if let Some(beacons) = beacons
             && self.beacons.set(Arc::clone(&beacons)).is_ok()
         {

@@ -85,10 +85,13 @@ impl Certificates {
         settings: &CertificateSettings,
         before: Option<&Termination>,
     ) {
+        // Fetches that were refused for their destination would otherwise wait for the end of their
+        // pauses, up to six hours.
         if self.fetcher.permit(&settings.allow_private) {
             self.maintenance.restart();
         }
         let certificates: Vec<_> = tls.configured().flat_map(|host| &host.certificates).cloned().collect();
+        // Before the publication, so that the first handshake with a certificate has its staple.
         self.maintenance.prepare(&certificates, settings.maintenance);
         let publication = |host: &HostSettings| {
             let keys = keys.subset(host.certificates.iter().map(|certificate| certificate.key));
@@ -107,6 +110,7 @@ impl Certificates {
     /// not in `tls` are skipped.
     pub(crate) fn renew(&self, tls: &Termination, hosts: Vec<HostCertificates>) {
         let all: Vec<_> = hosts.iter().flat_map(|host| &host.certificates).cloned().collect();
+        // One wait for all hosts: a wait for each would multiply with the number of renewed certificates.
         self.maintenance.prepare_more(&all);
         let (mut publications, mut slots) = (Vec::new(), Vec::new());
         for HostCertificates { names, certificates, keys } in hosts {
@@ -169,11 +173,14 @@ struct Publisher {
 
 impl Publish for Publisher {
     fn publish(&self, certificates: Vec<Arc<Certificate>>, keys: Keystore) {
+        // Weak, because `shared` owns the obtainer, which owns this value.
         let Some(shared) = self.shared.upgrade() else { return };
         shared.certificates.maintenance.prepare_more(&certificates);
         let (host, slot) = (self.host.clone(), Arc::clone(&self.slot));
         let publication = Publication { host, slot, before: None, certificates, keys, is_announced: false };
         shared.certificates.checks.publish(vec![publication]);
+        // The configuration in force now: a reload since the start may have replaced the
+        // acceptor and kept the slot.
         shared.certificates.shown(&shared.live.load().tls, std::slice::from_ref(&self.slot));
     }
 }

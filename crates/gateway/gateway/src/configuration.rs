@@ -132,6 +132,8 @@ impl Live {
 
     /// Whether an address represents many clients, so that limits per client do not apply.
     pub(crate) fn is_many_clients(&self, address: IpAddr) -> bool {
+        // An inherited socket may report IPv4 clients as mapped IPv6 addresses, which
+        // no IPv4 network contains.
         let address = address.to_canonical();
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
@@ -165,6 +167,7 @@ impl Live {
 
 /// Removes the announcement of HTTP/3 by `Alt-Svc`.
 fn announce_nothing(host: &mut HostSettings) {
+    // RFC 7838 section 3: `clear` makes clients forget an earlier announcement, which needs no socket here.
     host.alt_svc = host.alt_svc.filter(|alt_svc| *alt_svc == AltSvc::Clear);
 }
 
@@ -188,6 +191,7 @@ impl Current {
 
     /// Makes `live` the current configuration and notifies the workers.
     pub(crate) fn replace(&self, live: Live) {
+        // In this order: a worker that sees the new number finds at least this configuration.
         self.live.store(Arc::new(live));
         self.number.send_modify(|number| *number += 1);
     }
@@ -199,6 +203,7 @@ impl Current {
         let number = *numbers.borrow_and_update();
         let mut worker = 0;
         self.followed.send_modify(|followed| {
+            // Within the lock of the channel: two workers that start at the same time get different numbers.
             worker = followed.len();
             followed.push(number);
         });

@@ -68,6 +68,8 @@ pub(crate) fn serve_https(
             charge(&worker, &connection.client.record.borrow(), Event::Error);
         }
         let mut record = connection.client.record.borrow_mut();
+        // A replay of early data never completes its handshake: it counts as a failed one,
+        // although it had a response.
         if connection.client.is_confirmed() {
             record.finish(ConnectionEnd::Served(end.name()));
         } else {
@@ -99,6 +101,7 @@ fn connected(worker: &Worker, mut record: ConnectionRecord, demands: Demands, io
 pub(crate) fn limit_client(worker: &Worker, connection: &Connection) {
     let live = worker.shared.live.load();
     if live.is_many_clients(connection.client.record.borrow().client.ip()) {
+        // Shares of memory apply to single clients: a proxy would have to serve all of its clients from one.
         connection.client.set_many();
     }
     // Also for a proxy, which names its clients in headers.
@@ -151,6 +154,7 @@ async fn secure(
     let accepted = async {
         let mut trace = trace_of(record);
         let read = read_hello(&mut tcp, received, live.hello_size, &mut trace).await?;
+        // Before brisk writes a byte: the upstream must see the handshake of the client unchanged.
         if let Some(service) = routes.passes(&read.hello, Some(acceptor)) {
             return Ok(Err(Entry::passed(service, tcp, read)));
         }
@@ -203,6 +207,8 @@ pub(crate) fn note_refusal(worker: &Worker, record: &mut ConnectionRecord, refus
     record.finish(ConnectionEnd::HandshakeFailed(refusal.outcome));
     let (name, detail) = (refusal.server_name.as_deref(), refusal.detail.as_deref());
     match refusal.outcome {
+        // Only faults of the gateway are warnings: clients could fill the log with theirs, which
+        // the access log contains.
         HandshakeOutcome::KeyOperation | HandshakeOutcome::Internal => {
             if let Some(more) = worker.shared.handshake_warnings.pass() {
                 tracing::warn!(connection = record.id, client = %record.client, name, detail, outcome = %refusal.outcome, more, "handshake failed");

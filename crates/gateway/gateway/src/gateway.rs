@@ -65,6 +65,8 @@ impl Gateway {
         let visits = environment.visits.clone();
         let shared = Shared::new(settings, environment)?;
         let dashboard = Served::start(settings.dashboard.as_ref(), &shared, sockets.0.loads(), visits)?;
+        // Last of all that can fail: from here on signals are caught, and new connections over
+        // QUIC reach this process.
         let server = Server::new(sockets.0)?;
         shared.metrics.register(server.metrics());
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
@@ -103,6 +105,7 @@ impl Gateway {
         shared.begin_variation();
         let pages = pages_of(&shared);
         let served = server.run(&shared, Reloads { part, parts, source }, pages);
+        // After the drain, whose last requests have lines too.
         shared.sink.close_access_log();
         Ok(served?)
     }

@@ -41,6 +41,7 @@ impl ClientLimits {
     /// if `settings` has none.
     pub(crate) fn key_gate(&self, settings: &GatewaySettings, before: Option<&Arc<Rates>>) -> KeyGate {
         let limits = settings.rates;
+        // With a new table, each reload would fill the buckets of all clients again.
         let same = before.filter(|before| *before.limits() == limits).cloned();
         let new = || Arc::new(Rates::new(limits, Arc::clone(&self.rate_refusals)));
         let rates = same.or_else(|| (!limits.is_empty()).then(new));

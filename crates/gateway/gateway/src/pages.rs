@@ -34,6 +34,8 @@ pub(crate) fn pages_of(shared: &Shared) -> Pages {
         .ready_unless(move || quic.as_ref()?.trouble())
         .note(move || checks.notes())
         .note(move || report::folder_notes(&folders))
+        // Without facts about single clients, and scrapers request it by name. For the other
+        // pages see `Pages::show`.
         .show_under_any_name("/metrics", METRICS_TYPE, move || metrics.render())
         .show("/connections", "application/json", move || connections::shown(&sink.recent()))
         .show("/tickets", "application/json", move || ticket_keys::shown(&shown, SystemTime::now()))

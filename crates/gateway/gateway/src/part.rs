@@ -66,6 +66,7 @@ impl Part for GatewayPart {
     fn commit(&self, PreparedGateway { shared, dashboard, fixed }: PreparedGateway) {
         self.dashboard.borrow_mut().take_over(dashboard);
         self.shared.commit(shared);
+        // After `shared`, whose configuration in force has the groups to check.
         self.check_health();
         self.fixed.borrow().warn_of_changes(&fixed);
         self.fixed.replace(fixed);

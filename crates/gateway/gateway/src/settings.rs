@@ -78,6 +78,8 @@ impl GatewaySettings {
     /// Index in `tcp` of the service that gets connections of the HTTPS listeners with this server name, in lower case, with
     /// any ALPN.
     pub fn tcp_of_name(&self, name: &str) -> Option<usize> {
+        // The same map as in the acceptor, so that exact names, wildcards and the
+        // default have the same order.
         let mut map = HostMap::new(UnknownName::Default);
         for host in &self.service.hosts {
             map.add(host.tls.names.iter().map(String::as_str), None).ok()?;

@@ -156,6 +156,7 @@ impl Shared {
         let asking = key_checks::run(Arc::downgrade(checks), Arc::clone(&checks.wake), shown);
         shared.certificates.maintenance.spawn(asking);
         let live = shared.live.load();
+        // After the task that asks keys was spawned: the publication waits for its answers.
         shared.certificates.publish(&live.tls, &settings.keystore, &settings.certificates, None);
         shared.metrics.set_certificates(live.tls.expiries());
         shared.certificates.show_obtainer(&live.tls, &shared.own);
@@ -166,6 +167,8 @@ impl Shared {
 
     fn prepare_quic(&self, settings: &GatewaySettings) -> Result<(), GatewayError> {
         let own = Weak::clone(&self.own);
+        // Looked up for each handshake, since a reload may replace the acceptor. Weak,
+        // because `Shared` owns QUIC.
         let acceptor = move || {
             let shared = own.upgrade().expect("workers hold the shared state");
             Arc::clone(&shared.live.load().tls.acceptor)

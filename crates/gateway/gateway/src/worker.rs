@@ -73,6 +73,8 @@ async fn drop_old_key_pairs() {
 /// worker keeps its previous routes and limits and reports nothing.
 async fn follow(worker: Rc<Worker>, mut replacements: Replacements) {
     while let Some(replacement) = replacements.next().await {
+        // The latest configuration, which may be newer than `replacement`: the next turn
+        // then applies it once more.
         let live: Arc<Live> = worker.shared.live.load_full();
         match live.service(worker.shared.telemetry(), &worker.groups) {
             Ok(service) => worker.service.replace(service),

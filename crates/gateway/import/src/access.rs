@@ -13,6 +13,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> bool {
     let parse = |text: &str| {
         let (address, length) = text.split_once('/').unwrap_or((text, ""));
         let bits = match address.parse().ok()? {
+            // IPv4 in the upper bits, so that one mask serves both families. The last value keeps the
+            // families apart.
             IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32, 4),
             IpAddr::V6(address) => (u128::from(address), 128, 6),
         };
@@ -22,6 +24,7 @@ pub(crate) fn contains(outer: &str, inner: &str) -> bool {
     let (Some((outer, length, family)), Some((inner, other, kind))) = (parse(outer), parse(inner)) else {
         return false;
     };
+    // A shift by all 128 bits would overflow.
     let mask = if length == 0 { 0 } else { u128::MAX << (128 - length) };
     family == kind && length <= other && outer & mask == inner & mask
 }
@@ -64,6 +67,7 @@ pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 impl Context<'_> {
     /// `allow` and `deny` in the order of nginx, in which the first match decides; in brisk it is the longest prefix.
     pub(crate) fn networks(&self, scope: &Scope<'_>, keys: &mut Keys) {
+        // Both names together: in nginx, a level with either of them replaces all rules of the outer levels.
         let (_, rules) = scope.all_of(&["allow", "deny"]);
         let mut kept: Vec<(bool, &str)> = Vec::new();
         let mut by_default = true;
@@ -72,6 +76,8 @@ impl Context<'_> {
             let network = rule.arg(0);
             let is_allowed = rule.name == "allow";
             if !matches!(network, "unix:" | "all") && !contains(network, network) {
+                // A wrong `allow` is left out, which permits less. A wrong `deny` would permit more, so it
+                // closes the route.
                 let action = "write the network; until then a wrong deny refuses all clients";
                 self.missing(rule, format!("{network} is no network"), action);
                 if is_allowed {
@@ -82,9 +88,11 @@ impl Context<'_> {
             if network == "unix:" {
                 self.unneeded(rule, "brisk does not listen on Unix sockets");
             } else if network == "all" {
+                // In nginx the first match decides, so rules behind `all` have no effect.
                 by_default = is_allowed;
                 break;
             } else if !kept.iter().any(|(_, outer)| contains(outer, network)) {
+                // An outer network before this one decides in nginx. In brisk, the longer prefix would.
                 kept.push((is_allowed, network));
             }
         }
@@ -93,6 +101,8 @@ impl Context<'_> {
         };
         let (allowed, denied): (Vec<_>, Vec<_>) = (of(true).collect(), of(false).collect());
         if by_default {
+            // Without a last `deny all`, nginx permits the others. `allow` of brisk would exclude them, so it
+            // begins with all addresses.
             if !denied.is_empty() {
                 let allowed: Vec<_> =
                     if allowed.is_empty() { Vec::new() } else { ALL.into_iter().chain(allowed).collect() };
@@ -101,6 +111,7 @@ impl Context<'_> {
                 }
                 keys.set("deny", toml::list(denied));
             } else if !rules.is_empty() {
+                // The location has rules that permit everything: the empty list ends those of the host.
                 keys.set("deny", "[]");
             }
         } else if allowed.is_empty() {
@@ -139,6 +150,8 @@ impl Context<'_> {
         let drops = |header: &&Directive| {
             header.arg(0).eq_ignore_ascii_case("authorization") && header.arg(1).is_empty()
         };
+        // nginx forwards the password to the server unless a header rule removes it. brisk keeps it back
+        // unless `forward` is written.
         let has_upstream =
             keys.get("upstream").is_some() || keys.get("fallback").is_some_and(|to| to.starts_with('{'));
         if has_upstream && !scope.all("proxy_set_header").iter().any(drops) {
@@ -185,6 +198,8 @@ impl Context<'_> {
             let mut is_used = false;
             for (kind, into) in [("proxy_set_header", &mut to_upstream), ("add_header", &mut to_client)] {
                 for header in scope.all(kind) {
+                    // brisk copies a header under its own name. The variable of nginx has underscores for its
+                    // hyphens.
                     let is_same = header.arg(0).replace('-', "_").eq_ignore_ascii_case(source);
                     if only_variable(header.arg(1)) == Some(variable) && is_same {
                         into.push(header.arg(0).to_owned());

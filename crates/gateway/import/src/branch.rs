@@ -31,6 +31,7 @@ impl<'a> Site<'_, 'a> {
         match context.condition(step) {
             Ok(Condition::Any { any, negated }) => {
                 let flows: Vec<_> = any.iter().filter_map(|condition| flow.with(condition)).collect();
+                // All or none: with one alternative left out, requests would pass that the `if` refuses.
                 if flows.len() < any.len() {
                     return self.unexpressed(flow, step, CLASH, routes);
                 }
@@ -64,6 +65,7 @@ impl<'a> Site<'_, 'a> {
         routes: &mut Vec<Route>,
     ) {
         let mut inner = program(step.inner());
+        // After an `if` that ends nothing, nginx continues behind the block.
         if !inner.iter().any(|inner| matches!(&*inner.name, "return" | "break")) {
             inner.extend(rest);
         }
@@ -84,6 +86,7 @@ impl<'a> Site<'_, 'a> {
         let root = scope.one("root").map_or("", |root| root.arg(0));
         let file = file.replace("$document_root", root);
         let is_503 = step.inner().iter().any(|inner| inner.name == "return" && inner.arg(0) == "503");
+        // A host has one such file. A second one would replace the first in silence.
         let known = self.maintenance.borrow().clone();
         if is_503 && !file.contains('$') && known.is_none_or(|known| known == file) {
             self.context.carried_whole(step);
@@ -112,6 +115,7 @@ impl<'a> Site<'_, 'a> {
         }
         let names = flow.scope.one("server_name").map(|names| names.args.as_slice()).unwrap_or_default();
         let own = if valid.has("server_names") { names } else { &[] };
+        // These words are no hosts. `blocked` has no counterpart, so such requests are refused as any other.
         let listed =
             valid.args.iter().filter(|arg| !matches!(arg.as_str(), "none" | "blocked" | "server_names"));
         let hosts: Vec<_> = listed
@@ -123,6 +127,8 @@ impl<'a> Site<'_, 'a> {
             .collect();
         self.context.carried(valid);
         self.context.carried(step);
+        // The host ends at a slash, a colon or the end: `https://example.com.evil.test` must not count as
+        // `https://example.com`.
         let pattern = format!("^https?://({})(/|:|$)", hosts.join("|"));
         let mut tests = vec![format!("{{ regex = {} }}", toml::raw(&pattern))];
         if valid.has("none") {
@@ -142,6 +148,8 @@ impl<'a> Site<'_, 'a> {
         let context = self.context;
         let inner = flow.inside(step);
         let is_file = |arg: &String| matches!(arg.trim_start_matches('('), "-f" | "-e");
+        // `if (-f ...) { break; }` is the opposite form: the rest of the location is for paths without a
+        // file.
         let only_stops =
             step.inner().iter().all(|inner| inner.name == "break") && step.args.iter().any(is_file);
         let target = step.inner().iter().find(|inner| inner.name == "rewrite").map(|rewrite| rewrite.arg(1));

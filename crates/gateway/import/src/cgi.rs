@@ -30,6 +30,8 @@ const SAME: &[(&str, &str)] = &[
     ("SERVER_NAME", "$server_name $host $http_host"),
     ("REDIRECT_STATUS", "200"),
     ("HTTP_HOST", "$host $http_host"),
+    // Protection from httpoxy (CVE-2016-5385), which brisk has without a setting: it never sends this
+    // variable.
     ("HTTP_PROXY", ""),
 ];
 
@@ -76,6 +78,7 @@ impl Context<'_> {
         }
         let includes = ["fastcgi.conf", "fastcgi-php.conf"];
         let is_included = |file: &&Directive| includes.iter().any(|own| file.arg(0).ends_with(own));
+        // These files set `SCRIPT_FILENAME`, but are built in or missing here, so no directive shows it.
         if kind == "fastcgi" && !has_file && scope.all("include").iter().any(is_included) {
             keys.set("root", self.root(scope)?);
             path_info |= scope.all("include").iter().any(|file| file.arg(0).ends_with("php.conf"));
@@ -93,6 +96,7 @@ impl Context<'_> {
     fn param(&self, scope: &Scope<'_>, param: &Directive, params: &mut Keys) {
         let mut value = param.arg(1).to_owned();
         if let Some(root) = scope.one("root") {
+            // brisk has no variable for the folder, so its path is written.
             value = ROOTS.iter().fold(value, |value, name| value.replace(name, root.arg(0)));
         }
         match self.template(&value, &Values::default(), Use::Value) {
@@ -162,6 +166,7 @@ impl Context<'_> {
         let pages = scope.all("index");
         let scripts = pages.iter().flat_map(|index| &index.args).filter(|page| is_script(page));
         let own = scope.one("fastcgi_index").map(|index| index.arg(0));
+        // `index.php` is the default of brisk, and needs no key.
         if let Some(index) = scripts.map(String::as_str).next().or(own).filter(|index| *index != "index.php")
         {
             keys.set("index", toml::text(index));

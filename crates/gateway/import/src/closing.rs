@@ -30,9 +30,12 @@ impl<'a> Site<'_, 'a> {
         let (modifier, text) = (directive.arg(0), directive.arg(1));
         let ignore_case = modifier == "~*";
         let wider = pattern::wider(text)
+            // The wider expression may be one that brisk cannot compile either. Then only the warning is
+            // left.
             .filter(|wider| modifier.starts_with('~') && pattern::translate(wider, ignore_case).is_ok());
         let Some(pattern) = wider else { return self.context.open(directive) };
         let kind = Kind::Expression { pattern, ignore_case };
+        // An empty block: the route refuses, so no directive of the location may have an effect.
         let scope = self.scope.child(&[]);
         self.locations.push(Location { kind, scope, directive: Some(directive), parent, refused: true });
     }
@@ -51,6 +54,7 @@ impl<'a> Site<'_, 'a> {
         if !closes(step.inner()) {
             return false;
         }
+        // A route for all paths would close the whole host, so an `if` of the server is reported instead.
         if self.program.iter().any(|own| own.id == step.id) {
             self.context.open(step);
             return false;

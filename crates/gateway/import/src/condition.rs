@@ -31,6 +31,7 @@ impl When {
         let clash = |(key, name, _): &&(&'static str, String, String)| {
             other.0.iter().any(|(own, own_name, _)| own == key && own_name.eq_ignore_ascii_case(name))
         };
+        // Two conditions of one kind need an intersection, which a route does not have. Equal ones are one.
         let differing = self.0.iter().filter(clash).any(|condition| !other.0.contains(condition));
         let own = self.0.iter().filter(|condition| !other.0.contains(condition));
         (!differing).then(|| Self(own.chain(&other.0).cloned().collect()))
@@ -93,6 +94,7 @@ pub(crate) enum Condition {
 
 /// The comparison of an `if`: the variable, the operator and the value.
 fn comparison(directive: &Directive) -> Result<(String, String, String), String> {
+    // With a character that no ordinary argument has, so that a quoted argument with spaces stays whole.
     let joined = directive.args.join("\u{1}");
     let inner = joined
         .strip_prefix('(')
@@ -136,10 +138,13 @@ impl Context<'_> {
         }
         let negated = operator.starts_with('!');
         let wanted = |result: &str| match operator.trim_start_matches('!') {
+            // In nginx, an empty text and `0` are false.
             "" => !matches!(result, "" | "0"),
             _ => result == value,
         };
         let is_table = self.maps.contains_key(name) || self.geos.contains_key(name);
+        // With another operator, each line of the table would have to be matched here. A wrong result would
+        // lose a refusal.
         if is_table && !matches!(&*operator, "" | "=" | "!=") {
             return Err("the result of the map is compared in another way than =".to_owned());
         }
@@ -184,6 +189,7 @@ impl Context<'_> {
         }
         let any =
             chosen.into_iter().map(|line| key_test(source, &line.name)).collect::<Result<Vec<_>, _>>()?;
+        // After all tests: a map that cannot be expressed must not be reported as carried.
         self.carried_whole(map);
         Ok(any_of(any, negated != flip))
     }
@@ -221,6 +227,7 @@ fn any_of(any: Vec<When>, negated: bool) -> Condition {
 /// The test of a key of a `map`.
 fn key_test(source: &str, key: &str) -> Result<When, String> {
     let operator = ["~*", "~"].into_iter().find(|operator| key.starts_with(*operator)).unwrap_or("=");
+    // In nginx, a backslash before a key such as `default` takes its special meaning away.
     test(source, operator, key.trim_start_matches(if operator == "=" { "\\" } else { operator }))
 }
 
@@ -242,6 +249,7 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
     match name {
         "request_method" => match (&expression, pattern::alternatives(value)) {
             (None, _) => Ok(When::plain("methods", toml::list([value]))),
+            // `~*` ignores case, brisk does not: methods have their usual spelling, in capitals.
             (Some(_), Some(all)) if operator.ends_with('*') => {
                 let all = all.iter().map(|method| method.to_ascii_uppercase());
                 Ok(When::plain("methods", toml::list(all)))
@@ -249,6 +257,8 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
             (Some(_), Some(all)) => Ok(When::plain("methods", toml::list(all))),
             _ => Err("methods are compared as whole words".to_owned()),
         },
+        // nginx compares `$request_uri` with its query, `path_regex` without: only a start without a query
+        // has one meaning in both.
         "request_uri" if !pattern::is_literal_start(value) || expression.is_none() => {
             Err("$request_uri has the query too: brisk compares a literal start of it only".to_owned())
         }
@@ -262,6 +272,7 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
         "remote_addr" if expression.is_none() && !is_set => Ok(When::plain("networks", toml::list([value]))),
         "host" | "http_host" | "server_name" => Err("routes of brisk do not test the host".to_owned()),
         _ => match name.split_once('_') {
+            // The name of a header in a variable has underscores for hyphens.
             Some(("http", header)) => Ok(When::test("headers", &header.replace('_', "-"), text_test(is_set))),
             Some(("cookie", cookie)) => Ok(When::test("cookies", cookie, text_test(is_set))),
             Some(("arg", parameter)) => Ok(When::test("query", parameter, text_test(is_set))),
@@ -290,6 +301,8 @@ pub(crate) fn geo_networks<'a>(
             "ranges" | "include" | "delete" => return Err(format!("geo with {} is not read", line.name)),
             network if wanted(line.arg(0)) != flip => networks.push(network),
             network => {
+                // In nginx the longest network decides, and `networks` of a condition is one set without
+                // exceptions.
                 let is_inside = |outer: &&str| crate::access::contains(outer, network);
                 if networks.iter().any(is_inside) {
                     return Err("networks of geo lie inside each other".to_owned());
@@ -320,6 +333,8 @@ pub(crate) fn is_host_condition(directive: &Directive) -> bool {
         && directive.inner().iter().any(|step| match step.name.as_str() {
             "return" => true,
             "rewrite" => {
+                // With another expression, some requests would pass on to the rest of the server, which a
+                // host of its own does not have.
                 matches!(step.arg(2), "redirect" | "permanent")
                     && pattern::is_every(&step.arg(0).replace(['(', ')'], ""))
             }

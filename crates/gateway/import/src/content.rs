@@ -34,6 +34,7 @@ impl<'a> Site<'_, 'a> {
         }
         let flow = limited.as_ref().unwrap_or(flow);
         self.rewritten_paths(flow, routes);
+        // Before the last route: with equal paths, brisk takes the first route whose condition holds.
         for (condition, name, value) in self.choices(flow) {
             if let Some(mut flow) = flow.with(&condition) {
                 flow.values.set.insert(name, value);
@@ -42,6 +43,8 @@ impl<'a> Site<'_, 'a> {
         }
         self.final_route(flow, rewrite, routes);
         if except.is_some() {
+            // The listed methods have their routes already, so this one is for all others, as with
+            // `limit_except`.
             let mut keys = Keys::default();
             keys.set("respond", "{ status = 403 }");
             routes.push(Self::route(flow.location, flow.at, when, keys));
@@ -56,12 +59,15 @@ impl<'a> Site<'_, 'a> {
                 let limits = self.settings(flow, &mut keys);
                 let is_closed = keys.get("upstream").is_none()
                     && !keys.get("fallback").is_some_and(|next| next.starts_with('{'));
+                // brisk refuses `internal_redirects` without an upstream, whose headers name the target.
                 if !is_closed && !flow.location.is_internal() && self.has_targets(&flow.scope) {
                     keys.set("internal_redirects", "true");
                 }
                 if let Some(limits) = limits.filter(|limits| !limits.exempt.is_empty())
                     && let Some(free) = flow.with(&When::plain("networks", toml::list(limits.exempt)))
                 {
+                    // Limits of brisk have no exceptions, so the excluded networks get a route of their own,
+                    // before the one with the limits.
                     let mut keys = keys.clone();
                     keys.0.retain(|(key, _)| key != "limits");
                     if !limits.strict.is_empty() {
@@ -97,6 +103,7 @@ impl<'a> Site<'_, 'a> {
             let action = "write a route with when.methods and one with basic_auth";
             return self.context.missing(except, "passwords for some methods", action);
         }
+        // The rules of outer levels already hold in the routes. The block itself permits no further client.
         if inner.all_of(&["allow", "deny"]).0 < inner.depth() {
             return;
         }
@@ -145,6 +152,8 @@ impl<'a> Site<'_, 'a> {
         self.access_log(&flow.scope, &mut keys);
         self.content_keys(flow, &mut keys);
         self.error_pages(&flow.scope, HOST, &mut keys);
+        // nginx ends such a request before it looks at `allow`, `deny` and limits, so the lists of the host
+        // must not apply here.
         if self.scope.all_of(&["allow", "deny"]).0 > 0 {
             keys.set("deny", "[]");
         }
@@ -193,6 +202,7 @@ impl<'a> Site<'_, 'a> {
             return Err("a restriction".to_owned());
         }
         let (level, passes) = flow.scope.all_of(&PASSES);
+        // Only with a level of its own: `http` and `server` cannot have these directives.
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             return self.pass(pass, flow, rewrite, keys).inspect_err(|reason| {
                 let action = "serve the path by another program, or write the route by hand";

@@ -54,6 +54,7 @@ impl<'a> Context<'a> {
         let zone = |directive: &'a Directive| {
             directive.parameter("zone").map_or("", |zone| zone.split(':').next().unwrap_or("")).to_owned()
         };
+        // In nginx, zones of both kinds share their names.
         let mut zones = named("limit_req_zone", &zone);
         zones.extend(named("limit_conn_zone", &zone));
         Self {
@@ -80,6 +81,8 @@ impl<'a> Context<'a> {
     /// Whether the name is that of a file, or of a missing file with an extension in a folder that exists.
     pub(crate) fn is_file(&self, name: &str) -> bool {
         let path = self.folder.join(name);
+        // nginx starts without the file of a location, and `brisk check` accepts a file with an extension
+        // that is written later.
         let is_missing = !path.exists() && path.parent().is_some_and(Path::is_dir);
         path.is_file() || (is_missing && path.extension().is_some())
     }
@@ -112,6 +115,7 @@ impl<'a> Context<'a> {
         loop {
             let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
             let header = format!("{kind}.{candidate}");
+            // Equal tables are one, so that ten locations with one server share its connections and health.
             let present =
                 self.tables.borrow().iter().find(|table| table.header == header).map(|own| own.keys == *keys);
             match present {
@@ -191,6 +195,7 @@ impl<'a> Context<'a> {
                 }
                 key if has_names && (key.starts_with("*.") || key.starts_with('.')) => {
                     let domain = crate::pattern::escaped(key.trim_start_matches('*').trim_start_matches('.'));
+                    // A name with a dot before it means the domain too, one with `*.` only names below it.
                     let start = if key.starts_with('*') { "." } else { "(^|.)" };
                     let pattern = format!("{}{domain}$", start.replace('.', r"\."));
                     patterns.push((pattern, self.constant(line.arg(0))?));

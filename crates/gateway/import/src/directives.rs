@@ -245,6 +245,7 @@ pub(crate) fn exception(directive: &Directive, is_beside: bool) -> Option<Class>
 /// The class of a directive that the translation has not touched.
 pub(crate) fn class_of(name: &str) -> Option<Class> {
     let is_in = |names: &str| names.split(' ').any(|own| own == name);
+    // An untouched `log_format` is one that no log uses, which is no loss.
     if let Some((_, reason, action)) =
         MISSING.iter().find(|(names, _, _)| is_in(names)).filter(|_| name != "log_format")
     {

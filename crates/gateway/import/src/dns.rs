@@ -24,6 +24,7 @@ impl Context<'_> {
         };
         let mut table = Keys::of("servers", toml::list(servers));
         if let Some(valid) = resolver.parameter("valid").and_then(toml::milliseconds) {
+            // `brisk check` accepts 24 hours at most, nginx takes any time.
             let time = toml::duration(valid.clamp(1000, 86_400_000));
             table.set("min_ttl", &*time);
             table.set("max_ttl", time);

@@ -29,6 +29,7 @@ impl<'a> Site<'_, 'a> {
             self.error_page(page, &mut pages);
         }
         let intercepts = ["proxy_intercept_errors", "fastcgi_intercept_errors", "uwsgi_intercept_errors"];
+        // The first of the three in the scope decides, because a location has one protocol.
         if let Some(intercept) = scope.all_of(&intercepts).1.first() {
             self.context.carried(intercept);
             let has_upstream = keys.get("upstream").is_some()
@@ -81,6 +82,7 @@ impl<'a> Site<'_, 'a> {
             if !pages.named.iter().any(|known| known == uri) {
                 pages.named.push(uri.to_owned());
             }
+            // For a named location, nginx keeps method and body. brisk makes a new request.
             self.context.different(page, "the request for the page becomes GET, without its body");
             format!("{UNNAMED}/{name}{{request.target}}")
         } else if uri.starts_with('/') {
@@ -89,7 +91,9 @@ impl<'a> Site<'_, 'a> {
         } else {
             let to = template(uri)?;
             check_redirect(&to)?;
+            // The number of the directive makes the path unique.
             let path = format!("{UNNAMED}/{}", page.id);
+            // The status is that of the redirect, so the page has none of its own.
             let status = code.take().filter(|code| matches!(*code, "301" | "302" | "303" | "307" | "308"));
             let to = format!("{{ to = {}, status = {} }}", toml::text(&to), status.unwrap_or("302"));
             pages.routes.push(internal(path.clone(), true, Keys::of("redirect", to), page.comment()));
@@ -164,6 +168,7 @@ impl<'a> Site<'_, 'a> {
         let pages = pages.concat();
         let has_redirects = routes.iter().any(|route| route.keys.get("internal_redirects").is_some());
         for route in routes.iter_mut().filter(|route| route.keys.get("internal").is_some()) {
+            // brisk refuses an internal route to which nothing leads. Its path must stay closed all the same.
             if !has_redirects && !pages.contains(&format!("\"{}", route.path)) {
                 route.keys = Keys::of("respond", "{ status = 404 }");
             }
@@ -177,6 +182,8 @@ impl<'a> Site<'_, 'a> {
         self.location(location, &at, routes);
         for route in &mut routes[start..] {
             let changes = ["rewrite_path", "replace_prefix", "strip_prefix"];
+            // The route gets the path of the error below `/.error`, which conditions and changes of the path
+            // would not fit.
             if route.when.has_path() || changes.iter().any(|key| route.keys.get(key).is_some()) {
                 *route = Self::refusal(location, &at, When::default());
                 if let Some(directive) = location.directive {
@@ -184,6 +191,7 @@ impl<'a> Site<'_, 'a> {
                     self.context.missing(directive, reason, "write a route for the page of the error");
                 }
             }
+            // The path of the route precedes that of the request. The server gets only the latter.
             if route.keys.get("upstream").is_some() {
                 route.keys.set("strip_prefix", "true");
             }
@@ -205,6 +213,7 @@ fn parts(page: &Directive) -> (&[String], Option<&str>, &str) {
 
 /// A route for pages only.
 fn internal(path: String, exact: bool, mut keys: Keys, comment: String) -> Route {
+    // `brisk check` refuses these keys in internal routes: they concern the request of the client.
     keys.0.retain(|(key, _)| !OF_CLIENTS.contains(&&**key));
     keys.set("internal", "true");
     Route { path, exact, when: When::default(), keys, comment }

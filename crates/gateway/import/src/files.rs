@@ -58,6 +58,8 @@ impl<'a> Site<'_, 'a> {
             (false, None, Some(_)) => match self.named(last) {
                 Some(named) => {
                     let next = flow.to(named);
+                    // nginx checks the restrictions of the named location too, so a route that has fewer of
+                    // them would be open.
                     flow.same_restrictions(&next)?;
                     self.action(&next, None, keys)
                 }
@@ -79,6 +81,7 @@ impl<'a> Site<'_, 'a> {
         if !path.starts_with('/') {
             return Err("there is no location for paths without a file".to_owned());
         }
+        // Without a location for the path, nginx stays in this one.
         let next = self.find(path).unwrap_or(flow.location);
         if !std::ptr::eq(next, flow.location) {
             flow.same_restrictions(&flow.to(next))?;
@@ -86,6 +89,8 @@ impl<'a> Site<'_, 'a> {
         let (level, passes) = next.scope.all_of(&PASSES);
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             let mut next = flow.to(next);
+            // The last entry of `try_files` is the front controller, which PHP runs for every path without a
+            // script.
             next.script = (pass.name == "fastcgi_pass").then(|| path.to_owned());
             return self.fallback_upstream(flow, &next, None, keys);
         }
@@ -141,6 +146,7 @@ impl<'a> Site<'_, 'a> {
     ) -> Result<(), String> {
         flow.same_restrictions(next)?;
         self.files(flow, keys)?;
+        // Without files, all requests lead to the server, and the settings of files have no use.
         if keys.get("static").is_none() {
             keys.0.clear();
             return self.action(next, rewrite, keys);
@@ -149,6 +155,7 @@ impl<'a> Site<'_, 'a> {
         self.action(next, rewrite, &mut target)?;
         let upstream = target.get("upstream").ok_or("paths without a file do not lead to a server")?;
         keys.set("fallback", format!("{{ upstream = {upstream} }}"));
+        // nginx takes header rules and body limits from the location with the server.
         self.route_settings(next, keys);
         for key in CHANGES {
             if let Some(value) = target.get(key) {
@@ -163,6 +170,7 @@ impl<'a> Site<'_, 'a> {
         let (scope, at) = (&flow.scope, flow.at);
         let (_, folders) = scope.all_of(&["root", "alias"]);
         let Some(folder) = folders.first() else {
+            // At `/`, `host` adds the route with 404, since other routes of the host may be enough.
             if at.path != "/" || !at.when.is_empty() {
                 keys.set("respond", "{ status = 404 }");
             }
@@ -182,6 +190,7 @@ impl<'a> Site<'_, 'a> {
         } else if at.exact {
             let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
             keys.set("static", self.context.file(if parent.is_empty() { "/" } else { parent }));
+            // The file is not on this machine. Its folder is served, with the file as the only response.
             if !name.is_empty() {
                 keys.set("fallback", toml::text(&format!("/{name}")));
             }

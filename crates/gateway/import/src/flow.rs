@@ -47,10 +47,13 @@ impl<'s, 'a> Flow<'s, 'a> {
     /// `auth_basic`, `limit_req` and others. The error is the reason why not.
     pub(crate) fn same_restrictions(&self, next: &Self) -> Result<(), String> {
         let ids = |scope: &Scope<'a>, names: &[&str]| -> Vec<usize> {
+            // By number: a line of both is inherited from one level. Equal texts are not compared, which
+            // refuses more.
             scope.all_of(names).1.iter().map(|directive| directive.id).collect()
         };
         let own = next.location.scope.own();
         let is_here = std::ptr::eq(self.location, next.location);
+        // A refusal of PHP for missing scripts is no condition: brisk requests no script that is missing.
         let has_program = program(own).iter().any(|step| !is_missing_script(next, step));
         if !is_here && (has_program || own.iter().any(|line| line.name == "limit_except")) {
             return Err("the location to which the requests go has conditions of its own".to_owned());
@@ -66,6 +69,7 @@ impl<'s, 'a> Flow<'s, 'a> {
         ] {
             let theirs = ids(&next.scope, names);
             is_restricted |= !theirs.is_empty();
+            // More restrictions here than there are no harm, since nginx has checked these before.
             if !theirs.is_empty() && theirs != ids(&self.scope, names) {
                 return Err(format!(
                     "the location to which the requests go has {} of its own",

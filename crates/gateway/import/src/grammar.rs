@@ -8,6 +8,7 @@ use crate::ImportError;
 /// Number of directives at most.
 const MOST_DIRECTIVES: usize = 200_000;
 
+// Blocks are read by recursion, so their depth is that of the stack.
 /// Depth of nested blocks at most.
 const DEEPEST: usize = 64;
 
@@ -142,6 +143,7 @@ impl Reader<'_> {
             match self.token()? {
                 Some((Token::Word(word), _)) => args.push(word),
                 Some((Token::End, _)) => return Ok(Directive { id, name, args, block: None, place }),
+                // Lua is no text of this grammar: its quotes and semicolons would end directives.
                 Some((Token::Open, _)) if name.ends_with("_by_lua_block") => {
                     self.raw_block(line)?;
                     return Ok(Directive { id, name, args, block: None, place });
@@ -184,6 +186,7 @@ impl Reader<'_> {
             let Some(next) = self.next() else { return Ok(None) };
             let token = match next {
                 ' ' | '\t' | '\r' | '\n' => continue,
+                // Only here: within a word, nginx takes `#` for an ordinary character.
                 '#' => {
                     let end = self.rest.find('\n').unwrap_or(self.rest.len());
                     self.rest = &self.rest[end..];
@@ -218,6 +221,7 @@ impl Reader<'_> {
         let mut word = String::new();
         let mut is_variable = false;
         while let Some(next) = self.rest.chars().next() {
+            // `${name}` is a variable, any other brace begins a block.
             let is_end = matches!(next, ' ' | '\t' | '\r' | '\n' | ';') || (next == '{' && !is_variable);
             if is_end {
                 break;

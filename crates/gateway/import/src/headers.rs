@@ -77,6 +77,7 @@ impl Context<'_> {
         inherited: &mut Inherited,
         keys: &mut Keys,
     ) {
+        // Both names are joined, because a location has one of the two protocols.
         let (level, headers) = scope.all_of(&["proxy_set_header", "grpc_set_header"]);
         if level <= from {
             return;
@@ -110,6 +111,8 @@ impl Context<'_> {
         }
         let mut rules = Keys::default();
         let own = names(&set);
+        // nginx replaces the whole list of the outer level, brisk adds to it by name: rules that only the
+        // host has would stay.
         if inherited.request.iter().any(|name| !own.contains(name)) {
             rules.set("inherit", "false");
         }
@@ -146,6 +149,8 @@ impl Context<'_> {
         }
         let added_names: Vec<_> = added.iter().map(|header| header.arg(0).to_ascii_lowercase()).collect();
         let is_replaced = level > from && inherited.response.iter().any(|name| !added_names.contains(name));
+        // With `inherit = false`, the route loses all rules of the host, so `expires` and hidden headers of
+        // all levels are written again.
         let from = if is_replaced { 0 } else { from };
         let is_always = self.is_always(&added);
         let (mut add, mut remove) = (Keys::default(), Vec::new());
@@ -186,6 +191,8 @@ impl Context<'_> {
 
     /// Whether the rules apply to errors too. With both kinds, they do unless a rule is about caches.
     fn is_always(&self, added: &[&Directive]) -> bool {
+        // brisk has one `always` for all rules of a table. With a rule about caches, errors would be
+        // cacheable for weeks.
         let has = |wanted: bool| added.iter().any(|header| header.has("always") == wanted);
         let about_caches = |header: &&Directive| {
             !header.has("always")
@@ -210,6 +217,7 @@ impl Context<'_> {
         add: &mut Keys,
     ) {
         let (name, value) = (header.arg(0), header.arg(1));
+        // nginx sends no header with an empty value.
         if value.is_empty() || is_copied(scope, value) {
             return self.carried(header);
         }
@@ -218,6 +226,7 @@ impl Context<'_> {
         }
         match self.template(value, values, Use::Value) {
             Ok(text) if name.eq_ignore_ascii_case("cache-control") && !is_always => {
+                // RFC 9110 section 5.3: two lines of one list are the same as one line.
                 let joined = cache.take().map_or_else(|| text.clone(), |first| format!("{first}, {text}"));
                 *cache = Some(joined);
                 self.carried(header);
@@ -239,6 +248,7 @@ impl Context<'_> {
                 return None;
             }
             "epoch" => "no-cache".to_owned(),
+            // The value of nginx: ten years.
             "max" => "max-age=315360000".to_owned(),
             time if time.starts_with('-') => "no-cache".to_owned(),
             time => {

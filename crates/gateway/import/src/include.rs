@@ -60,6 +60,7 @@ impl Files {
         let left = MOST_BYTES.saturating_sub(self.bytes);
         fs::File::open(path)
             .map_err(unreadable)?
+            // One byte more than the budget shows that the file is too long, without reading all of it.
             .take(left + 1)
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
@@ -69,6 +70,7 @@ impl Files {
         if too_large || depth > DEEPEST {
             return Err(ImportError::TooLarge { file: path.to_owned() });
         }
+        // nginx does not require UTF-8, and a comment in another encoding is no reason to refuse the file.
         let text = String::from_utf8_lossy(&bytes);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let directives = grammar::parse(text, &Arc::from(path), &mut self.next)?;
@@ -106,6 +108,8 @@ impl Files {
         for path in paths {
             match self.file(&path, depth + 1) {
                 Ok(directives) => all.extend(directives),
+                // Another machine may have the file, so the rest is translated and the report names it. nginx
+                // would not start.
                 Err(ImportError::Unreadable { file, error }) => {
                     self.missing.push((include.id, format!("{}: {error}", file.display())));
                 }
@@ -135,11 +139,13 @@ fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ImportError> {
                 if matches_wildcard(part.as_bytes(), name.to_string_lossy().as_bytes()) {
                     next.push(entry.path());
                 }
+                // Inside of the loop: several `*` in a path multiply the names.
                 if next.len() > MOST_FILES {
                     return Err(ImportError::TooLarge { file: pattern.to_owned() });
                 }
             }
         }
+        // As `glob` of nginx: the order of the files decides which server is the first.
         next.sort();
         found = next;
     }
@@ -154,6 +160,7 @@ fn matches_wildcard(pattern: &[u8], name: &[u8]) -> bool {
         return false;
     }
     let (mut at, mut start) = (0, 0);
+    // Only the last `*` is tried again, so the time is bounded by the product of both lengths.
     let mut star: Option<(usize, usize)> = None;
     while start < name.len() {
         match one(&pattern[at..], name[start]) {
@@ -183,6 +190,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
         b'*' => Some(0),
         b'?' => Some(1),
         b'[' => {
+            // Two bytes are skipped, since a bracket at the beginning of a set is one of its characters.
             let end = pattern.iter().skip(2).position(|next| *next == b']')? + 2;
             let set = &pattern[1..end];
             let (negated, set) = match set.split_first() {

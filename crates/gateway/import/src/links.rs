@@ -50,6 +50,7 @@ impl<'a> Site<'_, 'a> {
             return Err("there is no secure_link with secure_link_md5".to_owned());
         };
         let mut values = flow.values.clone();
+        // Groups belong to the expression of the route. Without a condition for the path, brisk has none.
         values.groups &= flow.when.has_path();
         let mut signed = values.clone();
         signed.set.extend(OWN.map(|(name, own)| (name.to_owned(), own.to_owned())));
@@ -81,6 +82,8 @@ impl<'a> Site<'_, 'a> {
             steps.filter(|step| step.name == "if").map(|step| step.args.concat().replace(' ', ""));
         let conditions: Vec<_> = conditions.collect();
         let has = |form: &str| conditions.iter().any(|own| own == form);
+        // nginx has two results, wrong and expired. An `if` for one of both leaves the other to the
+        // application.
         has("($secure_link!=1)") || (has("($secure_link=)") && (!expires || has("($secure_link=0)")))
     }
 }

@@ -73,6 +73,7 @@ impl<'a> Server<'a> {
         let lines = |name: &'static str| directive.inner().iter().filter(move |inner| inner.name == name);
         let mut listens: Vec<_> = lines("listen").filter_map(Listen::read).collect();
         let unread: Vec<_> = lines("listen").filter(|listen| Listen::read(listen).is_none()).collect();
+        // nginx listens on port 80 then, if root has started it.
         if listens.is_empty() && unread.is_empty() {
             listens.push(Listen {
                 address: "0.0.0.0:80".to_owned(),
@@ -117,10 +118,13 @@ impl<'a> Server<'a> {
 }
 
 fn only_redirects(block: &[Directive]) -> bool {
+    // A redirect to a fixed URL is another page, and not the same one over HTTPS.
     let is_secure = |target: &str| target.starts_with("https://") && target.contains(['$']);
     let mut found = false;
     for directive in block {
         match directive.name.as_str() {
+            // A refusal for other names or paths, as Certbot writes it. Over HTTPS, other servers decide
+            // about these.
             "return" if directive.arg(0) == "404" || directive.arg(0) == "403" => {}
             "return" if is_secure(directive.arg(directive.args.len().saturating_sub(1))) => found = true,
             "rewrite" if is_secure(directive.arg(1)) => found = true,
@@ -154,6 +158,7 @@ pub(crate) fn share_tls(servers: &mut [Server<'_>]) {
 pub(crate) fn divide<'a>(servers: Vec<Server<'a>>) -> Vec<Vec<Server<'a>>> {
     let mut groups: Vec<Vec<Server<'a>>> = Vec::new();
     for server in servers {
+        // A server may share addresses with several groups, which it joins.
         let (mut joined, others): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.iter().any(|other| other.shares_address(&server)));
         let mut group: Vec<_> = joined.drain(..).flatten().collect();
@@ -199,6 +204,7 @@ fn are_one(first: &[Server<'_>], second: &[Server<'_>]) -> bool {
 
 /// IP addresses of servers, in which `0.0.0.0` and `[::]` are one.
 fn hosts(servers: &[Server<'_>]) -> BTreeSet<String> {
+    // Most servers listen on both, and a redirect for IPv6 belongs to the host of IPv4.
     let listens = servers.iter().flat_map(|server| &server.listens);
     let hosts = listens.filter_map(|listen| listen.address.rsplit_once(':'));
     hosts.map(|(host, _)| if host == "[::]" { "0.0.0.0" } else { host }.to_owned()).collect()

@@ -88,6 +88,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
+    // Each `if` doubles the flows of a location, and `try_files` and `error_page` can lead back to it.
     /// Steps for one server at most.
     const MOST: usize = 20_000;
 
@@ -103,6 +104,7 @@ impl Effort {
     pub(crate) fn step<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
         let depth = self.depth.get();
         self.steps.set(self.steps.get() + 1);
+        // A refused step is counted too, so `is_spent` stays true for the rest of the server.
         if depth == Self::DEEPEST || self.steps.get() > Self::MOST {
             return None;
         }
@@ -128,6 +130,7 @@ pub(crate) fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
 /// Kind and path of a location.
 pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
     let (modifier, text) = match directive.args.as_slice() {
+        // nginx accepts a modifier without a space behind it. Longer modifiers are tried first.
         [one] => ["=", "^~", "~*", "~", "@"]
             .iter()
             .find_map(|modifier| Some((*modifier, one.strip_prefix(modifier)?)))
@@ -142,6 +145,7 @@ pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
         "@" => Ok(Kind::Named(text.to_owned())),
         "~" | "~*" => {
             let ignore_case = modifier == "~*";
+            // Only for its error. `expression` translates the pattern again for the route.
             pattern::translate(text, ignore_case)?;
             Ok(Kind::Expression { pattern: text.to_owned(), ignore_case })
         }

@@ -13,6 +13,7 @@ use crate::variables::{Use, Values};
 /// The format `combined` of nginx. Lines in files have further fields at their ends instead.
 const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.line}\" {response.status} {response.bytes} \"{request.header.referer}\" \"{request.header.user-agent}\"";
 
+// Two fewer than lists of hosts and routes can name: `[otlp]` needs one for each of its signals.
 /// Number of outputs in brisk at most.
 const MOST: usize = 62;
 
@@ -81,6 +82,8 @@ impl<'a> Context<'a> {
         for log in &off {
             self.carried(log);
         }
+        // `off` for the whole log only if no server has another target, since an output of brisk concerns all
+        // hosts.
         let has_other = scopes.iter().any(|scope| scope.one("access_log").is_none_or(|log| !is_off(log)));
         if let (Some(log), true, false) = (off.first(), all.is_empty(), has_other) {
             self.logs.borrow_mut().is_off = true;
@@ -94,6 +97,7 @@ impl<'a> Context<'a> {
         if let [only] = &mut tables[..]
             && only.keys.get("only_listed").is_none()
         {
+            // A single output is simpler as `[access_log]`, and needs no name.
             only.keys.0.retain(|(key, _)| key != "name");
             if only.keys.get("file").is_some() {
                 "access_log".clone_into(&mut only.header);

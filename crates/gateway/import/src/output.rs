@@ -23,6 +23,7 @@ pub(crate) fn file(
 ) -> String {
     let context = Context::new(http, report, folder);
     let mut secure = servers.iter().filter(|server| server.has_tls());
+    // brisk serves each host over HTTPS too. In nginx, a server without TLS needs no certificate.
     let certificates = secure.find_map(|server| context.certificates(&scope(&context.http, server)));
     let all = Neighbours { servers, certificates, has_tls: servers.iter().any(Server::has_tls) };
     let mut text = String::from("# Made by `brisk import nginx`. Comments name the lines of nginx.\n");
@@ -35,6 +36,7 @@ pub(crate) fn file(
     }
     // Names of groups are unique in brisk.
     for stream in http.iter().filter(|line| line.name == "stream" && index == 0) {
+        // In the first file only (`index`): two processes cannot listen at the same address.
         let own = Context::new(stream.inner(), report, folder);
         own.tables.replace(context.tables.take());
         own.stream(stream);
@@ -58,6 +60,7 @@ pub(crate) fn file(
 
 fn comment(text: &mut String, comment: &str) {
     if !comment.is_empty() {
+        // A line break would end the comment, and the rest of a text of nginx would be read as TOML.
         let flat: String = comment.chars().map(|next| if next.is_control() { ' ' } else { next }).collect();
         let _ = writeln!(text, "# {}", flat.trim());
     }

@@ -10,8 +10,11 @@ pub(crate) fn translate(pattern: &str, ignore_case: bool) -> Result<String, Stri
     // The crate reads `\/` and `(?<name>` as PCRE does; quantifiers of PCRE that give nothing back have no counterpart.
     let text = if ignore_case { format!("(?i){pattern}") } else { pattern.to_owned() };
     let text =
+        // One spelling of named groups, which `with_groups` looks for. Look-behind begins alike, and is
+        // restored.
         text.replace("\\/", "/").replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!");
     let text = without_final_exception(&text).unwrap_or(text);
+    // As brisk compiles it: bytes instead of characters, and a bounded size.
     match RegexBuilder::new(&text).unicode(false).size_limit(LARGEST).build() {
         Ok(_) => Ok(text),
         Err(_) if text.contains("(?=") || text.contains("(?!") || text.contains("(?<") => {
@@ -41,6 +44,7 @@ fn without_final_exception(text: &str) -> Option<String> {
 /// that it leaves out may be groups that others refer to.
 pub(crate) fn wider(pattern: &str) -> Option<String> {
     let mut text = pattern.replace("(?>", "(?:").replace("++", "+").replace("*+", "*").replace("?+", "?");
+    // A reference to a group needs that group, also if it is inside of a removed part.
     if (1..=9).any(|group| text.contains(&format!("\\{group}"))) {
         return None;
     }
@@ -52,6 +56,7 @@ pub(crate) fn wider(pattern: &str) -> Option<String> {
                 '\\' => is_escaped = true,
                 ']' => is_set = false,
                 '[' => is_set = true,
+                // Within an escape or a set, a parenthesis is an ordinary character.
                 '(' if !is_set => depth += 1,
                 ')' if !is_set => depth = depth.saturating_sub(1),
                 _ => {}
@@ -78,12 +83,14 @@ pub(crate) fn fixed_start(pattern: &str) -> String {
     while let Some(next) = characters.next() {
         let literal = match next {
             '\\' => match characters.next() {
+                // A backslash before a letter or digit is a class, an anchor or a reference, and no text.
                 Some(escaped) if !escaped.is_ascii_alphanumeric() => escaped,
                 _ => return text,
             },
             '.' | '[' | '(' | ')' | '*' | '+' | '?' | '{' | '|' | '$' | '^' => return text,
             next => next,
         };
+        // The character is optional, so it is no part of every match.
         if matches!(characters.peek(), Some('*' | '?' | '{')) {
             return text;
         }
@@ -137,6 +144,7 @@ pub(crate) fn can_match(pattern: &str, ignore_case: bool, prefix: &str) -> bool 
 pub(crate) fn alternatives(pattern: &str) -> Option<Vec<String>> {
     let text = pattern.strip_prefix('^')?.strip_suffix('$')?;
     let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
+    // A group without a capture lists the same texts.
     let text = text.strip_prefix("?:").unwrap_or(text);
     let parts: Vec<_> = text.split('|').map(str::to_owned).collect();
     let is_plain = |part: &String| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphabetic());

@@ -54,6 +54,8 @@ impl<'a> Site<'_, 'a> {
                 }
                 "return" => return self.end(&flow, step, routes),
                 "rewrite" => match self.rewrite(&flow, step, routes) {
+                    // Only the first change becomes `rewrite_path`. nginx would apply the second to the
+                    // result of the first.
                     Ok(Step::Changed(changed)) if rewrite.is_none() => rewrite = Some(changed),
                     Ok(Step::Changed(_)) => {
                         let reason = "a route of brisk has one rewrite_path";
@@ -74,6 +76,7 @@ impl<'a> Site<'_, 'a> {
                         Some(Err(reason)) => {
                             let action = "write signed_links; until then the route refuses requests";
                             context.missing(step, reason, action);
+                            // Links that are not checked would open the files, so the route is closed.
                             return routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
                         }
                         None => {}
@@ -88,11 +91,13 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn set(&self, step: &Directive, values: &mut Values) {
+        // A snippet of Debian sets it, and `cgi` recognizes the use of the variable.
         if step.arg(1) == "$fastcgi_path_info" {
             return self.context.carried(step);
         }
         let name = step.arg(0).trim_start_matches('$').to_owned();
         match self.context.template(step.arg(1), values, Use::Value) {
+            // Values can contain values: each `set` may double the length.
             Ok(value) if value.len() > LONGEST => {
                 self.context.missing(step, "the value is too long", "write a shorter one");
             }
@@ -126,6 +131,7 @@ impl<'a> Site<'_, 'a> {
         let context = self.context;
         let (source, target, flag) = (step.arg(0), step.arg(1), step.arg(2));
         let source_pattern = pattern::translate(source, false)?;
+        // The expression cannot match below this prefix, so the rewrite never applies here.
         if !pattern::can_match(source, false, &flow.at.path) && !flow.at.exact {
             context.carried(step);
             return Ok(Step::Next);
@@ -136,6 +142,7 @@ impl<'a> Site<'_, 'a> {
         let condition = if is_every { When::default() } else { condition };
         let after = || if is_every { Step::Done } else { Step::Next };
         let both = || flow.when.and(&condition).ok_or("the location has an expression for the path too");
+        // nginx ends the processing at such a target and sends a redirect, with or without a flag.
         if matches!(flag, "redirect" | "permanent") || target.contains("://") || target.starts_with("$scheme")
         {
             let keys = self.redirect(step, &groups)?;
@@ -146,6 +153,7 @@ impl<'a> Site<'_, 'a> {
         let kept = without_query(target);
         let to = context.template(&kept, &groups, Use::Path)?;
         let next = self.target(&kept);
+        // nginx would search the locations again and find this one, up to ten times.
         let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
         if flag == "break" || stays {
             context.carried(step);
@@ -165,6 +173,8 @@ impl<'a> Site<'_, 'a> {
                 return Ok(Step::Done);
             }
         };
+        // Its conditions would hold for the new path, and are not part of this flow: the route refuses
+        // instead.
         let is_except = |line: &Directive| line.name == "limit_except";
         if !program(next.scope.own()).is_empty() || next.scope.own().iter().any(is_except) {
             let reason = "the location of the new path has conditions of its own";
@@ -222,6 +232,7 @@ impl<'a> Site<'_, 'a> {
         let context = self.context;
         let (status, text) = match step.arg(0).parse::<u16>() {
             Ok(status) => (status, step.args.get(1).map(String::as_str)),
+            // A `return` with a URL alone is a temporary redirect.
             Err(_) => (302, Some(step.arg(0))),
         };
         let mut keys = Keys::default();
@@ -245,6 +256,7 @@ impl<'a> Site<'_, 'a> {
                 let body = context.template(text, &values, Use::Body)?;
                 keys.set("respond", self.respond(flow, status, &body));
                 let kind = self.media_type(flow).unwrap_or_default();
+                // A value in HTML may be that of a client: without escapes, it would be cross-site scripting.
                 if text.contains('$') && ["html", "xml", "json"].iter().any(|own| kind.contains(own)) {
                     context.different(step, "brisk escapes the values for the media type of the response");
                 }
@@ -280,6 +292,7 @@ impl<'a> Site<'_, 'a> {
         let kind = directive.arg(0);
         let charset = charset.filter(|_| kind.starts_with("text/"));
         let full = charset.map_or_else(|| kind.to_owned(), |set| format!("{kind}; charset={}", set.arg(0)));
+        // brisk sends this media type without a key.
         Some(full).filter(|kind| kind != "text/plain; charset=utf-8")
     }
 }

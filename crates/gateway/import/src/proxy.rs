@@ -38,6 +38,7 @@ impl<'a> Site<'_, 'a> {
         if protocol.cgi().is_some() && target.contains(['$', '/']) && !target.starts_with("unix:") {
             return Err(VARIABLE_SERVER.to_owned());
         }
+        // A URL of a Unix socket has a second colon between the file and the path.
         let split = match target.strip_prefix("unix:") {
             Some(path) => path.find(':').map(|at| (at + 5, at + 6)),
             None => target.find('/').map(|at| (at, at)),
@@ -57,6 +58,7 @@ impl<'a> Site<'_, 'a> {
             self.path(pass, flow, uri, keys)?;
         }
         self.context.returning(&flow.scope, authority, keys);
+        // Repeating a request needs its body, which brisk holds only with a written size.
         let buffers = flow.scope.one("proxy_request_buffering").is_none_or(|own| own.arg(0) != "off");
         if flow.scope.one("proxy_next_upstream").is_some_and(is_repeated) && buffers {
             let size = flow.scope.one("client_max_body_size").and_then(|size| toml::bytes(size.arg(0)));
@@ -97,6 +99,7 @@ impl<'a> Site<'_, 'a> {
         flow: &Flow<'_, 'a>,
         keys: &mut Keys,
     ) -> Result<(Protocol, String), String> {
+        // The end that forwards the path unchanged is the default of brisk, and no path of its own.
         let whole = WHOLE.iter().find_map(|end| pass.arg(0).strip_suffix(end));
         let url = whole.unwrap_or(pass.arg(0));
         if let Some(split) = only_variable(url).and_then(|name| self.context.splits.get(name)) {
@@ -107,6 +110,7 @@ impl<'a> Site<'_, 'a> {
         let (mut server, path) = (flow.values.fill(&url[..end]), &url[end..]);
         let named = only_variable(&server).or_else(|| server.split_once("://$").map(|(_, name)| name));
         if let Some(map) = named.and_then(|name| self.context.maps.get(name)) {
+            // The lines of the map have routes of their own, from `choices`. Here only the default is left.
             let by_default = map.inner().iter().find(|line| line.name == "default");
             self.context.carried_whole(map);
             let variable = map.args.last().cloned().unwrap_or_default();
@@ -115,6 +119,7 @@ impl<'a> Site<'_, 'a> {
         if server.contains(['$', '{']) {
             return Err(VARIABLE_SERVER.to_owned());
         }
+        // `grpc_pass` may have an address without a scheme.
         let is_bare = pass.name == "grpc_pass" && !server.contains("://");
         let full = format!("{}{server}{path}", if is_bare { "grpc://" } else { "" });
         let (protocol, rest) = Protocol::of(&full).ok_or("the address of the server is no URL")?;
@@ -126,6 +131,7 @@ impl<'a> Site<'_, 'a> {
         let [part, rest] = split.inner() else { return Err("a split of brisk has two parts".to_owned()) };
         let percent = part.name.strip_suffix('%').ok_or("the first part of the split has no percentage")?;
         let is_number = percent.parse::<f64>().is_ok_and(|number| (0.0..=100.0).contains(&number))
+            // `parse` also accepts `inf` and `1e2`, which are not written as a percentage.
             && percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if !is_number {
             return Err("the percentage of the split is not a number".to_owned());
@@ -148,6 +154,8 @@ impl<'a> Site<'_, 'a> {
             Kind::Expression { pattern, ignore_case } => {
                 let to = self.context.template(uri, &flow.values, Use::Path)?;
                 let pattern = pattern::translate(pattern, *ignore_case)?;
+                // Without a final `?`, brisk appends the query of the client, nginx only if the target has
+                // it.
                 let keeps_query = uri.contains("$is_args$args") || uri.contains("?$args");
                 let end = if keeps_query { "" } else { "?" };
                 keys.set("rewrite_path", rewritten(&pattern, &format!("{to}{end}")));
@@ -161,6 +169,8 @@ impl<'a> Site<'_, 'a> {
         if uri == own {
             return Ok(());
         }
+        // nginx replaces the text of the prefix alone, so slashes that differ are kept or doubled. Only an
+        // expression does the same.
         let differs_in_slash = own.ends_with('/') != uri.ends_with('/') && own != "/" && uri != "/";
         let is_prefix = flow.at.path == own && !uri.contains('?') && !differs_in_slash;
         if !is_prefix || own.trim_end_matches('/') == uri.trim_end_matches('/') {

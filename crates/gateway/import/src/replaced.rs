@@ -53,6 +53,7 @@ impl Site<'_, '_> {
         if let Some(once) = once {
             context.carried(once);
         }
+        // In nginx, a text is replaced once unless the directive is off.
         if once.is_none_or(|once| once.arg(0) == "on") {
             table.set("once", "true");
         }

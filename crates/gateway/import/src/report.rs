@@ -73,6 +73,8 @@ impl Report {
     /// Notes the class of a directive. Of several notes, the one with the greatest weight remains.
     pub(crate) fn note(&mut self, id: usize, class: Class) {
         let Some((noted, _, _)) = self.entries.get_mut(id) else { return };
+        // Several passes note one directive. The heaviest class stays, so a defect is never hidden by a
+        // success elsewhere.
         if noted.as_ref().is_none_or(|noted| noted.weight() < class.weight()) {
             *noted = Some(class);
         }
@@ -136,6 +138,7 @@ fn gather(directives: &[Directive], entries: &mut [(Option<Class>, String, Strin
 
 /// The first 120 characters, without line breaks.
 fn shortened(text: &str) -> String {
+    // A control character could move the cursor or hide a line where the report is shown.
     let flat: String = text.chars().map(|next| if next.is_control() { ' ' } else { next }).collect();
     match flat.char_indices().nth(120) {
         Some((end, _)) => format!("{}...", &flat[..end]),
@@ -152,6 +155,7 @@ impl fmt::Display for Report {
             self.entries.len()
         )?;
         let mut entries: Vec<_> = self.entries().collect();
+        // The sort is stable: the directives of a class stay in the order of the input.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.class.weight()));
         let mut last = "";
         for Entry { place, text, class } in entries {

@@ -43,6 +43,7 @@ impl Context<'_> {
         let mut table = Keys::default();
         for rule in scope.all("proxy_redirect") {
             let (from, to) = (rule.arg(0), rule.arg(1));
+            // Own addresses become paths, which are valid under every name of the host.
             let to = ["$scheme://$host", "$scheme://$http_host", "$scheme://$server_name", "https://$host"]
                 .iter()
                 .find_map(|own| to.strip_prefix(own).filter(|rest| rest.starts_with('/')))
@@ -111,6 +112,7 @@ impl Context<'_> {
         for block in &blocks {
             self.carried_whole(block);
         }
+        // The default of nginx. In brisk, it is `application/octet-stream`.
         let kind = by_default.map_or("text/plain", |directive| directive.arg(0));
         if let Some(directive) = by_default {
             self.carried(directive);
@@ -125,6 +127,8 @@ impl Context<'_> {
         for line in lines {
             line.args.iter().for_each(|suffix| table.set(suffix, toml::text(&line.name)));
         }
+        // `types` of nginx replaces its whole table, so other extensions have the default type. brisk would
+        // add to its own.
         for suffix in USUAL {
             if table.get(suffix).is_none() {
                 table.set(suffix, toml::text(kind));

@@ -22,6 +22,7 @@ impl<'a> Scope<'a> {
 
     /// The directives of the innermost level that has some of the names, and the number of that level, from 1.
     pub(crate) fn all_of(&self, names: &[&str]) -> (usize, Vec<&'a Directive>) {
+        // From the inside: the innermost level with a directive hides all others.
         for (level, block) in self.0.iter().enumerate().rev() {
             let found: Vec<_> = block.iter().filter(|directive| names.contains(&&*directive.name)).collect();
             if !found.is_empty() {

@@ -51,6 +51,7 @@ impl<'a> Context<'a> {
         }
         if uses_protocol {
             let is_listed = kind == "proxy_protocol" && !networks.is_empty();
+            // With networks, only these peers send the header. Otherwise each peer of the listener does.
             keys.set("proxy_protocol", if is_listed { toml::list(&networks) } else { "true".to_owned() });
         } else if !networks.is_empty() {
             keys.set("trusted_proxies", toml::list(&networks));
@@ -120,6 +121,7 @@ impl<'a> Context<'a> {
             let total =
                 toml::bytes(headers.arg(1)).and_then(|size| size.checked_mul(headers.arg(0).parse().ok()?));
             match total {
+                // brisk has 64 KiB by default, so a smaller limit of nginx would only refuse more.
                 Some(total) if total > 64 << 10 => {
                     limits.set("head_size", toml::size(total.min(1 << 20)));
                     self.carried(headers);
@@ -143,6 +145,7 @@ impl<'a> Context<'a> {
 
     fn tls_settings(&self, scopes: &[Scope<'a>], keys: &mut Keys) {
         for protocols in first(scopes, "ssl_protocols") {
+            // Versions below 1.2 are not in brisk, so the lowest one is all that can be carried.
             let old = protocols
                 .args
                 .iter()
@@ -187,6 +190,7 @@ fn listeners(servers: &[Server<'_>], keys: &mut Keys) {
     if !https.is_empty() {
         keys.set("https", toml::list(&https));
     }
+    // nginx decides about TLS by address. One that is in both lists has TLS.
     let http: Vec<_> = http.into_iter().filter(|address| !https.contains(address)).collect();
     if !http.is_empty() {
         keys.set("http", toml::list(http));

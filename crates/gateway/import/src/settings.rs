@@ -41,6 +41,7 @@ impl<'a> Site<'_, 'a> {
         }
         context.networks(&scope, keys);
         context.compression(&scope, 0, keys);
+        // A host cannot exclude networks from its limits, so its routes get them.
         if let Some(limits) =
             context.limits(&scope, 0).filter(|limits| limits.exempt.is_empty() && !limits.names.is_empty())
         {
@@ -53,6 +54,7 @@ impl<'a> Site<'_, 'a> {
     /// Settings of a route. Returns its limits.
     pub(crate) fn settings(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Option<Limits> {
         let (context, scope) = (self.context, &flow.scope);
+        // With a fallback, `fallback_upstream` has written these keys from the location of the server.
         if keys.get("fallback").is_none_or(|fallback| !fallback.starts_with('{'))
             && keys.get("upstream").is_some()
         {
@@ -65,6 +67,7 @@ impl<'a> Site<'_, 'a> {
         if scope.all_of(&["allow", "deny"]).0 > HOST {
             context.networks(scope, keys);
             let is_open = self.scope.all_of(&["allow", "deny"]).0 == 0;
+            // An empty list ends restrictions of the host. Where the host has none, it is left out.
             keys.0.retain(|(key, value)| !(is_open && key == "deny" && value == "[]"));
         }
         context.compression(scope, HOST, keys);
@@ -80,6 +83,7 @@ impl<'a> Site<'_, 'a> {
             self.mirror(scope, keys);
         }
         self.error_pages(scope, HOST, keys);
+        // After all restrictions are known, because one of them may open the folder for some clients.
         shorten(keys);
         let exempting = context.limits(&self.scope, 0).is_some_and(|limits| !limits.exempt.is_empty());
         let limits = context.limits(scope, if exempting { 0 } else { HOST })?;
@@ -133,6 +137,7 @@ impl<'a> Site<'_, 'a> {
             let (authority, path) = rest.find('/').map_or((rest, question.arg(0)), |at| rest.split_at(at));
             (!authority.contains('$')).then_some((location, pass, protocol, authority, path))
         });
+        // Without the server that decides, the route must not be open.
         let Some((location, pass, protocol, authority, path)) = url else {
             context.missing(
                 question,

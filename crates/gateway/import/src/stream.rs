@@ -38,6 +38,7 @@ impl Context<'_> {
         server: &'d Directive,
         scope: &Scope<'d>,
     ) -> Result<(), (Option<&'d Directive>, String)> {
+        // A connection that a rule refuses would be forwarded, so the address is left out instead.
         let rules = ["allow", "deny", "ssl_verify_client", "js_access", "limit_conn"];
         if let Some(rule) = scope.all_of(&rules).1.first() {
             return Err((Some(*rule), "[[tcp]] of brisk has no such restriction".to_owned()));
@@ -48,6 +49,7 @@ impl Context<'_> {
         let fail = |reason: String| (Some(pass), reason);
         if let Some(timeout) = scope.one("proxy_timeout") {
             self.carried(timeout);
+            // Ten minutes are the default in nginx and in brisk.
             if let Some(time) = toml::milliseconds(timeout.arg(0)).filter(|time| *time != 600_000) {
                 keys.set("idle_timeout", toml::duration(time.clamp(1000, 86_400_000)));
             }
@@ -93,6 +95,7 @@ impl Context<'_> {
         for line in scope.own().iter().filter(|line| line.name == "listen") {
             let address = crate::listen::address(line.arg(0)).filter(|_| !line.has("udp"));
             let address = address.ok_or((Some(line), "brisk forwards TCP at IP addresses".to_owned()))?;
+            // brisk has one setting for all its listeners. In nginx it is one of each address.
             if line.has("proxy_protocol") {
                 return Err((Some(line), "proxy_protocol is a setting of all listeners".to_owned()));
             }

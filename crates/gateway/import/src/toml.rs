@@ -49,6 +49,8 @@ pub(crate) fn bare(key: &str) -> String {
 /// A text that is used as it is: regular expressions and bodies.
 pub(crate) fn raw(text: &str) -> String {
     let has_control = text.chars().any(char::is_control);
+    // A literal text of TOML keeps backslashes, which expressions are full of. It cannot contain its own
+    // quote or control characters.
     if text.contains(['\\', '"']) && !text.contains('\'') && !has_control {
         return format!("'{text}'");
     }
@@ -113,6 +115,7 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
         let digits = rest.find(|next: char| !next.is_ascii_digit()).unwrap_or(rest.len());
         let number: u64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
+        // Longer units first: the text is compared from its start, and `ms` also starts with `m`.
         let units: [(&str, u64); 8] = [
             ("ms", 1),
             ("s", 1000),
@@ -123,6 +126,7 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
             ("M", 2_592_000_000),
             ("y", 31_536_000_000),
         ];
+        // A number alone means seconds in nginx.
         let (unit, factor) = if rest.is_empty() {
             ("", 1000)
         } else {

@@ -90,6 +90,7 @@ impl Context<'_> {
     ) -> Result<String, String> {
         let group = self.groups.get(authority).copied();
         let prefix = pass.name.strip_suffix("_pass").unwrap_or("proxy");
+        // The version of the protocol is a directive in nginx and a scheme in brisk.
         let is_http2 =
             prefix == "proxy" && scope.one("proxy_http_version").is_some_and(|version| version.arg(0) == "2");
         let protocol = match protocol {
@@ -176,6 +177,7 @@ impl Context<'_> {
             return Ok(());
         }
         let mut address = line.arg(0).to_owned();
+        // In a group, nginx has no port from the scheme of `proxy_pass`: its default is 80.
         if !address.starts_with("unix:") && !has_port(&address) {
             address.push_str(":80");
         }
@@ -261,6 +263,7 @@ impl Context<'_> {
                 Some(time) => {
                     self.carried(directive);
                     let time = time.clamp(100, 86_400_000);
+                    // 60 s are the default of nginx, which is left out so that the default of brisk holds.
                     let kept = own.iter().filter(|_| name == "connect_timeout" || time != 60_000);
                     kept.for_each(|own| timeouts.set(own, toml::duration(time)));
                 }
@@ -268,6 +271,7 @@ impl Context<'_> {
             }
         }
         if protocol.cgi().is_some() {
+            // Requests of these protocols are never upgraded, and brisk refuses the key.
             timeouts.0.retain(|(key, _)| key != "upgraded");
         }
         if protocol.is_tcp() {
@@ -284,6 +288,7 @@ impl Context<'_> {
         }
         if let Some(next) = setting("next_upstream") {
             self.carried(next);
+            // `off` also ends the repetition after failed connections, which brisk has by default.
             if next.has("off") {
                 keys.set("retry", "false");
             } else if is_repeated(next) {
@@ -314,11 +319,14 @@ impl Context<'_> {
             if name.arg(0).contains('$') {
                 self.different(name, "brisk sends and verifies the name in the URL of the server");
             } else {
+                // nginx sends the name without its port.
                 let plain = if has_port(name.arg(0)) { name.arg(0).rsplit_once(':') } else { None };
                 tls.set("server_name", toml::text(plain.map_or(name.arg(0), |(host, _)| host)));
                 self.carried(name);
             }
         } else if self.groups.contains_key(authority) && authority.contains('.') {
+            // nginx verifies the name in `proxy_pass`, here that of the group. brisk would take that of each
+            // server.
             tls.set("server_name", toml::text(authority));
         }
         for directive in [setting("verify"), setting("server_name")].into_iter().flatten() {

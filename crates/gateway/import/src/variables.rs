@@ -33,12 +33,15 @@ impl Values {
     pub(crate) fn with_groups(mut self, pattern: &str) -> Self {
         self.groups = true;
         let names = pattern.split("(?P<").skip(1).filter_map(|part| part.split_once('>'));
+        // A mark for groups, which have no value before a request. It is a character that no ordinary text
+        // has.
         self.set.extend(names.map(|(name, _)| (name.to_owned(), "\u{2}".to_owned())));
         self
     }
 
     /// A text with the fixed values of variables in their places.
     pub(crate) fn fill(&self, text: &str) -> String {
+        // In reverse order, so that `$hostname` is replaced before `$host`, its beginning.
         let fixed = self.set.iter().rev().filter(|(_, value)| !value.contains(['{', '\u{2}']));
         fixed.fold(text.to_owned(), |text, (name, value)| {
             text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
@@ -101,7 +104,9 @@ const DEEPEST: usize = 16;
 impl Context<'_> {
     /// A text with brisk's variables in place of nginx's. The error names the variable without a counterpart.
     pub(crate) fn template(&self, text: &str, values: &Values, use_of: Use) -> Result<String, String> {
+        // As one variable, because it is the question mark with the query, or nothing.
         let text = text.replace("$is_args$args", "\u{1}").replace("$is_args$query_string", "\u{1}");
+        // Values of headers and logs have no line breaks. A body is kept as it is.
         let text = if use_of == Use::Body { &text } else { text.trim_end_matches(['\r', '\n']) };
         let mut result = String::new();
         let mut rest = text;
@@ -185,6 +190,7 @@ impl Context<'_> {
         if self.tables.borrow().iter().any(|table| table.header == format!("map.{name}")) {
             return Ok(name);
         }
+        // Without this mark, two maps that refer to each other would overflow the stack.
         let is_open = self.open.borrow().iter().any(|open| open == variable);
         if is_open || self.open.borrow().len() == DEEPEST {
             return Err(format!("the map of ${variable} refers to itself"));
@@ -207,6 +213,7 @@ fn with_braces(text: &str, use_of: Use) -> String {
         let (before, braces) = rest.split_at(place);
         rest = braces.trim_start_matches(BRACE);
         let count = braces.len() - rest.len();
+        // A variable of brisk begins with a small letter or a digit, so all other braces are text.
         let first = |first: char| first.is_ascii_lowercase() || first.is_ascii_digit();
         let is_name = rest.starts_with(first)
             && (use_of != Use::Body
@@ -228,6 +235,7 @@ fn logged(name: &str) -> Result<String, String> {
     if let Some((_, own)) = LOGGED.iter().chain(SAME).find(|(known, _)| *known == name) {
         return Ok((*own).to_owned());
     }
+    // Log lines must not contain credentials.
     let secrets = ["http_authorization", "http_cookie", "http_proxy_authorization"];
     match name.strip_prefix("http_").filter(|_| !secrets.contains(&name)) {
         Some(header) => Ok(format!("{{request.header.{}}}", header.replace('_', "-"))),
@@ -242,6 +250,7 @@ pub(crate) fn variable(text: &str) -> Result<(&str, &str), String> {
         return Ok((name, behind));
     }
     let is_digit = text.starts_with(|next: char| next.is_ascii_digit());
+    // nginx knows `$1` to `$9`: in `$12`, the second digit is text.
     let end = if is_digit {
         1
     } else {

@@ -45,6 +45,7 @@ impl AuditLimiter {
             line.at = now;
             return Some(std::mem::take(&mut line.held_back));
         }
+        // Only at the limit, so that not every refusal scans the table.
         if self.kinds.len() >= MOST {
             self.forget(now);
         }

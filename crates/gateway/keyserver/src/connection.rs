@@ -72,6 +72,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted<()>) {
         }
         None => "timeout".to_owned(),
     };
+    // An eviction is counted above, and is no failure of the client.
     if !deadline.is_evicted() {
         figures.handshakes_failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -194,6 +195,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        // First: a client that has lost its permission must not begin another operation.
         self.follow();
         let mut turn = TURN;
         loop {
@@ -202,6 +204,7 @@ impl Connection {
                 return Poll::Ready(());
             }
             let was_full = !self.has_room();
+            // After the requests, so that results that are ready at once leave with the same write.
             self.collect(context);
             let before = self.outgoing.len();
             let drained = poll_drain(&mut *stream, context, &mut self.outgoing);
@@ -245,6 +248,8 @@ impl Connection {
         if self.live.policy.client(&self.peer.client).is_none() {
             self.end_unauthorized("no client of this name is configured");
         }
+        // Looked at in each turn instead of a timer: an expired certificate matters only when a request
+        // arrives, which is read after this check.
         if self.peer.valid_until.is_some_and(|end| SystemTime::now() > end) {
             self.end_unauthorized("the client's certificate has expired");
         }
@@ -285,6 +290,7 @@ impl Connection {
     }
 
     fn has_room(&self) -> bool {
+        // Before `HELLO` there is no operation, so that 1 admits the frame itself.
         let most = self.limits.map_or(1, |limits| limits.operations);
         self.operations.len() < usize::from(most) && self.outgoing.len() < OUTGOING
     }
@@ -294,6 +300,7 @@ impl Connection {
             DeadlinePurpose::Write
         } else if self.limits.is_none() {
             DeadlinePurpose::Beginning
+        // Without room the client is not read, so that a part of a frame is no delay of the client.
         } else if !self.incoming.is_empty() && self.has_room() {
             DeadlinePurpose::Frame
         } else {
@@ -305,6 +312,7 @@ impl Connection {
             DeadlinePurpose::Write if is_other || written.some => self.deadline.set(WRITE),
             DeadlinePurpose::Frame if is_other || has_read => self.deadline.set(FRAME),
             DeadlinePurpose::Rest if is_other || has_read => self.deadline.set(REST),
+            // `Beginning` is never extended: single bytes could otherwise delay the `HELLO` without end.
             _ => {}
         }
     }

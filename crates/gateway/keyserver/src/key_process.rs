@@ -47,10 +47,13 @@ impl KeyProcess {
         environment: Environment,
     ) -> io::Result<Self> {
         let mut policy = Policy::new();
+        // No client signatures and no decryption: a gateway that was taken over gets signatures of
+        // its own handshakes only.
         policy.add(GATEWAY, Keys::All, vec![Shape::Tls13Server, Shape::Tls12Server], None);
         let gathers = environment.gathers;
         let shared = Shared::for_key_process(keystore, policy, OPERATIONS, environment);
         let start = |number| {
+            // Unbounded without risk: only the gateway that started this process sends sockets.
             let (sender, sockets) = unbounded_channel();
             let shared = Arc::clone(&shared);
             let run = move || {

@@ -68,9 +68,13 @@ impl Operations {
     ) -> Poll<(u32, Result<KeyResult, ErrorCode>)> {
         match self.all.poll_next_unpin(context) {
             Poll::Ready(Some((number, result))) => {
+                // Only now, also after a cancellation: the client may use the number again
+                // once it has the response.
                 self.handles.remove(&number);
                 Poll::Ready((number, result))
             }
+            // `None` is an empty set and registers no waker. A new operation needs none: the turn
+            // that adds it polls again.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }

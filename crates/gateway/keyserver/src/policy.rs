@@ -66,6 +66,7 @@ impl Policy {
     /// Keeps the buckets of `before` for clients with an unchanged rate.
     pub(crate) fn keep_buckets_of(&mut self, before: &Self) {
         for (name, client) in &mut self.clients {
+            // A new bucket is full: with every change of a file, a client could exceed its rate by a burst.
             let own = before.clients.get(name).and_then(|client| client.bucket.as_ref());
             if let (Some(bucket), Some(own)) = (&mut client.bucket, own)
                 && bucket.rate() == own.rate()
@@ -102,6 +103,8 @@ impl Client {
         if !self.may_use(key) {
             return Err(ErrorCode::KeyNotAllowed);
         }
+        // The bytes decide, not the client: a gateway that was taken over would declare any
+        // message to be a handshake.
         let shape = shape(message).ok_or(ErrorCode::Shape)?;
         if !self.operations.contains(&shape) {
             return Err(ErrorCode::OperationNotAllowed);

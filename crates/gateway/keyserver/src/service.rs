@@ -61,6 +61,8 @@ impl Keys {
             return before.clone();
         }
         let engine = engines.for_keys(Arc::clone(keystore));
+        // Around all engines, so that none of them can respond to a ciphertext with an error about its
+        // padding (Bleichenbacher's attack).
         let engine = Arc::new(PremasterEngine::new(Arc::clone(keystore), engine));
         Self { keystore: Arc::clone(keystore), engine }
     }

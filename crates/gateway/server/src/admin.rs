@@ -149,6 +149,7 @@ async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible
     let limit = SilentLimit::new(CONNECTIONS, CONNECTIONS_OF_CLIENT);
     loop {
         let (tcp, peer) = listener.accept().await?;
+        // Closed without a response, which would need a task and a timeout of its own.
         let Some(permit) = limit.try_acquire(peer.ip()) else { continue };
         let admin = admin.clone();
         tokio::spawn(async move {
@@ -199,6 +200,7 @@ impl Admin {
     fn show<B>(&self, request: &Request<B>, path: &str) -> Response<Full<Bytes>> {
         match path {
             "/healthz" => text(StatusCode::OK, "ok\n"),
+            // First: a process that drains must lose its traffic, however healthy it is.
             "/readyz" if self.drain.started() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
             "/readyz" => self.readiness(),
             _ => match self.pages.shown.iter().find(|shown| shown.path == path) {

@@ -40,7 +40,10 @@ impl WorkerContext {
 
     /// Closes the connections that are idle longest: of this worker or, if it has none, of others.
     pub(crate) fn make_room(&self) {
+        // Those of this worker first: they close on this thread, in its next turn.
         if self.wheel.evict_idle() == 0 {
+            // `send_replace` notifies although the value is the same, and also without
+            // receivers, for which `send` fails.
             self.shared.shortages.send_replace(());
         }
     }

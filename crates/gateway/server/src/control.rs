@@ -117,6 +117,8 @@ impl<C: Control> MainThread<C> {
             }
         }
         let Self { mut control, settings, mut signals, mut watchdog, .. } = self;
+        // Before the drain, so that the addresses of the dashboard and of the listeners are
+        // free for the next process.
         control.end();
         watchdog.end();
         drain(trigger, settings.drain_timeout, &mut signals).await;
@@ -127,6 +129,7 @@ impl<C: Control> MainThread<C> {
     async fn follow(&mut self, changed: BTreeSet<PathBuf>) {
         // A previous refusal remains until all of its files are valid, so they are read again.
         self.refused.files.extend(changed);
+        // After a refused configuration, any file may be the one that was wrong: all of it is read again.
         let renewed = if self.refused.configuration || self.refused.files.is_empty() {
             None
         } else {

@@ -64,6 +64,7 @@ impl Meter {
         // At least a millisecond: two calls in quick succession must not divide by zero.
         let passed = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let share = busy.saturating_sub(self.busy).as_secs_f64() / passed;
+        // Above 1 only by the resolution of the two clocks.
         measured.share.store((share.min(1.0) * 1000.0).round() as u64, Ordering::Relaxed);
         measured.busy_nanos.store(nanos(busy), Ordering::Relaxed);
         self.late[self.next] = nanos(now.saturating_duration_since(due));

@@ -87,6 +87,8 @@ impl<L: Copy + Send + 'static> Server<L> {
     pub fn new(listening: Listening<L>) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Threads)?;
         let signals = runtime.block_on(async { Signals::catch() })?;
+        // After the signals: from here on clients of QUIC reach this process, which a signal must
+        // not end without a drain.
         for Bound { address, halves, .. } in &listening.bound {
             let taken = halves.as_ref().map_or(Ok(()), Halves::take_over);
             taken.map_err(|source| ServerError::Listen { address: *address, source })?;

@@ -91,6 +91,7 @@ pub struct Place {
 impl Place {
     /// A [`Place`]; `None` if all are taken.
     pub(crate) fn take(context: &WorkerContext) -> Option<Self> {
+        // Before the guard of the drain: a drain must not wait for a connection that is refused.
         let total = context.shared.connections.try_acquire()?;
         Some(Self { _total: total, _drain: context.drain.guard() })
     }

@@ -207,6 +207,7 @@ fn bind_datagrams(
     workers: usize,
 ) -> io::Result<(Vec<UdpSocket>, Option<Halves>)> {
     if inherited.is_empty() {
+        // One byte of a connection ID selects the socket: further workers have none, and serve TCP only.
         return Ok((datagram::bind_group(address, workers.min(datagram::LARGEST_GROUP))?.1, None));
     }
     if inherited.len() != workers && inherited.len() != 2 * workers {

@@ -102,6 +102,8 @@ impl Watchdog {
     pub(crate) fn look(&mut self) {
         for (number, worker) in self.workers.iter_mut().enumerate() {
             let pulse = &self.pulse.0[number];
+            // Relaxed order suffices: a beat that is seen one look later changes
+            // nothing before `PATIENT_LOOKS`.
             let turned = worker.turned(pulse.beats.load(Ordering::Relaxed));
             let stuck = pulse.stuck.load(Ordering::Relaxed);
             if turned && stuck {
@@ -137,6 +139,7 @@ impl Watched {
 
     fn pause(&self) {
         for (socket, _) in &self.listeners {
+            // Logged only: the other listeners can still be taken out of service.
             if let Err(error) = listener::pause(socket) {
                 tracing::warn!(%error, "cannot take a listener out of service");
             }

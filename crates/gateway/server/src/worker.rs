@@ -64,6 +64,7 @@ pub(crate) fn start<S: Service>(
                 .build_local(LocalOptions::default());
             built.and_then(|local| local.block_on(run(number, service, sockets, start)))
         };
+        // Sound: no state of the worker is used after a panic, since the process ends.
         let ended = panic::catch_unwind(AssertUnwindSafe(serve));
         let reason = match ended {
             Ok(Ok(())) => return,
@@ -81,6 +82,7 @@ async fn run<S: Service>(
     sockets: WorkerSockets<S::Listener>,
     Start { shared, drain, mut stop, .. }: Start,
 ) -> io::Result<()> {
+    // Before the worker accepts: a shortage of another worker from then on is not missed.
     let shortages = shared.shortages.subscribe();
     let context =
         WorkerContext { number, wheel: DeadlineWheel::new(), drain, shared, waiting: Rc::default() };
@@ -106,6 +108,8 @@ async fn run<S: Service>(
     }
     // Dropping the tasks closes the listeners: the drain accepts nothing more.
     drop(accepting);
+    // Connections do not wait for the drain themselves (`Drain::wait`): idle ones would
+    // last until their deadline.
     context.wheel.wake_all();
     tokio::select! {
         // Ends with an error when the sender is gone: that is the signal.
@@ -148,6 +152,8 @@ fn beats() -> Interval {
 /// Closes idle connections on a message of [`Shared::shortages`]: another worker needs a place and has none to close.
 async fn help_others(wheel: DeadlineWheel, mut shortages: watch::Receiver<()>) {
     while shortages.changed().await.is_ok() {
+        // One eviction for several messages, of which `watch` keeps one: a burst must not
+        // close all idle connections.
         wheel.evict_idle();
     }
 }

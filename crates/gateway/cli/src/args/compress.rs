@@ -26,6 +26,7 @@ enum CodingName {
 impl CompressArgs {
     /// Codings to write, without duplicates.
     pub(crate) fn codings(&self) -> Vec<Coding> {
+        // Each once, also if it is given twice: two threads would otherwise write the same copy.
         let asked = |name: CodingName| self.coding.contains(&name);
         let all = [
             (CodingName::Br, Coding::Brotli),

@@ -85,6 +85,8 @@ Examples:
 
 /// Parses a name of a gateway. It is also a file name and a TOML key, so it is limited to characters that are safe in both.
 fn client_name(text: &str) -> Result<String, String> {
+    // RFC 5280 appendix A.1: a common name has at most 64 characters. A leading dot would permit `..`,
+    // a path out of the folder.
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(is_part) {
         return Err(

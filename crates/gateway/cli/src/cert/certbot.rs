@@ -59,6 +59,8 @@ fn read(certbot: &Path, folder: PathBuf) -> anyhow::Result<Certbot> {
     let chain = Chain::from_pem(pem.as_bytes(), &chain_file)?;
     let mut keys = Keystore::new();
     let id = keys.add_pem(key.as_bytes()).with_context(|| key_file.display().to_string())?;
+    // certbot replaces its links one after the other: during a renewal, chain and key may be
+    // those of two certificates.
     if keys.public_key(id) != Some(chain.public_key()) {
         anyhow::bail!("the key in {} does not fit {}", key_file.display(), chain_file.display());
     }
@@ -68,6 +70,8 @@ fn read(certbot: &Path, folder: PathBuf) -> anyhow::Result<Certbot> {
     };
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let renewal =
+        // A missing file is no error: without it the authority is unknown, and the
+        // certificate is still valid.
         fs::read_to_string(certbot.join("renewal").join(format!("{name}.conf"))).unwrap_or_default();
     let (names, ends) = (chain.names().to_vec(), chain.not_after());
     Ok(Certbot { folder, kind, ends, names, chain: pem, key, authority: server(&renewal) })

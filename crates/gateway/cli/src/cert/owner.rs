@@ -13,6 +13,7 @@ use brisk_config::CertificatePlace;
 /// Switches a process of root permanently to the owner of the certificate folder. To be called after all files that only
 /// root can read.
 pub(super) fn become_owner(place: &CertificatePlace) -> anyhow::Result<()> {
+    // Records in Redis have no owner.
     let CertificatePlace::Folder(folder) = place else { return Ok(()) };
     if !Uid::effective().is_root() {
         return Ok(());

@@ -43,6 +43,7 @@ impl Folder {
 
     /// Each [`Entry`], without `.` and `..`.
     pub(super) fn entries(&self) -> io::Result<Vec<Entry>> {
+        // Collected first: a folder that is read while copies are added to it may list them.
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.descriptor)? {
             let entry = entry?;
@@ -96,6 +97,8 @@ impl Folder {
             .and_then(|()| adopt(&file, source))
             .and_then(|()| check())
             .and_then(|()| Ok(renameat(&self.descriptor, &temporary, &self.descriptor, name)?));
+        // A failed removal leaves a hidden file, which is not served; the first error
+        // is the one that matters.
         if replaced.is_err() {
             let _ = self.remove(&temporary);
         }
@@ -134,6 +137,8 @@ fn adopt(copy: &File, source: &Metadata) -> io::Result<()> {
     if fchown(copy, Some(Uid::from_raw(source.uid())), group).is_err() && fchown(copy, None, group).is_err() {
         mode &= 0o606 | (mode & 0o006) << 3;
     }
+    // Owner, time and mode in this order: the mode must not apply to another group, and until it is set the
+    // copy is readable by its owner alone.
     copy.set_modified(source.modified()?)?;
     Ok(fchmod(copy, Mode::from_raw_mode(mode))?)
 }

@@ -64,6 +64,7 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
     settings.keeps_records = records.is_some();
     // Before the run: a wrong path must not cost its result.
     let records = records.map(|file| Ok::<_, anyhow::Error>((create(&file)?, file))).transpose()?;
+    // Before the run: from here on SIGINT ends it early, with the result so far.
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let mut progress = Progress::new(&settings, interrupt);
     let result = brisk_bench::run(&settings, &mut progress);

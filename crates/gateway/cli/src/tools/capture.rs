@@ -91,6 +91,7 @@ fn analysed(arguments: &Capture) -> anyhow::Result<Option<String>> {
         return compared(arguments, other);
     }
     let rows = match (arguments.ladder, &arguments.html) {
+        // The page draws the slowest connections, which are known at the end only: rows are kept for all.
         (_, Some(_)) => Rows::All,
         (Some(number), None) => Rows::Of(number),
         (None, None) => Rows::None,
@@ -105,6 +106,7 @@ fn analysed(arguments: &Capture) -> anyhow::Result<Option<String>> {
     let settings = Settings { limits: arguments.limits(), secrets: secrets(arguments)?, records, rows };
     let (input, lost) = input(arguments)?;
     let damage = reported(arguments, input, settings)?;
+    // After the report: the number grows until the end of the recording.
     let lost = lost.load(Ordering::Relaxed);
     if lost > 0 {
         eprintln!(
@@ -182,6 +184,7 @@ fn input(arguments: &Capture) -> anyhow::Result<(Box<dyn Read>, Arc<AtomicU32>)>
     let Some(interface) = &arguments.interface else {
         return Ok((open(&PathBuf::from(arguments.name()))?, Arc::default()));
     };
+    // Only for a recording, which the signal ends with a report. The analysis of a file ends at once.
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let files = arguments.write.clone().map(|file| RingFiles::new(file, arguments.ring));
     let filter = arguments.filter.clone().unwrap_or_default();

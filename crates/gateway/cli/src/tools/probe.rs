@@ -71,10 +71,12 @@ fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
     status.clear();
     let report = report?;
     let browser =
+        // Not after a failure: further connections would fail for the same reason, after another timeout.
         if arguments.browser && report.failure.is_none() { Some(browser(&settings, &report)?) } else { None };
     let http3 =
         if arguments.http3 && report.failure.is_none() { Some(http3(&settings, &report)?) } else { None };
     if let Some(file) = &arguments.keylog {
+        // Also after a failure, which the packets with the secrets may explain.
         append(file, report.key_log()).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let load = if arguments.page && report.failure.is_none() {
@@ -172,6 +174,7 @@ fn write_page(arguments: &Probe, text: impl FnOnce() -> String) -> anyhow::Resul
 
 /// Appends to a key log, as browsers and curl do. A new file is readable by its owner only, since it decrypts traffic.
 fn append(file: &Path, text: &str) -> io::Result<()> {
+    // A link could lead to another file, and a FIFO would wait for a reader; a missing file is made below.
     if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other("it is no regular file"));
     }

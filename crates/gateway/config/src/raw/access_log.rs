@@ -82,6 +82,8 @@ impl<'de> Deserialize<'de> for LogFormat {
         struct Table {
             template: String,
         }
+        // No untagged enum of serde: its error would be that no variant matches, without the forms that are
+        // permitted.
         struct Either;
         impl<'de> Visitor<'de> for Either {
             type Value = LogFormat;

@@ -93,6 +93,8 @@ impl<'de> Deserialize<'de> for Trial {
             }
 
             fn visit_bool<E: de::Error>(self, on: bool) -> Result<Trial, E> {
+                // `true` has no meaning: a trial directory is on where the authority has one, and needs an
+                // address where it does not.
                 if on { Err(E::invalid_type(de::Unexpected::Bool(on), &self)) } else { Ok(Trial(None)) }
             }
 
@@ -171,6 +173,8 @@ impl<'de> Deserialize<'de> for HostAcme {
             }
 
             fn visit_bool<E: de::Error>(self, on: bool) -> Result<HostAcme, E> {
+                // `acme = true` and a table without keys are the same, so `keys` and `profile` of `[acme]`
+                // hold in both.
                 Ok(if on { HostAcme::On(HostCertificates::default()) } else { HostAcme::Off })
             }
 

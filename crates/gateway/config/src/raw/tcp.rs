@@ -35,6 +35,8 @@ impl TcpKeys {
         let implied = if !self.certificates.is_empty() {
             TcpTls::Terminate
         } else if self.names.is_empty() && self.alpn.is_empty() {
+            // Server names and protocols exist in a ClientHello only: without either, nothing shows that
+            // there is TLS.
             TcpTls::None
         } else {
             TcpTls::Passthrough

@@ -28,6 +28,7 @@ const LARGEST: u64 = 64_000;
 /// The outputs of the access log; none if it is off.
 pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Vec<AccessLogSettings> {
     let path = KeyPath::of("access_log");
+    // For all outputs: `--access-log off` of the command line must silence the file's outputs too.
     if matches!(raw.format, Some(raw::LogFormat::Named(raw::AccessLogFormat::Off))) {
         return Vec::new();
     }
@@ -42,6 +43,8 @@ pub(super) fn access_log(raw: &raw::AccessLog, context: &mut Context<'_>) -> Vec
         return output(&single, &path, context).into_iter().collect();
     }
     if raw.file.is_some() {
+        // Format, sample and milestones are defaults of the outputs. A file is none: outputs must not mix
+        // their lines in it.
         let message = "has no effect beside [[access_log.output]]: write the file as one of the outputs";
         context.shared.findings.wrong(&path.key("file"), message);
     }
@@ -77,6 +80,8 @@ fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
                 .map_err(|reason| context.shared.findings.wrong(&path.key("format").key("template"), reason));
             let template = template.ok()?;
             let (ja4, certificates) = template.fingerprints();
+            // JA4 and fingerprints cost each connection a hash, so they are computed only if a template has
+            // them.
             let fingerprints = &mut context.shared.fingerprints;
             *fingerprints = (fingerprints.0 || ja4, fingerprints.1 || certificates);
             AccessLogFormat::Template(Arc::new(template))
@@ -125,6 +130,7 @@ fn syslog(raw: &raw::Syslog, path: &KeyPath, context: &mut Context<'_>) -> Optio
     let size = raw.max_size.map(|size| size.0);
     let max_size =
         context.shared.findings.within(&path.key("max_size"), size, MESSAGE, &(SMALLEST..=LARGEST));
+    // All are read before the first `?`, so that one run reports every wrong key.
     let server = read(Some(&raw.server), path, "server", context);
     let origin = origin([&raw.facility, &raw.severity, &raw.app_name], path, context);
     let structured_data = read(raw.structured_data.as_deref(), path, "structured_data", context);

@@ -95,6 +95,8 @@ pub(super) fn acme(
         contact: contact(&raw.acme, &path, context),
         challenges,
         dns,
+        // URLs that an authority names may not lead into private networks, except to these hosts (SSRF,
+        // CWE-918).
         allow_private: certificates::allow_private(&raw.certificates),
     };
     let keys = keys(raw.acme.keys.as_deref(), &path.key("keys"), context);
@@ -104,6 +106,7 @@ pub(super) fn acme(
         let path = all.index(index);
         demanded.extend(on_demand::decided(host, resolved, &keys, &path, context));
         let raw::HostAcme::On(own) = &host.own.acme else { continue };
+        // The resolved names: wrong ones are reported already, and the others are in one form.
         provable(&resolved.tls.names, &settings.challenges, &path, context);
         room(&resolved.tls.names, &settings, &path, context);
         wanted.push(CertificateSpec {
@@ -116,6 +119,7 @@ pub(super) fn acme(
         });
     }
     if !wanted.is_empty() || !demanded.is_empty() {
+        // Only with a certificate to obtain: `[acme]` alone connects to nothing.
         ports(raw, &settings.challenges, context);
     }
     let place = place(&raw.acme, state_dir, sessions, context);
@@ -134,11 +138,13 @@ fn place(
     context: &mut Context<'_>,
 ) -> Option<CertificatePlace> {
     if raw.store == Some(raw::AcmeStore::Redis) {
+        // A table that was written but has errors is reported where it is wrong, and not as missing too.
         if sessions.fleet.is_none() && !context.shared.findings.written(&KeyPath::of("sessions").key("redis"))
         {
             let message = "needs [sessions.redis] with its `servers`, and `sessions.secret`";
             context.shared.findings.wrong(&KeyPath::of("acme").key("store"), message);
         }
+        // A folder of its own: the copy has the sealed values of Redis, and no files of certificates.
         let copy = state_dir.map(|dir| dir.join("fleet-certificates"));
         return sessions.fleet.clone().map(|fleet| CertificatePlace::Fleet(Box::new(fleet), copy));
     }
@@ -177,6 +183,8 @@ fn ports(raw: &raw::Config, challenges: &[ChallengeKind], context: &mut Context<
     .into_iter()
     .filter(|(kind, listeners, port, _)| challenges.contains(kind) && is_missing(listeners, *port))
     .collect();
+    // One usual challenge that works is enough, since an authority needs one. A written one is meant, so each
+    // is checked.
     if raw.acme.challenges.is_none() && missing.len() < challenges.len() {
         return;
     }
@@ -210,6 +218,7 @@ fn authorities(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Ve
         Some(directory) => {
             let usual = AuthoritySettings::lets_encrypt();
             let named = AuthoritySettings::new(url(directory, &path.key("directory"), context));
+            // Written out, the directory of Let's Encrypt has the same trial directory as by default.
             if named.directory == usual.directory { usual } else { named }
         }
     };
@@ -227,6 +236,7 @@ fn authorities(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Ve
         next.profile.clone_from(&raw.profile);
         next.external_account =
             external(raw.external_account.as_ref(), &path.key("external_account"), context);
+        // A second entry would only try an authority again that has failed.
         if all.iter().any(|one| one.directory == next.directory) {
             context
                 .shared
@@ -275,7 +285,11 @@ fn contact(raw: &raw::Acme, path: &KeyPath, context: &mut Context<'_>) -> Vec<St
     let path = path.key("contact");
     let mut contact = Vec::new();
     for (index, text) in raw.contact.iter().enumerate() {
+        // The scheme is optional, because operators write an address and authorities require a URL (RFC 8555
+        // section 7.3).
         let address = without_scheme(text, "mailto:").unwrap_or(text);
+        // `mailto:` may contain several addresses and header fields (RFC 6068). RFC 8555 section 7.3 forbids
+        // both.
         if !address.contains('@') || address.contains([' ', ',', '?']) {
             context.shared.findings.wrong(
                 &path.index(index),
@@ -345,6 +359,7 @@ fn keys(written: Option<&[raw::AcmeKey]>, path: &KeyPath, context: &mut Context<
         raw::AcmeKey::Rsa => KeyKind::Rsa,
     };
     let mut keys: Vec<_> = written.iter().map(kind).collect();
+    // Sorted, because the order of kinds has no meaning: two spellings of one list are the same settings.
     keys.sort();
     keys.dedup();
     keys

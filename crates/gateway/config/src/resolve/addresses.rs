@@ -39,6 +39,7 @@ pub(super) fn check(raw: &raw::Config, context: &mut Context<'_>) {
     let servers = listed("https", &raw.server.https).into_iter().chain(listed("http", &raw.server.http));
     let all = servers.chain(admin).chain(dashboard);
     let mut taken: HashMap<SocketAddr, KeyPath> = HashMap::new();
+    // The system chooses a free port for port 0, so two such addresses are no conflict.
     for (address, path) in all.filter(|(address, _)| address.port() != 0) {
         match taken.get(&address) {
             Some(first) => {
@@ -72,6 +73,7 @@ fn of_tcp(raw: &raw::Config, mut taken: HashMap<SocketAddr, KeyPath>, context: &
                 Some(false) if is_plain => format!(
                     "{address} is taken by {first} already: tls = \"none\" takes all connections of an address"
                 ),
+                // Both have TLS, so the server name decides. `check_names` refuses a name of both.
                 Some(false) => continue,
             };
             context.shared.findings.wrong(&path, message);

@@ -44,6 +44,8 @@ pub(super) fn stapled(
         let file = context.file(file);
         return match certificate.read_staple(&file, SystemTime::now()) {
             Ok(staple) => {
+                // A copy if another host has the certificate too: the staple belongs to this entry of the
+                // file.
                 let mut certificate = Arc::unwrap_or_clone(certificate);
                 certificate.staple = Some(Arc::new(staple));
                 Some(Arc::new(certificate))
@@ -64,6 +66,7 @@ pub(super) fn stapled(
     } else if raw.certificates.staple == Some(false) {
         "certificates.staple is false and there is no `staple` file: remove one of the two"
     } else {
+        // The gateway fetches the staple itself, and waits for it at the start, up to `staple_wait`.
         return Some(certificate);
     };
     if !certificate.services.must_staple {

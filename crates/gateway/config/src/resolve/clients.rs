@@ -72,6 +72,8 @@ fn revocation(raw: &Written, path: &KeyPath, context: &mut Context<'_>) -> Optio
     }
     let unknown = match raw.crl_mode {
         Some(CrlMode::Lenient) => UnknownRevocation::Accept,
+        // Strict by default: revocations by an authority without a list would be missed without a
+        // notice.
         Some(CrlMode::Strict) | None => UnknownRevocation::Refuse,
     };
     Some(Revocation { lists, unknown })

@@ -52,6 +52,7 @@ impl Context<'_> {
     /// A path of the file as it is opened, noted as one to watch.
     pub(super) fn file(&mut self, path: &Path) -> PathBuf {
         match self.files.hosts.last_mut() {
+            // Files of certificates are noted apart: after a change, only the certificate is loaded again.
             Some(own) if self.loads_certificates => {
                 let path = self.shared.base.join(path);
                 own.insert(path.clone());

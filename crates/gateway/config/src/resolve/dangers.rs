@@ -48,6 +48,8 @@ fn proxies(server: &raw::Server, context: &mut Context<'_>) {
         Some(ProxyProtocol::Off) | None => false,
     };
     let listeners = server.https.iter().chain(&server.http);
+    // Only an address in reach of others makes the claim possible: on loopback, the peers are programs of
+    // this machine.
     let open = listeners.map(|address| address.0).find(|address| !address.ip().to_canonical().is_loopback());
     if let Some(open) = open.filter(|_| everyone) {
         let path = path.key("proxy_protocol");
@@ -103,6 +105,7 @@ fn forwarded(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context: &mut 
 /// The host of a URL without TLS, unless it is this machine.
 fn plain_host(url: &str) -> Option<String> {
     let url = url.parse::<Uri>().ok()?;
+    // `Uri::host` keeps the brackets of IPv6, which `IpAddr` does not parse.
     let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
     let is_local = host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
@@ -114,6 +117,8 @@ fn plain_host(url: &str) -> Option<String> {
 fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Context<'_>) {
     let folders = raw.host.iter().filter_map(|host| host.own.certificate_folder.as_ref());
     let folders = folders.map(|folder| context.shared.base.join(folder)).chain(state_dir.map(Path::to_owned));
+    // Canonical paths on both sides: a link in the served folder may lead to a secret, and a folder may have
+    // two names.
     let folders: Vec<PathBuf> = folders.map(|folder| canonical(&folder)).collect();
     let secrets = context.shared.secrets.iter().map(|secret| canonical(secret));
     let secrets: Vec<PathBuf> = secrets.chain(folders.iter().cloned()).collect();
@@ -121,6 +126,7 @@ fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Con
         for (number, route) in host.routes().iter().enumerate() {
             let Some(folder) = &route.action.directory else { continue };
             let path = KeyPath::of("host").index(index).key("route").index(number).key("static");
+            // A folder that does not exist is reported where the route is resolved.
             let Ok(root) = context.shared.base.join(folder).canonicalize() else { continue };
             let shown = root.display();
             if let Some(secret) = secrets.iter().find(|secret| is_served(&root, secret)) {
@@ -147,6 +153,7 @@ fn served_folders(raw: &raw::Config, state_dir: Option<&Path>, context: &mut Con
 
 /// The path without links, also of a folder that brisk is yet to create.
 fn canonical(path: &Path) -> PathBuf {
+    // `canonicalize` fails for a missing folder, so links are followed as far as the path exists.
     path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => canonical(parent).join(name),
         _ => path.to_owned(),

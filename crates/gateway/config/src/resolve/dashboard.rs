@@ -30,6 +30,8 @@ pub(super) fn dashboard(
         tls: tls(raw, &path, context),
         ..DashboardSettings::new(listen)
     };
+    // By the written keys and not by the settings: a token that cannot be read has its own error, and is no
+    // missing one.
     let is_guarded = raw.token.is_some() || raw.client_ca.is_some();
     if !settings.is_local() && !is_guarded && !context.shared.findings.written(&path.key("token")) {
         let message = format!(
@@ -50,6 +52,8 @@ pub(super) fn dashboard(
 /// Names in lower case, each a host without a port.
 fn names(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Vec<String> {
     for (index, name) in raw.names.iter().enumerate() {
+        // `Host` has a port in most requests, but `names` are compared with the host alone, so a port here
+        // would match nothing.
         let is_host = name.parse::<Authority>().is_ok_and(|authority| authority.host() == name);
         if !is_host {
             let message = format!(
@@ -66,6 +70,8 @@ fn token(raw: &raw::Dashboard, path: &KeyPath, context: &mut Context<'_>) -> Opt
     let token = Token::read(&file)
         .map_err(|error| context.shared.findings.wrong(&path.key("token"), error.to_string()))
         .ok()?;
+    // The mode of the file was checked by `Token::read`. This notes the file as a secret that no route may
+    // serve.
     context.shared.warn_of_access(&file);
     Some(token)
 }

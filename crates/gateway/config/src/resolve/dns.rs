@@ -52,6 +52,7 @@ fn update(raw: &raw::Dns, server: &str, path: &KeyPath, context: &mut Context<'_
         Some(raw::KeyAlgorithm::Sha384) => TsigAlgorithm::Sha384,
         Some(raw::KeyAlgorithm::Sha512) => TsigAlgorithm::Sha512,
     };
+    // A bare IPv6 address has colons too, but its last part is no port.
     let has_port = server.parse::<std::net::SocketAddr>().is_ok()
         || server
             .rsplit_once(':')

@@ -24,11 +24,14 @@ fn allows(written: Option<&EarlyData>) -> bool {
 pub(super) fn limit(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context: &mut Context<'_>) -> u32 {
     let route = host.routes().iter().position(|route| allows(route.early_data.early_data.as_ref()));
     let path = match route {
+        // Blames the key that was written: the host has it for all routes, otherwise the first route with it.
         _ if allows(host.features.early_data.early_data.as_ref()) => path.key("early_data"),
         Some(index) => path.key("route").index(index).key("early_data"),
         None => return 0,
     };
     let findings = &mut context.shared.findings;
+    // Early data may be replayed (RFC 8446 section 8): a copied flight would act in the name of a
+    // certificate.
     if host.features.client_certificates.client_certificates.is_some() {
         let message = "not on a host with client_certificates: a request would be answered before its client has proved \
                        again who it is";
@@ -42,6 +45,7 @@ pub(super) fn limit(raw: &raw::Config, host: &raw::Host, path: &KeyPath, context
     if raw.tls.tickets_per_handshake == Some(0) {
         findings.wrong(&path, "has no effect with tls.tickets_per_handshake = 0: no client can resume");
     }
+    // The range is checked once, by `size`, and not for each host.
     raw.tls.early_data_size.unwrap_or(USUAL).0.try_into().unwrap_or(u32::MAX)
 }
 

@@ -4,6 +4,8 @@ use brisk_config_file::{KeyPath, Segment};
 
 use super::context::Context;
 
+// A whole name is before the family that contains it, such as `$http_host` before `$http_`: the first entry
+// counts.
 /// Variables with the variable of brisk; a name that ends with `_` or `(` begins a family with the name of a header, cookie or
 /// parameter.
 const COUNTERPARTS: [(&str, &str); 54] = [
@@ -75,6 +77,8 @@ pub(super) fn review(context: &mut Context<'_>) {
         if is_other {
             continue;
         }
+        // Styles and scripts in a body are full of `$name` and `{...}`, so only names of the table are
+        // reported there.
         let is_body = matches!(path.segments().last(), Some(Segment::Key(key)) if key == "body");
         if let Some((variable, counterpart)) = variable(text, is_body) {
             context.shared.findings.warn(warning(&path, variable, counterpart, is_body));
@@ -111,6 +115,8 @@ fn variable(text: &str, is_body: bool) -> Option<(&str, Option<&'static str>)> {
                 return Some((name, counterpart));
             }
         }
+        // One byte at a time: the found character is ASCII, and another variable may begin inside of this
+        // one.
         rest = &rest[1..];
     }
     None

@@ -18,6 +18,7 @@ const LONGEST: Period = Period(Duration::from_hours(24 * 365));
 /// Whether HTTP/3 is served.
 pub(super) fn of_server(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> bool {
     let http3 = server.http3.unwrap_or(false);
+    // A list of networks is no error: peers outside of it send no header, and HTTP/3 serves these.
     if http3 && server.proxy_protocol == Some(ProxyProtocol::Everyone) {
         let message = "datagrams have no PROXY protocol header, which server.proxy_protocol = true requires of all peers: \
                        remove http3, or list the networks of your balancers in proxy_protocol";
@@ -44,6 +45,8 @@ pub(super) fn of_host(
         let message = "HTTP/3 needs datagram sockets: write http3 = true in [server] too";
         context.shared.findings.wrong(&path.key("http3"), message);
     }
+    // `clear` and not silence: a client may have the announcement of an earlier configuration for a day (RFC
+    // 7838 section 3).
     if !host.own.http3.or(server.http3)? {
         return Some(AltSvc::Clear);
     }

@@ -25,6 +25,8 @@ pub(super) fn load(
 ) -> Result<Loaded, (&'static str, String)> {
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
     let (workers, queue) = context.key_process;
+    // The public key of the chain is the identity: which file has the private key is seen by the key process
+    // alone.
     let id = context.keystore.add_elsewhere(chain.public_key(), process.engine(workers, queue));
     context.shared.warn_of_access(key);
     let subject = chain.subject().to_owned();
@@ -64,6 +66,8 @@ pub(super) fn read(
     if let Some(trouble) = raw.isolate_user.as_deref().and_then(trouble_with_user) {
         context.shared.findings.wrong(&KeyPath::of("keys").key("isolate_user"), trouble);
     }
+    // The key process is started with the gateway, before it has a key or a second thread. A reload is too
+    // late.
     if raw.isolate == Some(true) && context.running.isolation.is_none() && development == Development::Create
     {
         let message = "was not there when brisk was started, so keys would be in the gateway: start it again";
@@ -74,6 +78,8 @@ pub(super) fn read(
         context.shared.findings.wrong(&path, "has no effect: it is for isolate = true");
     }
     let (process, wanted) = context.isolated.0.take()?;
+    // Certificates may share a key file. Sorted, for the search below, and once each: the key process reads
+    // each file once.
     let mut files: Vec<_> = wanted.iter().map(|wanted| wanted.key.clone()).collect();
     files.sort();
     files.dedup();
@@ -83,6 +89,8 @@ pub(super) fn read(
         let place = files.binary_search(&key);
         let holder = key.display().to_string();
         let message = match place.ok().and_then(|place| loaded.found().get(place)) {
+            // The key process returns the identity of the public half, so a wrong file is found without its
+            // private key.
             Some(Ok(found)) if *found == id => continue,
             Some(Ok(_)) => CertError::KeyMismatch { chain, key, subject }.to_string(),
             Some(Err(message)) => message.clone(),

@@ -14,6 +14,7 @@ use crate::certificate_files::TokenDefaults;
 use crate::key_settings::{GpuSettings, KeySettings};
 use crate::raw::{self, KeyFamily};
 
+// 1024 is the size of the set that `sched_setaffinity` takes (`CPU_SETSIZE`).
 /// The numbers that cores can have on Linux.
 const CORES: RangeInclusive<u16> = 0..=1023;
 
@@ -39,6 +40,7 @@ pub(super) fn keys(
     let kept_on = kept_on(&raw.cores, &path, context);
     let findings = &mut context.shared.findings;
     let written = raw.threads.map(|_| findings.within(&path.key("threads"), raw.threads, 1, &(1..=1024)));
+    // Without a number, each listed core has a thread; without both, cores without a worker decide.
     let threads = written.map_or(kept_on.len(), usize::from);
     let threads = NonZeroUsize::new(threads).map_or(Threads::Beside { cores, workers }, Threads::Exactly);
     let queue =
@@ -66,6 +68,7 @@ pub(super) fn tokens(raw: &raw::Keys, settings: TokenSettings, base: &Path) -> T
 /// Settings of the GPU, if enabled; the processor performs the operations in `offload`.
 fn gpu(raw: &raw::Keys, offload: Offload, context: &mut Context<'_>) -> Option<GpuSettings> {
     let (path, findings) = (KeyPath::of("keys"), &mut context.shared.findings);
+    // Checked also without `cuda`, so that a mistake shows before the GPU is switched on.
     let wait = raw.cuda_wait.map(|wait| findings.within(&path.key("cuda_wait"), Some(wait), wait, &WAITS).0);
     if !raw.cuda.unwrap_or(false) {
         return None;
@@ -92,6 +95,7 @@ fn kept_on(cores: &[u16], path: &KeyPath, context: &mut Context<'_>) -> Vec<usiz
     for (index, core) in cores.iter().enumerate() {
         let place = path.index(index);
         context.shared.findings.within(&place, Some(*core), 0, &CORES);
+        // The default of `threads` is the length of this list, so a repeated core would add a thread.
         if let Some(first) = cores[..index].iter().position(|other| other == core) {
             context.shared.findings.wrong(&place, format!("{} is {core} already", path.index(first)));
         }

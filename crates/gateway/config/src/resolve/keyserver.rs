@@ -78,6 +78,7 @@ pub(crate) fn resolve(
     let Context { shared, keystore, mut files, .. } = context;
     files.others.extend(shared.files);
     let warnings = shared.findings.conclude()?;
+    // At the end, when all files have been read, which are the ones to watch.
     let server = ServerSettings { files: files.all(), ..server };
     let keystore = Arc::new(keystore);
     let settings = KeyServerSettings { server, listen, tls, keystore, policy: Arc::new(policy), operations };
@@ -144,6 +145,7 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
         );
         return Named::new();
     };
+    // Watched as a folder too: a new key is served without a change of another file.
     let folder = context.file(folder);
     let entries = fs::read_dir(&folder).and_then(|entries| {
         entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
@@ -158,6 +160,7 @@ fn folder(raw: &raw::ServerSection, path: &KeyPath, context: &mut Context<'_>) -
             return Named::new();
         }
     };
+    // `read_dir` has no order, and errors should have one.
     files.sort();
     let mut named = Named::new();
     for file in files.iter().filter(|file| is_key_file(file)) {
@@ -193,6 +196,8 @@ fn in_tokens(raw: &raw::ServerSection, path: &KeyPath, named: &mut Named, contex
         let chain = context.file(&files.chain);
         match tokens::attach(&chain, uri, context) {
             Ok((key, _)) => {
+                // The name is the one in `client.NAME.keys`: two keys of one name would widen a permission
+                // without a word.
                 if named.insert(name_of(&chain), key).is_some_and(|other| other != key) {
                     let message = format!("another key is called \"{}\" already", name_of(&chain));
                     context.shared.findings.wrong(&path.key("chain"), message);
@@ -234,6 +239,8 @@ fn policy(raw: &BTreeMap<String, raw::Client>, named: &Named, context: &mut Cont
             Some(keys) => Keys::Some(chosen(keys, named, &path.key("keys"), context)),
         };
         let operations = match client.operations.as_deref() {
+            // Signatures of servers only: signatures of clients, and decryption, which opens recorded
+            // sessions, have to be written.
             None => vec![Shape::Tls13Server, Shape::Tls12Server],
             Some(operations) => operations.iter().copied().filter_map(shape).collect(),
         };

@@ -22,6 +22,7 @@ pub(super) fn memory_and_pace(
     let usual = Size(settings.buffered as u64);
     settings.buffered = findings.within(&path.key("buffered"), raw.buffered, usual, &sizes).0 as usize;
     let sizes = Size(1 << 20)..=Size(1 << 50);
+    // At least the lower end of the range, so that the default is valid on a small machine too.
     let usual = memory().map_or(settings.buffered_total as u64, |memory| memory / PART).max(1 << 20);
     let total = path.key("buffered_total");
     settings.buffered_total = findings.within(&total, raw.buffered_total, Size(usual), &sizes).0 as usize;
@@ -47,6 +48,7 @@ pub(super) fn memory_and_pace(
 fn memory() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_memory(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // A container sees the memory of its host in `/proc/meminfo`, so the smallest of all limits counts.
     machine.into_iter().chain(group_memory(&groups, Path::new("/sys/fs/cgroup"))).min()
 }
 
@@ -55,11 +57,13 @@ fn memory() -> Option<u64> {
 /// back (`memory.high`), and one above which it ends processes.
 fn group_memory(groups: &str, root: &Path) -> Option<u64> {
     let limits = |folder: PathBuf, files: &'static [&'static str]| {
+        // The groups around count too: the limit of a pod or slice is in the group above that of the process.
         let folders: Vec<_> =
             folder.ancestors().take_while(|above| above.starts_with(root)).map(Path::to_owned).collect();
         folders.into_iter().flat_map(move |folder| {
             files
                 .iter()
+                // `max`, the word for no limit, is no number and is left out here.
                 .filter_map(move |file| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok())
         })
     };
@@ -67,6 +71,8 @@ fn group_memory(groups: &str, root: &Path) -> Option<u64> {
         let (controllers, group) =
             line.split_once(':').and_then(|(_, rest)| rest.split_once(":/")).unwrap_or_default();
         let (folder, files): (_, &'static [&'static str]) = match controllers {
+            // Version 2 has one hierarchy, and an empty list of controllers. Version 1 has a hierarchy for
+            // each controller.
             "" => (root.join(group), &["memory.max", "memory.high"]),
             _ if controllers.split(',').any(|controller| controller == "memory") => {
                 (root.join("memory").join(group), &["memory.limit_in_bytes"])

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 /// Parses a host name, a wildcard or an address. The error contains the correct form.
 pub(super) fn host_name(text: &str) -> Result<String, String> {
+    // RFC 6066 section 3: a server name in a ClientHello has no dot at its end.
     let name = text.trim_end_matches('.').to_ascii_lowercase();
+    // Before the test for a port, since IPv6 has colons. In one form, because IPv6 has several spellings.
     if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok(address.to_string());
     }
@@ -28,6 +30,8 @@ pub(super) fn host_name(text: &str) -> Result<String, String> {
     if plain.contains('*') {
         return wrong("a wildcard is the whole first label, as in \"*.example.com\"");
     }
+    // RFC 1035 section 3.1: 255 bytes in the message, which are 253 characters without the first length and
+    // the root.
     if name.len() > 253 || !plain.split('.').all(is_label) {
         return wrong("labels are letters, digits and hyphens, 63 at most, with dots between them");
     }

@@ -33,6 +33,7 @@ pub(super) fn names(host: &raw::Host, path: &KeyPath, context: &mut Context<'_>)
     );
     let names = patterns(own, &path.key("names"), context);
     let host = host.names().first().cloned().unwrap_or_default();
+    // With equal settings, this is the object from before a reload, so certificates in memory stay.
     Some(context.running.on_demand.open(OnDemandSettings { host, names, wait: wait.0 }))
 }
 
@@ -85,6 +86,7 @@ fn address(own: &raw::OnDemand, path: &KeyPath, context: &mut Context<'_>) -> St
     let is_url = ask.parse::<http::Uri>().is_ok_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
     });
+    // `Uri` drops a fragment in silence, so the text is searched.
     if !is_url || ask.contains('#') {
         let message = format!("{ask:?} is no address that can be asked: write one as {example}");
         context.shared.findings.wrong(&path.key("ask"), message);

@@ -19,6 +19,7 @@ pub(super) fn otlp(
     context: &mut Context<'_>,
 ) -> Vec<AccessLogSettings> {
     let path = KeyPath::of("otlp");
+    // The paths of the signals are appended, which is impossible behind a query.
     let is_url = raw.endpoint.parse::<Uri>().is_ok_and(|url| {
         matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some() && url.query().is_none()
     });
@@ -56,6 +57,7 @@ pub(super) fn otlp(
             headers: ExportHeaders(raw.headers.clone().into_iter().flatten().collect()),
             timeout,
         }),
+        // The share of the access log is for its lines. Spans have a share of their own.
         sample: lines.filter(|_| signal == OtlpSignal::Logs),
         ..AccessLogSettings::default()
     };

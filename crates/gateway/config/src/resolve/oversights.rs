@@ -44,6 +44,7 @@ fn unused_upstreams(raw: &Config, context: &mut Context<'_>) {
     let asked = asked.chain(raw.tcp.iter().filter_map(|tcp| tcp.upstream.as_ref()));
     let asked: HashSet<_> = asked.map(String::as_str).chain(own).collect();
     for name in raw.upstream.keys().filter(|name| !asked.contains(name.as_str())) {
+        // A group of TCP servers has no use in a route, so the warning names the other table.
         let user = if context.shared.streams.contains(name) { "[[tcp]]" } else { "route" };
         context.shared.findings.warn(format!("[upstream.{name}]: no {user} has upstream = \"{name}\""));
     }
@@ -79,6 +80,7 @@ fn unreachable(route: &RouteKeys, place: &KeyPath) -> Option<String> {
     let path = &*route.paths.path;
     let expression = route.conditions.when.as_ref()?.path_regex.as_deref()?;
     let start = literal_start(expression)?;
+    // Either may be the longer one: a path that begins with the text, or a text that begins with the path.
     let meet = start.starts_with(path) || path.starts_with(&*start);
     (!meet).then(|| {
         format!(
@@ -90,9 +92,11 @@ fn unreachable(route: &RouteKeys, place: &KeyPath) -> Option<String> {
 
 /// The text with which all paths begin that `expression` matches; `None` if the expression is not anchored or has alternatives.
 fn literal_start(expression: &str) -> Option<String> {
+    // An alternative outside of a group may begin with another text, so there is no common start to rely on.
     let rest = expression.strip_prefix('^').filter(|rest| !rest.contains('|'))?;
     let end = rest.find(|character| r"\.+*?()[]{}^$".contains(character)).unwrap_or(rest.len());
     let mut start = rest[..end].to_owned();
+    // The last character is optional before these, so it is no part of every match.
     if rest[end..].starts_with(['*', '?', '{']) {
         start.pop();
     }

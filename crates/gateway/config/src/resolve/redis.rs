@@ -41,6 +41,7 @@ fn servers(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Vec<R
     if raw.servers.is_empty() && !context.shared.findings.written(&path.index(0)) {
         context.shared.findings.wrong(&path, "no server: write at least one, as \"redis://127.0.0.1:6379\"");
     }
+    // Sentinels have a port of their own by default.
     let usual_port = if raw.topology == Some(raw::RedisTopology::Sentinel) { 26379 } else { 6379 };
     let address = |server: &RedisServer| RedisAddress {
         host: server.host.clone(),
@@ -53,6 +54,8 @@ fn servers(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Vec<R
         if let Some(first) = listed.insert(address, path.clone()) {
             context.shared.findings.wrong(&path, format!("{first} is {address} already"));
         }
+        // One TLS setting holds for all connections, also to servers that a Sentinel or a cluster names
+        // later.
         if server.tls != raw.servers[0].tls {
             let message = "either all servers are reached by TLS (rediss://), or none (redis://)";
             context.shared.findings.wrong(&path, message);
@@ -99,6 +102,7 @@ fn topology(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Redi
 fn tls(raw: &raw::Redis, path: &KeyPath, context: &mut Context<'_>) -> Option<RedisTls> {
     let path = path.key("ca");
     let encrypted = raw.servers.iter().any(|server| server.tls);
+    // Without servers, their error is the only one: the scheme is not known yet.
     if !encrypted && !raw.servers.is_empty() && raw.ca.is_some() {
         context.shared.findings.wrong(&path, "has no effect: none of the servers begins with rediss://");
     }
@@ -146,6 +150,7 @@ fn read_password(file: &Path) -> Result<Zeroizing<String>, String> {
     if let Some(fault) = encoding_fault(text.as_bytes()) {
         return Err(format!("{}: {fault}", file.display()));
     }
+    // Only line breaks are removed: a space at the end may be a part of the password.
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(format!("{}: no password in it; write it as the only line", file.display())),
         lines if lines.contains(['\r', '\n']) => {

@@ -56,6 +56,8 @@ fn settings(name: &str, raw: &raw::KeyServers, path: &KeyPath, context: &mut Con
         identity: client(raw, path, context),
         ..ConnectorSettings::default()
     };
+    // The settings name files, and engines are reused by equal settings. The stamp makes them different after
+    // a change of the content.
     let stamp = stamp(&tls);
     let mut settings = RemoteSettings::new(name, raw.targets(), tls);
     settings.stamp = stamp;
@@ -120,6 +122,7 @@ fn stamp(tls: &ConnectorSettings) -> Vec<u8> {
     let identity = tls.identity.iter().flat_map(|identity| [&identity.chain, &identity.key]);
     let mut hasher = DefaultHasher::new();
     for file in identity.chain(&tls.authorities) {
+        // No error here: the files were read by the checks above, which have reported it.
         hasher.write(&brisk_secrets::read(file).unwrap_or_default());
     }
     hasher.finish().to_be_bytes().to_vec()
@@ -142,6 +145,8 @@ pub(super) fn certificate(
     let chain = Chain::read(&chain)
         .map_err(|error| context.shared.findings.wrong(&path.key("chain"), error.to_string()));
     let chain = chain.ok()?;
+    // Here and not at the server: the operations would fail at each handshake, since a frame of the protocol
+    // cannot hold the signature.
     if !chain.algorithm().signs_tls12() {
         context.shared.findings.wrong(&path.key("key"), ML_DSA);
         return None;
@@ -163,6 +168,7 @@ fn local(
     context: &mut Context<'_>,
 ) -> Option<Arc<dyn PrivateKeyEngine>> {
     let (chain, key) = (context.file(&files.chain), context.file(files.fallback_key.as_ref()?));
+    // A store of its own: the common one has this key at the key servers, under the same identity.
     let mut keystore = Keystore::new();
     if let Err(error) = load(&chain, &key, &mut keystore, SystemTime::now()) {
         let at = if blamed(&error, &key) == "key" { "fallback_key" } else { "chain" };

@@ -72,6 +72,7 @@ impl Server {
         keystore: Arc<Keystore>,
         files: Vec<PathBuf>,
     ) -> GatewaySettings {
+        // The port of the first listener, because clients of plain HTTP have to be sent to one of them.
         let redirect_port = self.https.first().map_or(443, |listener| listener.address.port());
         GatewaySettings {
             server: ServerSettings {
@@ -120,6 +121,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let server = &raw.server;
     addresses::check(raw, context);
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    // The largest number that `workers` accepts: the default must be valid on any machine.
     let usual = cores.get().min(1024) as u16;
     let workers =
         count(context.shared.findings.within(&path.key("workers"), server.workers, usual, &(1..=1024)));
@@ -169,6 +171,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
 fn logs(raw: &raw::Config, context: &mut Context<'_>) -> Vec<AccessLogSettings> {
     let mut outputs = access_log::access_log(&raw.access_log, context);
     if let Some(written) = &raw.otlp {
+        // An invalid share is reported by the outputs, so no error is formed here.
         let lines = raw.access_log.sample.and_then(Sample::new);
         outputs.extend(otlp::otlp(written, lines, context));
     }
@@ -228,6 +231,7 @@ fn connections(
         None => Some(ClientLimit::default()),
         Some(ClientConnections(most)) => most.map(|most| ClientLimit {
             most: context.shared.findings.within(&path, Some(most), 1, &range) as usize,
+            // The default spares clients on this machine, a written number includes them.
             spares_loopback: false,
         }),
     };
@@ -327,6 +331,7 @@ fn tls(raw: &raw::Config, context: &mut Context<'_>) -> TlsSettings {
         quic: raw.server.http3.unwrap_or(false),
         ja4: false,
         client_fingerprints: false,
+        // The log of secrets is an option of the command line, so that no file can leave it on.
         key_log: false,
     }
 }

@@ -86,6 +86,7 @@ fn key_source(
 ) -> KeySource {
     let (path, lifetime) = (KeyPath::of("sessions").key("ticket_keys"), rotation.lifetime());
     if raw.tls.tickets == Some(false) {
+        // Without keys, tickets are neither sealed nor opened.
         return KeySource::Files { keys: Vec::new(), lifetime };
     }
     let sessions = KeyPath::of("sessions");
@@ -104,6 +105,7 @@ fn key_source(
                     "needs `secret`, a file that is the same on all machines, as secret = \"fleet.secret\"";
                 context.shared.findings.wrong(&path, message);
             }
+            // Without a secret, the error is reported already. The result is needed for its type only.
             secret.map_or(KeySource::Generated(rotation), |secret| KeySource::Derived {
                 secret: secret.clone(),
                 rotation,
@@ -123,6 +125,7 @@ fn key_files(files: &[PathBuf], path: &KeyPath, context: &mut Context<'_>) -> Ve
     for (index, file) in files.iter().enumerate() {
         let (path, file) = (path.index(index), context.file(file));
         let Some(key) = context.shared.read_privately(&file, &path, TicketKeyFile::read) else { continue };
+        // By identity and not by path: two files may hold one key, whose tickets have one name.
         if keys.iter().any(|other| other.id() == key.id()) {
             context
                 .shared
@@ -165,6 +168,7 @@ fn without_effect(raw: &raw::Config, context: &mut Context<'_>) {
 /// Warns of sessions that resume on one machine only, although the file shares others.
 fn not_shared(raw: &raw::Config, context: &mut Context<'_>) {
     let redis = raw.sessions.redis.is_some();
+    // `"memory"` can be written, which states that the operator means it.
     if redis && raw.tls.tickets != Some(false) && raw.sessions.ticket_keys.is_none() {
         context.shared.findings.warn(
             "[sessions.redis]: tickets still resume only where they were made; ticket_keys = \"redis\" shares their \

@@ -45,6 +45,7 @@ fn service(
     let upstream = upstream(raw, tcp, path, context);
     let names = names(tcp);
     let protocols = tcp.alpn.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
+    // A name is not required with `listen`: then all names belong here, also connections without one.
     let is_default = tcp.names.is_empty() || tcp.names.iter().any(|name| name == ANY);
     let tls = match tcp.tls() {
         raw::TcpTls::None => TcpTls::None,
@@ -58,6 +59,7 @@ fn service(
         })),
     };
     for (index, name) in tcp.alpn.iter().enumerate() {
+        // RFC 7301 section 3.1: a protocol name has 1 to 255 bytes.
         if !(1..=255).contains(&name.len()) || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             let message = format!("{name:?} is no protocol of ALPN: write one as \"h2\" or \"postgresql\"");
             context.shared.findings.wrong(&path.key("alpn").index(index), message);
@@ -182,9 +184,11 @@ fn check_names(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
         let listeners = tcp.listen.iter().map(|address| address.0);
         let mut listeners: Vec<_> =
             listeners.filter(|address| address.port() != 0).map(|address| address.to_string()).collect();
+        // An empty key is `server.https`, which hosts and `[[tcp]]` without `listen` share.
         if tcp.listen.is_empty() {
             listeners.push(String::new());
         }
+        // Terminated TLS negotiates ALPN itself, so only forwarded connections are divided by it.
         let alpn = if tcp.tls() == raw::TcpTls::Passthrough { &tcp.alpn[..] } else { &[] };
         let any = [ANY.to_owned()];
         let is_all = tcp.names.is_empty() && !tcp.listen.is_empty() && tcp.tls() != raw::TcpTls::None;
@@ -201,6 +205,8 @@ fn check_names(raw: &raw::Config, path: &KeyPath, context: &mut Context<'_>) {
             };
             for listener in &listeners {
                 let known = taken.entry((listener.clone(), name.clone())).or_default();
+                // Two entries differ if their protocols have none in common: then each ClientHello fits one
+                // of them.
                 let is_same = |(_, other): &&Claim<'_>| {
                     alpn.is_empty() && other.is_empty() || alpn.iter().any(|own| other.contains(own))
                 };

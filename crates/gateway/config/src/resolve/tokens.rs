@@ -25,6 +25,7 @@ pub(super) fn attach(
     context: &mut Context<'_>,
 ) -> Result<(KeyId, Chain), (&'static str, String)> {
     let wrong = |message: String| ("key", message);
+    // The chain first: a token is searched for the public key of the certificate.
     let chain = Chain::read(chain).map_err(|error| ("chain", error.to_string()))?;
     let module = uri
         .module_path()

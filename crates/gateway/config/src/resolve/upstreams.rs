@@ -40,6 +40,7 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
     }
     let identity = raw.own.tls.certificate.as_ref();
     let identity = identity.and_then(|files| self::identity(files, &path.key("certificate"), context));
+    // The name is sent in the ClientHello, which has no wildcards, and compared with the certificate.
     let server_name = raw.own.tls.server_name.as_ref().and_then(|name| match super::names::host_name(name) {
         Ok(name) if !name.starts_with("*.") => Some(name),
         Ok(_) => {
@@ -88,6 +89,7 @@ pub(super) fn identity(
         return None;
     };
     let identity = Identity { chain: context.file(&raw.chain), key: context.file(key) };
+    // Only a check, in a store that is dropped: the connector reads the key itself.
     match load(&identity.chain, &identity.key, &mut Keystore::default(), SystemTime::now()) {
         Ok(loaded) => {
             // A missing name matters for server certificates only.

@@ -38,6 +38,7 @@ pub(super) fn variation(
 
 /// Adds the variation to the complete settings.
 pub(super) fn vary(settings: &mut GatewaySettings, variation: VariationSettings) {
+    // By the position of the host: experiments were resolved for the same list.
     for (place, host) in settings.service.hosts.iter_mut().enumerate() {
         host.tls.other_tickets = variation.0.tickets(place);
     }

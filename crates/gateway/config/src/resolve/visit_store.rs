@@ -51,6 +51,7 @@ pub(super) fn visits(
         &(Size(Settings::smallest(0))..=Size(LARGEST_DATABASE)),
     );
     let networks = raw.networks.as_ref().map(|file| networks(file, &path.key("networks"), context));
+    // Behind the checks, so that a mistake shows before the store is switched on.
     if !raw.enabled.unwrap_or(false) {
         return None;
     }
@@ -98,6 +99,7 @@ fn networks(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Arc<Netwo
 fn read(file: &Path) -> Result<String, String> {
     let mut content =
         brisk_secrets::read_at_most(file, LARGEST_TABLE + 1).map_err(|error| error.to_string())?;
+    // One byte more than permitted was requested, so a longer table is refused instead of cut.
     if content.len() > LARGEST_TABLE {
         return Err(format!("has more than {} MiB", LARGEST_TABLE >> 20));
     }

@@ -25,6 +25,7 @@ impl Page<'_> {
     /// The page of the filtered entries `all`.
     fn of<T>(&self, all: &[T], entry: impl Fn(&T) -> Value) -> Value {
         let pages = all.len().div_ceil(ON_PAGE).max(1);
+        // The list may be shorter than at the last request. A page behind its end is the last one.
         let page = self.page.min(pages - 1);
         let rows: Vec<_> = all.iter().skip(page * ON_PAGE).take(ON_PAGE).map(entry).collect();
         json!({ "found": all.len(), "page": page, "pages": pages, "rows": rows })
@@ -87,6 +88,7 @@ fn days_left(end: SystemTime, now: SystemTime) -> f64 {
     let left = end
         .duration_since(now)
         .map_or_else(|error| -error.duration().as_secs_f64(), |left| left.as_secs_f64());
+    // A tenth of a day has 8640 seconds.
     (left / 8640.0).floor() / 10.0
 }
 

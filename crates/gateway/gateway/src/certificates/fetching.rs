@@ -52,6 +52,7 @@ impl CertificateFetcher {
     /// The [`Client`] with a `limit` of the body in bytes, and the destinations that are permitted now.
     fn limited(&self, limit: usize) -> Result<Client, FetchFailure> {
         let limits = Limits { time: TIME, body: limit, ..Limits::default() };
+        // Read for each fetch, so that a reload applies without another client.
         let private = Arc::clone(&self.private.lock().unwrap_or_else(PoisonError::into_inner));
         let client = self.client().map_err(FetchFailure::Unreachable)?;
         Ok(client.with_limits(limits).with_destinations(Destinations::new(private)))
@@ -83,6 +84,7 @@ impl Fetch for CertificateFetcher {
 
 fn fetched(response: Result<FetchResponse, FetchError>) -> Result<Fetched, FetchFailure> {
     let response = response.map_err(|error| match error.reason {
+        // A server has responded, so that it is not unreachable; another attempt would have the same result.
         Reason::TooLarge(_) | Reason::TooManyRedirects(_) | Reason::Redirect(_) => {
             FetchFailure::Response(error.to_string())
         }

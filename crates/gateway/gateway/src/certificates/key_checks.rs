@@ -80,6 +80,7 @@ impl KeyChecks {
         for publication in publications {
             self.record(&mut records, publication);
         }
+        // Before the wait below: the task on another thread has the keys make their signatures meanwhile.
         self.wake.notify_one();
         let until = Instant::now() + WAIT;
         while slots.iter().any(|slot| records.get(slot).is_some_and(Record::is_unanswered)) {
@@ -100,17 +101,20 @@ impl KeyChecks {
     /// Forgets all slots except `slots`, with the keys of their certificates.
     pub(crate) fn keep(&self, slots: &[Arc<Slot>]) {
         let slots: HashSet<_> = slots.iter().map(address).collect();
+        // Also for memory: a record owns the previous certificates, and with them their engine and its keys.
         self.records().retain(|slot, _| slots.contains(slot));
     }
 
     /// Adds a [`Record`] of `publication` with the answers that are known already.
     fn record(&self, records: &mut Records, publication: Publication) {
         let own = address(&publication.slot);
+        // A host without certificates in the configuration must not show its old ones.
         if publication.certificates.is_empty() {
             publication.slot.publish(Vec::new());
             records.remove(&own);
             return;
         }
+        // Only for an empty slot: the names of a host have changed, and with them its slot.
         let before = publication.before.as_ref().filter(|_| publication.slot.load().is_empty());
         let known = records.get(&before.map_or(own, address));
         let record = Record::new(publication, &*self.engines, known);

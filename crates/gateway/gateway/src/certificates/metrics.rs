@@ -24,6 +24,7 @@ impl Collector for CertificateMetrics {
     fn collect(&self, page: &mut Encoder<'_, '_>) -> fmt::Result {
         let now = SystemTime::now();
         let mut reports = self.maintenance.report();
+        // Before the list is cut, so that totals count all certificates.
         totals(page, &reports)?;
         catalogues(page, &self.catalogues)?;
         on_demand(page, &self.on_demand)?;
@@ -57,6 +58,7 @@ fn days_left(not_after: SystemTime, now: SystemTime) -> f64 {
     let left = not_after
         .duration_since(now)
         .map_or_else(|error| -error.duration().as_secs_f64(), |left| left.as_secs_f64());
+    // Rounded down, so that a certificate that has just expired is below 0.
     (left / 864.0).floor() / 100.0
 }
 

@@ -26,6 +26,7 @@ impl Fixed {
             per_client: settings.per_client,
             memory: settings.sessions.memory.clone(),
             fleet: settings.sessions.fleet.clone(),
+            // By its location, since a `Store` cannot be compared.
             staples: settings.certificates.fleet.as_ref().map(|store| store.place()),
         }
     }

@@ -37,6 +37,8 @@ impl Termination {
         let tcp = settings.tcp.iter().filter(|tcp| !tcp.listen.is_empty());
         let tcp = tcp.filter_map(TcpSettings::terminated).cloned().collect();
         let rates = resources.key_gate.rates.clone();
+        // An acceptor holds the configurations of rustls for all hosts: a reload that changes routes only
+        // must not build thousands of them again.
         let acceptor = match before.filter(|before| before.accepts(&settings.tls, &hosts, rates.as_ref())) {
             Some(before) => Arc::clone(&before.acceptor),
             None => Arc::new(Acceptor::new(settings.tls.clone(), &hosts, resources)?),

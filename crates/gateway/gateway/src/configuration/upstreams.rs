@@ -81,8 +81,11 @@ impl HealthChecks {
     /// Checks the health of `groups`. Checks of unchanged groups continue on schedule, those of other groups end.
     /// Must be called inside the runtime of the main thread.
     pub(crate) fn follow(&mut self, groups: Vec<Arc<GroupState>>) {
+        // Dropping a `JoinSet` aborts its tasks.
         self.0.retain(|checked| groups.iter().any(|group| Arc::ptr_eq(group, &checked.group)));
         for group in groups {
+            // Checks of a group that stays are not started again: frequent reloads would put off
+            // its next check each time.
             if !self.0.iter().any(|checked| Arc::ptr_eq(&group, &checked.group)) {
                 let mut tasks = JoinSet::new();
                 tasks.spawn(checks::run_checks(Arc::clone(&group)));

@@ -35,6 +35,7 @@ impl Service for Shared {
         // Behind a PROXY header the client is known only after the header has been read.
         let live = worker.shared.live.load();
         if !live.proxy_protocol.expected_from(peer.ip())
+            // Before the task: a refused connection costs one accept and one close.
             && let Err(refusal) = permits.count_client(&worker.shared, &live, peer.ip())
         {
             return worker.shared.metrics.connection_refused(refusal);

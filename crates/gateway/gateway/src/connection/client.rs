@@ -126,6 +126,8 @@ async fn read_proxy_header(
             Ok(Progress::Local { consumed }) => (consumed, false),
             Err(error) => return Err(Refusal::because(HandshakeOutcome::ProxyProtocol, &error)),
         };
+        // The bytes behind the header belong to the first message of the client, which
+        // may arrive with the header.
         received.drain(..consumed);
         return Ok(named);
     }

@@ -36,6 +36,7 @@ pub(crate) async fn serve_http(
     deadline.set_idle(live.handshake_timeout);
     match introduce(&worker, &live, &mut tcp, &mut record, &mut permits, &deadline).await {
         Ok(received) if live.serves_plain => {
+            // Boxed, so that redirected connections do not hold the memory of HTTP/2.
             Box::pin(serve_hosts(&worker, tcp, received, record, deadline)).await;
         }
         Ok(received) => redirect(&worker, tcp, received, record, deadline).await,
@@ -84,6 +85,7 @@ async fn read_begin(
     if received.is_empty() {
         deadline.set_idle(timeouts.idle);
     } else {
+        // Bytes behind a PROXY header have begun a request already.
         deadline.set(timeouts.head);
     }
     while received.len() < PREFACE.len() && PREFACE.starts_with(received) {
@@ -96,6 +98,8 @@ async fn read_begin(
         })
         .await?;
         let length = match tcp.try_read_buf(received) {
+            // The end after a part of a request is a broken connection; before one, it is a
+            // client that changed its mind.
             Ok(0) if has_begun => return Err(End::ClientGone),
             Ok(0) => return Err(End::Closed),
             Ok(length) => length,
@@ -103,6 +107,7 @@ async fn read_begin(
             Err(_) => return Err(End::ClientGone),
         };
         record.bytes_received += length as u64;
+        // Once, with the first byte: a client that sends single bytes must not extend the time of its head.
         if !has_begun {
             deadline.set(timeouts.head);
         }

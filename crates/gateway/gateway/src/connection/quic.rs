@@ -69,6 +69,7 @@ impl Service for Http3Service {
             // Datagrams have no PROXY header, so the client of such a peer is unknown.
             return None;
         }
+        // Before the client is counted: a refusal for want of slots must not use up the rate of the client.
         let Some(place) = self.worker.context.place() else {
             shared.metrics.connection_refused(Refused::Limit);
             return None;
@@ -93,9 +94,12 @@ impl Service for Http3Service {
             established;
         let worker = Rc::clone(&self.worker);
         if proof == AddressProof::Claimed {
+            // Not in `admit`: with forged addresses, an attacker would use up the rate of their owners. The
+            // handshake has proven the address.
             charge(&worker, &record, Event::Connection);
         }
         let now = Instant::now();
+        // The TLS layer measures the handshake, but not when it began on the clock of the record.
         let hello = now.checked_sub(handshake.facts.handshake_time).unwrap_or(now);
         record.timeline.mark_at(Milestone::ClientHello, hello);
         let metrics = &worker.shared.metrics;
@@ -242,6 +246,7 @@ impl Http3Connection {
     /// Records the round-trip time and the congestion window after the handshake, as over TCP.
     fn note_path(&self, transport: &quinn_proto::Connection) {
         let mut record = self.connection.client.record.borrow_mut();
+        // Once: later values are not those of the handshake. `finish` replaces the time by the last one.
         if record.rtt.is_none() {
             let path = transport.stats().path;
             record.rtt = Some(path.rtt);

@@ -70,6 +70,7 @@ fn answer(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // The facts are those of one connection: a stored page would show those of an earlier one.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response
@@ -99,6 +100,7 @@ fn html(
 
 /// Links to the next pages. The dashboard and its documentation can be opened on this machine only.
 fn links(client: SocketAddr, dashboard: &DashboardUrl) -> String {
+    // The URL names a loopback address, which leads other visitors to their own machines.
     let dashboard = dashboard.get().filter(|_| client.ip().to_canonical().is_loopback());
     let here = dashboard.map_or_else(String::new, |url| {
         let url = escape_markup(url);
@@ -240,6 +242,7 @@ fn parts(record: &ConnectionRecord) -> String {
     for (milestone, name) in PARTS {
         let Some(ended) = record.timeline.offset(milestone) else { continue };
         let taken = ended.saturating_sub(begun);
+        // `max`: without TLS the total is 0.
         let percent = |time: Duration| 100.0 * time.as_secs_f64() / total.max(1e-6);
         write!(
             bars,

@@ -60,6 +60,7 @@ impl Served {
     pub(crate) fn prepare(&self, settings: Option<&DashboardSettings>) -> Result<Next, DashboardError> {
         let Some(settings) = settings else { return Ok(Next::None) };
         let other = match &self.present {
+            // An address that stays cannot be bound a second time: only its settings are replaced.
             Some(present) if present.is_at(settings) => return Dashboard::prepare(settings).map(Next::Same),
             Some(present) => present.start_beside(settings.clone(), self.sources.clone()),
             None => Dashboard::start(settings.clone(), self.sources.clone()),

@@ -96,6 +96,8 @@ impl Drop for Forwarding {
         // The task of a connection is dropped at the end of the drain only.
         let end = self.end.unwrap_or(StreamEnd::Drain);
         let (received, sent) = (self.facts.from_client.get(), self.facts.from_upstream.get());
+        // Without TLS the bytes of the socket are those that were forwarded, and those of
+        // the PROXY header before.
         let wire = self.wire.unwrap_or((
             self.record.bytes_received + received.saturating_sub(self.read_ahead),
             self.record.bytes_sent + sent,

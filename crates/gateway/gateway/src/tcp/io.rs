@@ -76,6 +76,8 @@ impl AsyncWrite for ClientIo {
                 written
             }
             Self::Tls(stream) => match stream.poll_write(context, &[IoSlice::new(bytes)]) {
+                // TLS takes no more plaintext before its records have left: they are sent first, and the
+                // data is offered once more.
                 Poll::Pending => {
                     ready!(stream.poll_drain(context))?;
                     stream.poll_write(context, &[IoSlice::new(bytes)])

@@ -35,6 +35,7 @@ pub(crate) fn services(fixed: &[TcpListener], new: &[TcpListener]) -> Vec<Vec<us
     let mut take = |listener: &TcpListener| {
         let is_same = |other: &&TcpListener| other.settings.address == listener.settings.address;
         let place = left.iter().position(is_same)?;
+        // Removed, so that two listeners with port 0 on one address get different services.
         Some(left.remove(place).services.clone())
     };
     fixed.iter().map(|listener| take(listener).unwrap_or_default()).collect()

@@ -41,6 +41,7 @@ impl ServiceMetrics {
     }
 
     fn open(&self) -> u64 {
+        // Read before `begun`: a connection in between must not make the difference negative.
         let ended: u64 = StreamEnd::ALL.iter().map(|end| self.of(*end)).sum();
         self.begun.load(Ordering::Relaxed).saturating_sub(ended)
     }

@@ -57,6 +57,8 @@ impl TcpServices {
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
         let listeners = listeners::of(&settings.tcp);
+        // Numbers of listeners are those of the sockets, which are bound at the start: a
+        // reload must not renumber them.
         let fixed = before.map_or_else(|| listeners.clone(), |before| before.fixed.clone());
         let metrics = metrics.collector::<TcpMetrics>();
         let service = |tcp: &TcpSettings| {

@@ -70,6 +70,7 @@ async fn enter(
             return Ok(Entry::passed(service, tcp, read));
         }
         let Some(acceptor) = &routes.acceptor else {
+            // An alert instead of a closed connection, so that the client learns the reason.
             let refusal = refuse_name(&mut tcp, &mut trace).await;
             return Err(Refusal { server_name: read.hello.server_name, ..refusal });
         };

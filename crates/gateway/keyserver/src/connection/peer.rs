@@ -25,6 +25,7 @@ impl Peer {
         Self {
             client: common_name(stream.client()).unwrap_or_default(),
             address,
+            // A time that cannot be read counts as expired: without a time, the connection would never end.
             valid_until: Some(not_after(stream.client()).unwrap_or(SystemTime::UNIX_EPOCH)),
         }
     }

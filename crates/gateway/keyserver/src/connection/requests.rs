@@ -37,6 +37,8 @@ impl Connection {
                 self.end("the key number exceeds the limit");
             }
             Request::Key { number, key } => self.number(number, key),
+            // 0 stands for the connection itself in `ERROR` frames. A number in use would make two
+            // results indistinguishable.
             Request::Sign { operation, .. } if operation == 0 || self.operations.has(operation) => {
                 self.end(TAKEN);
             }
@@ -74,6 +76,7 @@ impl Connection {
     fn number(&mut self, number: u32, key: KeyId) {
         let place = number as usize;
         if self.keys.len() <= place {
+            // Bounded: `take` has compared the number with the limit of the client, at most `MOST_KEYS`.
             self.keys.resize(place + 1, None);
         }
         self.keys[place] = Some(key);
@@ -127,6 +130,7 @@ impl Connection {
         message: Bytes,
     ) -> Result<Begun, Refusal> {
         let (client, key, algorithm) = self.usable(key)?;
+        // Before the engine, which signs any message that it gets.
         client.check(key, algorithm, scheme, &message).map_err(|code| (code, explained(code, &message)))?;
         let deadline = deadline(remaining)?;
         Ok((self.live.keys.engine.submit(KeyOperation::sign(key, scheme, message, deadline)), deadline))
@@ -146,6 +150,8 @@ impl Connection {
 
     /// Writes the results of finished operations while there is room.
     pub(super) fn collect(&mut self, context: &mut Context<'_>) {
+        // A client that does not read leaves its results in the engine: they count as operations in progress,
+        // which are limited, instead of bytes in memory.
         while self.outgoing.len() < OUTGOING {
             let Poll::Ready((number, ended)) = self.operations.poll_ended(context) else { return };
             match ended {
@@ -213,6 +219,7 @@ fn deadline(remaining: Duration) -> Result<Instant, Refusal> {
     if remaining.is_zero() {
         return Err((ErrorCode::DeadlinePassed, "the deadline has passed"));
     }
+    // A duration and not a time, since the clocks of two machines may differ.
     Ok(Instant::now() + remaining.min(LONGEST_WAIT))
 }
 

@@ -11,6 +11,8 @@ use http_body_util::Full;
 /// Whether the host of a request is an IP address or `localhost` in every place that names it.
 pub(super) fn is_without_name<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
+    // All of them, since a request may name a host in its target and in several headers. One without any host
+    // passes: browsers always send one, and DNS rebinding needs a browser.
     request.uri().authority().is_none_or(|authority| is_address_or_localhost(authority.as_str()))
         && hosts.all(|host| host.to_str().is_ok_and(is_address_or_localhost))
 }

@@ -87,6 +87,7 @@ pub(super) fn begin<B>(request: &Request<B>, pulse: &Arc<Pulse>) -> Begun {
 fn start(turn: ProfileRight, asked: Asked, pulse: Arc<Pulse>) -> std::io::Result<Running> {
     let (sender, body) = oneshot::channel();
     let Asked { order, format } = asked;
+    // Not `spawn_blocking`: a runtime that ends waits for such tasks.
     thread::Builder::new().name("profile".to_owned()).spawn(move || {
         tracing::info!(seconds = order.seconds, frequency = order.frequency, "a profile is being taken");
         // Ends early if the client disconnects.
@@ -129,6 +130,8 @@ impl Running {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(disposition));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // A second protection beside the escaping of names: no script but that of the
+        // graph, and no connection.
         let policy = format!("default-src 'none'; style-src 'unsafe-inline'; script-src {SCRIPT_SOURCE}");
         let policy = HeaderValue::try_from(policy).expect("a policy in ASCII");
         headers.insert(CONTENT_SECURITY_POLICY, policy);

@@ -237,6 +237,8 @@ impl Load {
     /// Options of the load generator.
     pub(crate) fn options(self) -> Options {
         let Self { url, connect, workload, handshake, schedule } = self;
+        // Never empty here: clap requires the URL, and `compare`, which does without, builds no
+        // load from these options.
         let mut options = Options::new(url.unwrap_or_default());
         options.connect = connect;
         workload.apply(&mut options);

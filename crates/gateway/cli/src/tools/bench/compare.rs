@@ -58,6 +58,7 @@ fn plan(arguments: &Compare) -> Result<Plan, PlanError> {
         plan.limits.time = time;
     }
     if let Some(most) = arguments.rounds.map(usize::from) {
+        // The minimum of the plan must not exceed the maximum of the operator.
         plan.limits.rounds = (plan.limits.rounds.0.min(most), most);
     }
     Ok(plan)

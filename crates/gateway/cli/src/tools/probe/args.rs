@@ -148,6 +148,7 @@ impl Probe {
                     .to_owned()
             ));
         }
+        // All else is equal on both sides, so that the difference is that of the given options.
         let plain = Settings { version: None, http1: false, ..settings.clone() };
         Ok([side("default".to_owned(), plain, Mode::Full), side(words.join(" "), settings, mode)])
     }

@@ -43,6 +43,7 @@ pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
     if let Some(file) = &arguments.audit.hosts {
         return list(arguments, file);
     }
+    // Before the audit, which takes minutes: a wrong file must not cost its result.
     let earlier = arguments.audit.baseline.as_deref().map(EarlierAudit::read).transpose();
     let earlier = match earlier {
         Ok(earlier) => earlier,
@@ -89,6 +90,7 @@ fn list(arguments: &Probe, file: &Path) -> anyhow::Result<ExitCode> {
     for url in &urls {
         let audited = audited(&settings(arguments, url));
         match &audited {
+            // A host that cannot be audited has its line in the result and does not end the list.
             Err(error) => exit = ExitCode::from(code(error)),
             Ok(audit) => {
                 is_below |=
@@ -137,6 +139,7 @@ fn settings(arguments: &Probe, url: &Url) -> AuditSettings {
         path: url.path.clone(),
         address: arguments.connect.map(|ip| (ip, url.port).into()),
         authorities: arguments.ca.clone(),
+        // An empty list selects the servers of the system, `None` would skip the check of CAA records.
         dns: Some(arguments.name_server.into_iter().collect()),
         plain_port: Some(audit.http_port).filter(|port| *port != 0),
         watch: audit.watch,

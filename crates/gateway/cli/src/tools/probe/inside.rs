@@ -46,6 +46,7 @@ fn facts(file: &Path, settings: &GatewaySettings) -> Facts {
     Facts {
         file: file.to_owned(),
         hosts: settings.service.hosts.iter().map(host).collect(),
+        // By their contents: `files` has certificates, keys and configurations alike.
         keys: settings.server.files.iter().filter_map(|file| key_file(file)).collect(),
         fast_open: listeners.clone().any(|listener| listener.fast_open.is_some()),
         backlog: listeners.map(|listener| listener.backlog.unsigned_abs()).max().unwrap_or(0),
@@ -100,6 +101,7 @@ fn key_file(file: &Path) -> Option<KeyFile> {
     let mode = opened.metadata().ok()?.permissions().mode();
     let mut text = Vec::new();
     opened.take(HEAD).read_to_end(&mut text).ok()?;
+    // The end of the label, which PKCS#8, `RSA PRIVATE KEY` and `EC PRIVATE KEY` share.
     let has_key = text.windows(16).any(|window| window == b"PRIVATE KEY-----");
     has_key.then(|| KeyFile { file: file.to_owned(), mode })
 }

@@ -41,9 +41,12 @@ impl FromStr for KeyPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // Before the path: `keyserver:` is a valid name of a file too, which has to be written as
+        // `./keyserver:NAME`.
         if let Some(name) = without_scheme(text, KEY_SERVER) {
             return Ok(Self::KeyServer(name.to_owned()));
         }
+        // A wrong URI is reported as such. Taken for a path, it would be a file that does not exist.
         if !KeyUri::is_meant(text) {
             return Ok(Self::File(text.into()));
         }

@@ -39,6 +39,7 @@ impl<'de> Deserialize<'de> for TicketKeys {
                     "memory" => Ok(TicketKeys::Memory),
                     "secret" => Ok(TicketKeys::Secret),
                     "redis" => Ok(TicketKeys::Redis),
+                    // Without the brackets of a list, a path would be reported as an unknown word.
                     file if file.contains(['.', '/']) => {
                         Err(E::custom(format!("key files are written as a list: [{file:?}]")))
                     }
@@ -72,6 +73,7 @@ impl FromStr for RedisServer {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |right: &str| Err(format!("{text:?} is not a server of Redis: {right}"));
+        // Valkey is compatible, and its clients have schemes of their own.
         let schemes = [("redis://", false), ("valkey://", false), ("rediss://", true), ("valkeys://", true)];
         let after = |(scheme, tls)| Some((tls, without_scheme(text, scheme)?));
         let Some((tls, rest)) = schemes.into_iter().find_map(after) else {
@@ -81,6 +83,7 @@ impl FromStr for RedisServer {
             // The text is not repeated in the error: it may contain a password.
             return Err("write who brisk is as `username` and `password_file`, not in the URL".to_owned());
         }
+        // A slash at the end is the empty path of a URL, and names no database.
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['/', '?', '#']) {
             return wrong("it ends after the port: brisk uses database 0");
@@ -95,6 +98,7 @@ impl FromStr for RedisServer {
 }
 
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    // IPv6 has to be in brackets: otherwise the last part of the address could be the port.
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
         let address: Ipv6Addr = address.parse().ok()?;
@@ -107,6 +111,7 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     if host.is_empty() || !host.chars().all(named) {
         return None;
     }
+    // Port 0 is a request for any free port, which is no port to connect to.
     let port = if port.is_empty() { None } else { Some(port.parse().ok().filter(|port| *port > 0)?) };
     Some((host, port))
 }

@@ -16,6 +16,7 @@ pub(super) fn review(raw: &raw::Config, context: &mut Context<'_>) {
         for (number, route) in host.routes().iter().enumerate() {
             let Some(folder) = &route.action.directory else { continue };
             let Ok(folder) = context.shared.base.join(folder).canonicalize() else { continue };
+            // Both directions: a served folder may be a part of the scripts, or contain all of them.
             let overlaps = |root: &Path| folder.starts_with(root) || root.starts_with(&folder);
             let fallback = route.action.any_upstream().map(|(name, _)| name);
             let leaves = roots.iter().any(|(name, _)| fallback == Some(name.as_str()));

@@ -73,6 +73,8 @@ impl KeyChecks {
         let (now, mut next) = (Instant::now(), None);
         let mut due: Vec<(KeyElsewhere, Arc<Certificate>)> = Vec::new();
         for (at, key, certificate) in self.records().values().flat_map(Record::questions) {
+            // By engine too: after a reload, the same key may have to answer in a new engine, which an
+            // earlier answer does not prove.
             let is_asked =
                 in_progress.get(&key.id()).is_some_and(|all| all.iter().any(|own| own.is_same(key)));
             if is_asked || due.iter().any(|(own, _)| own.is_same(key)) {
@@ -102,6 +104,7 @@ impl KeyChecks {
                 changed.push(Arc::clone(&record.slot));
             }
         }
+        // Before the notification, so that a publication that wakes finds the lock free.
         drop(records);
         self.answered.notify_all();
         changed

@@ -87,6 +87,7 @@ impl Record {
         let shown = slot.load();
         let shown =
             before.filter(|_| shown.is_empty()).map_or_else(|| shown.to_vec(), |slot| slot.load().to_vec());
+        // A certificate that was shown for want of another is no fallback: its key has not answered either.
         let is_proven = known.is_none_or(|known| !known.is_unproven());
         let previous = if is_proven { shown } else { Vec::new() };
         let engine = slot.engine(keys, engines);
@@ -121,6 +122,8 @@ impl Record {
     pub(super) fn answer(&mut self, key: &KeyElsewhere, answers: &[ProbeAnswer], longest: Duration) -> bool {
         let mut has_key = false;
         for asked in self.asked_mut().filter(|asked| asked.key.is_same(key)) {
+            // One signature suffices to show the certificate; the other holders are asked again, so
+            // that the log names them.
             let is_complete = answers.iter().all(|answer| answer.fault.is_none());
             asked.answers = Some(answers.to_vec());
             asked.due = (!is_complete).then(|| Instant::now() + asked.pause);
@@ -167,6 +170,7 @@ impl Record {
         let mut chosen: Vec<Served> = Vec::new();
         let add_previous = |chosen: &mut Vec<Served>, is_wanted: &dyn Fn(&Certificate) -> bool| {
             for old in self.previous.iter().filter(|old| is_wanted(&old.certificate)) {
+                // Two certificates with one kind of key that do not answer have the same certificates before.
                 if chosen.iter().all(|other| other.certificate.fingerprint != old.certificate.fingerprint) {
                     chosen.push(maintenance.served(&old.certificate, &old.engine));
                 }
@@ -176,6 +180,8 @@ impl Record {
             if wanted.has_answered() {
                 chosen.push(maintenance.served(&wanted.certificate, &self.engine));
             } else {
+                // By kind of key: clients that verify this kind only would otherwise have no
+                // certificate until the key answers.
                 let label = wanted.certificate.algorithm.label();
                 add_previous(&mut chosen, &|old| old.algorithm.label() == label);
             }
@@ -183,6 +189,7 @@ impl Record {
         if chosen.is_empty() {
             add_previous(&mut chosen, &|_| true);
         }
+        // Resumed handshakes need no key, and full ones succeed without a restart once a holder has the key.
         if chosen.is_empty() {
             let all = self.wanted.iter();
             chosen.extend(all.map(|wanted| maintenance.served(&wanted.certificate, &self.engine)));

@@ -95,10 +95,12 @@ impl Collector for KeyMetrics {
             "Certificates whose key does not answer: not used, or used because the host has no other.",
         )?;
         family.gauge(&[], unused)?;
+        // No family without series, for gateways whose keys are all in this process.
         if all.is_empty() {
             return Ok(());
         }
         let key = |one: &Series| (one.answers, one.host.clone(), one.key.clone(), one.holder.clone());
+        // `false` sorts first: keys that do not answer must not be cut by the limit of series.
         all.sort_by_cached_key(key);
         all.dedup_by(|one, other| key(one) == key(other));
         all.truncate(SERIES);

@@ -39,6 +39,8 @@ impl Quic {
         let quic =
             QuicSettings { handshake_timeout: handshake, idle_timeout: idle, ..QuicSettings::default() };
         let fleet = settings.sessions.fleet.as_ref();
+        // A key of the fleet: a client may return with its token to another gateway, or to
+        // this one after its restart.
         let secret = fleet.map(|fleet| fleet.secret.derive(Purpose::QuicTokens));
         let endpoints = Endpoints::new(quic, sessions, secret.as_ref().map(|secret| &secret[..]));
         Ok(Self { endpoints, groups: Mutex::default(), deaf: Mutex::default() })
@@ -57,6 +59,8 @@ impl Quic {
     /// `None`.
     pub(crate) fn group(&self, address: SocketAddr, count: usize, half: Option<bool>) -> Group {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        // Shared by the workers: a datagram that reaches the socket of another worker is
+        // passed on within the group.
         groups.entry(address).or_insert_with(|| Group::new(count, half)).clone()
     }
 
