@@ -56,6 +56,7 @@ impl Authority {
                 return Ok(own);
             }
             if let Some(_lock) = records.lock_account(directory)? {
+                // Another gateway may have created the account before the lock was taken.
                 return match opening.known().await? {
                     Some(own) => Ok(own),
                     None => opening.create().await,
@@ -162,6 +163,8 @@ impl Opening<'_> {
     }
 
     async fn create(&self) -> Result<Authority, AcmeError> {
+        // External accounts are accounts with the real authority; the trial authority does not know their
+        // keys.
         let external = self.settings.external_account.as_ref().filter(|_| !self.is_trial());
         let external = external.map(|own| ExternalAccountKey::new(own.key_id.clone(), &own.key));
         let mut attempts = 0;
@@ -177,6 +180,8 @@ impl Opening<'_> {
             match made {
                 Ok((account, credentials)) => {
                     let credentials = serde_json::to_vec(&credentials).expect("credentials are plain values");
+                    // Stored before its key is removed: a process that is killed in between leaves an
+                    // account that can be opened.
                     self.records.put_account(self.directory, &Zeroizing::new(credentials))?;
                     self.records.remove_account_key(self.directory)?;
                     tracing::info!(
@@ -225,6 +230,7 @@ impl Opening<'_> {
             }
         };
         let contact: Vec<_> = self.acme.contact.iter().map(String::as_str).collect();
+        // `create_from_key` accepts no contacts. Set afterwards, a refused contact costs no second account.
         if contact.is_empty() {
             return Ok(Ok((account, credentials)));
         }

@@ -111,6 +111,8 @@ impl AcmeThread {
         PreparedDemandThread(prepared): PreparedDemandThread,
     ) -> StoredPublication {
         assert!(!settings.authorities.is_empty() && !settings.challenges.is_empty(), "settings are checked");
+        // Not in `start`, because only the first connection counts: after a refused reload, challenges
+        // would be looked up in the store of the refused configuration for the life of the process.
         self.challenges.look_elsewhere(self.lookups.clone());
         // An error means that the thread has panicked; the panic is in the log.
         let (published, ends) = std_mpsc::channel();
@@ -174,6 +176,7 @@ impl AcmeLoop {
                 }
             };
             let same = context.take().filter(|context| context.settings == settings);
+            // Every order uses these settings, so a change starts all tasks again.
             if same.is_none() {
                 tasks.clear();
             }

@@ -35,6 +35,7 @@ pub(crate) async fn ask(
         Err(instant_acme::Error::Unsupported(_)) => return Ok(None),
         Err(error) => return Err(authority.error("no renewal information", error)),
     };
+    // A window before 1970 counts as one in the past, which means an immediate renewal.
     let bound = |at: OffsetDateTime| u64::try_from(at.unix_timestamp()).unwrap_or_default();
     let (start, end) = (bound(info.suggested_window.start), bound(info.suggested_window.end));
     // The moment is chosen once per window. A new random moment for each response would postpone the renewal again and

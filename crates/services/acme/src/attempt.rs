@@ -142,6 +142,7 @@ impl<'h> Attempt<'h> {
         self.check_writable(&status)?;
         // A trial order would only delay the operator.
         let in_earnest = AttemptStatus { tried: true, ..status.clone() };
+        // A failure is reported to the operator only, and leaves the pauses of the gateway as they are.
         match self.obtain(have.as_ref(), &in_earnest, &mut *lock).await {
             Ok(obtained) => self.note(status, Ok(obtained)).map(drop),
             Err(error) => Err(error),
@@ -154,6 +155,8 @@ impl<'h> Attempt<'h> {
 
     fn status(&self) -> Result<AttemptStatus, AcmeError> {
         match self.context.records.status(self.name(), self.kind) {
+            // A damaged status costs the history of failures only; the certificate must not wait for an
+            // operator.
             Err(AcmeError::Damaged { .. }) => Ok(AttemptStatus::default()),
             status => status,
         }
@@ -239,6 +242,8 @@ impl<'h> Attempt<'h> {
         let revoked = self.revoked_unless(have);
         match self.order(have.or(revoked.as_ref()), status, (settings, directory), lock).await {
             Ok(issued) if trial.is_none() => {
+                // Stored before the order is removed: after a kill between the two, `left_over` finds that
+                // the order is done.
                 self.context.records.put_issued(self.name(), self.kind, &issued)?;
                 self.context.records.end_pending(self.name(), self.kind)?;
                 Ok(OrderOutcome::Certificate { replaces_revoked: revoked.is_some() })

@@ -41,6 +41,7 @@ const AHEAD: Duration = Duration::from_hours(1);
 ///
 /// [`AcmeError::Unusable`] with the difference, [`AcmeError::InvalidChain`] if the chain cannot be parsed.
 pub(crate) fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
+    // Checked before the chain is published, because the previous certificate may still be valid for weeks.
     let chain = Chain::from_pem(chain.as_bytes(), Path::new("the chain"))?;
     let mut keys = Keystore::new();
     let key = keys.add_pem(key.as_bytes())?;

@@ -104,6 +104,8 @@ impl AcmeContext {
         if let Some(open) = self.authorities.borrow().get(directory) {
             return Ok(Rc::clone(open));
         }
+        // Two tasks may open an account at once. The lock in the store lets one create it and the other
+        // open the same.
         let opened = Rc::new(Authority::open(settings, directory, &self.settings, &self.records).await?);
         self.authorities.borrow_mut().insert(directory.to_owned(), Rc::clone(&opened));
         Ok(opened)

@@ -122,6 +122,7 @@ impl AcmeError {
             | Self::UnorderedName(_)
             | Self::InvalidChain(_) => true,
             Self::Authority { source: instant_acme::Error::Api(problem), .. } => !is_passing(problem),
+            // Timeouts and errors of the store leave the order, which the authority may still finish.
             _ => false,
         }
     }

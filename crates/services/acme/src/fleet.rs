@@ -134,6 +134,8 @@ impl FleetStore {
             return Err(self.error(attempt, name, error));
         }
         act().map_err(|error| {
+            // An error in the response of a reachable server costs no timeout, so the next operation need
+            // not be skipped.
             if error.is_io_error() {
                 *away() = Some((Instant::now(), error.to_string()));
             }
@@ -209,6 +211,8 @@ impl FleetStore {
     /// moved to another name.
     fn seal(&self, name: &Name, value: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
+        // A random nonce suffices: NIST SP 800-38D section 8.3 permits 2^32 of them for one key, and the
+        // fleet writes far fewer values.
         rand::fill(&mut nonce).expect("the system's randomness");
         let mut sealed = Zeroizing::new(value.to_vec());
         let aad = Aad::from(name.as_str().as_bytes());
@@ -266,6 +270,7 @@ impl Store for FleetStore {
         all.atomic().cmd("SET").arg(self.value_key(name)).arg(&sealed).ignore();
         self.add_to_lists(name, &mut all);
         self.ask_all("write", name, &all)?;
+        // Copied last: a copy of a value that Redis never had would be written back as a lost one.
         self.copy_of(name).inspect(|copy| copy.keep(name, &sealed));
         Ok(())
     }
@@ -359,6 +364,7 @@ impl Lock for RedisLock {
         if self.extended.0.elapsed().max(by_date) < RENEWAL {
             return true;
         }
+        // Before the request, because the new lease may begin as early as that.
         let now = (Instant::now(), SystemTime::now());
         if self.run(EXTEND) {
             self.extended = now;
@@ -370,6 +376,7 @@ impl Lock for RedisLock {
 
 impl Drop for RedisLock {
     fn drop(&mut self) {
+        // The result is ignored: a lock that cannot be released ends with its lease.
         self.run(RELEASE);
     }
 }

@@ -81,6 +81,7 @@ impl Host {
     pub(crate) async fn look_after(self: Rc<Self>) {
         loop {
             let next = self.run_once().await;
+            // At least 200 ms, so that a time that stays in the past causes no busy loop.
             let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
             tokio::select! {
                 () = sleep(wait.clamp(Duration::from_millis(200), STORE_INTERVAL)) => {}
@@ -92,6 +93,8 @@ impl Host {
     /// Does everything that is due now. Returns the latest time of the next run.
     async fn run_once(&self) -> SystemTime {
         let looks = self.read_and_show().await;
+        // After the first reading, also if it failed: a start waits for the publication and not for the
+        // store.
         self.published.take();
         let mut next = SystemTime::now() + STORE_INTERVAL;
         for look in &looks {
@@ -166,6 +169,8 @@ impl Host {
                 }
             }
         }
+        // Without stored certificates, the published ones stay until the replacement arrives, for example
+        // after a revocation by the operator.
         if chains.is_empty() || *self.shown.borrow() == chains {
             return;
         }

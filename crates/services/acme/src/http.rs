@@ -39,6 +39,8 @@ impl LastRetryAfter {
 
     fn note(&self, retry_after: Option<Duration>, now: Instant) {
         let (task, mut noted) = (task::try_id(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        // Removed even without a new value: the pause of an earlier response must not be applied to this
+        // one.
         noted.remove(&task);
         let Some(retry_after) = retry_after else { return };
         noted.retain(|_, (_, at)| now.saturating_duration_since(*at) < KEPT);

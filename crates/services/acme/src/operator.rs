@@ -117,6 +117,7 @@ impl Operator {
         self.context.records.end_issued(host, kind)?;
         // Gateways that present it as an on-demand certificate compare this list at once.
         self.context.records.end_demanded(host)?;
+        // Pauses after earlier failures must not delay the replacement.
         self.context.records.put_status(host, kind, &AttemptStatus::default())
     }
 

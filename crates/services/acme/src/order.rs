@@ -117,6 +117,7 @@ impl OrderJob<'_> {
             }
             Err(error) => return Err(error),
         };
+        // First, because the records must be removed even if the order is not continued.
         self.withdraw(&mut pending).await?;
         let done = self.records.issued(self.host, self.kind).ok().flatten();
         let is_done = done.is_some_and(|issued| issued.key.as_str() == pending.key.as_str());
@@ -182,6 +183,7 @@ impl OrderJob<'_> {
             begun: seconds(SystemTime::now()),
             txt: Vec::new(),
         };
+        // A kill before this write loses the order: its URL is known from the response only.
         self.records.put_pending(self.host, self.kind, &pending)?;
         tracing::info!(host = self.host, key = %self.kind, order = pending.url, "ordered a certificate");
         Ok((order, pending))

@@ -26,6 +26,8 @@ impl OwnedTask {
         let what = what.to_owned();
         Self::spawn(async move {
             loop {
+                // A task of its own, whose handle reports the panic. `turns` is dropped with the outer
+                // task, which aborts both.
                 let mut turns = Self::spawn(make());
                 // The future is endless, so it has panicked; the panic is in the log.
                 let _ = (&mut turns.0).await;

@@ -107,6 +107,8 @@ impl Prover<'_, '_> {
                     return Err(self.job.authority.error("cannot read the challenges", error));
                 }
             };
+            // RFC 8555 section 7.1.3: an order may contain authorizations that were completed for an
+            // earlier order.
             if handle.status != AuthorizationStatus::Pending || done.contains(handle.url()) {
                 continue;
             }
@@ -185,6 +187,7 @@ impl Prover<'_, '_> {
         let kind = self.choose(&name, &handle)?;
         let mut challenge = handle.challenge(kind.of_protocol()).expect("it was chosen from these");
         tracing::debug!(host = self.job.host, name, challenge = kind.name(), "the authority may check");
+        // A continued order may have notified the authority before.
         if challenge.status != ChallengeStatus::Pending {
             return Ok(Ok(()));
         }

@@ -107,6 +107,7 @@ pub(crate) fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
 pub(crate) fn random_below(bound: u64) -> u64 {
     let mut bytes = [0; 8];
     rand::fill(&mut bytes).expect("the system's randomness");
+    // The bias of the remainder is below 2^-40 for a window of half a year.
     u64::from_le_bytes(bytes) % bound
 }
 

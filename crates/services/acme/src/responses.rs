@@ -96,6 +96,7 @@ impl ChallengeResponses {
     ) -> Result<PublishedResponse, AcmeError> {
         let (kind, subject) = match kind {
             ChallengeKind::Http01 => (HTTP, token.to_owned()),
+            // `Prover::give` publishes DNS records itself, so the two DNS challenges never occur here.
             ChallengeKind::TlsAlpn01 | ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => {
                 (TLS, checked_as(name))
             }

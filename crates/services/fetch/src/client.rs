@@ -141,6 +141,7 @@ impl Client {
     /// [`FetchError`] with the [`Reason`]: invalid URL, failed connection, or an exceeded limit.
     pub async fn send(&self, request: Request<Bytes>) -> Result<FetchResponse, FetchError> {
         let (mut url, method) = (request.uri().clone(), request.method().clone());
+        // One deadline for all redirects and addresses: each of them could otherwise take the whole time.
         let deadline = Instant::now() + self.limits.time;
         let answered = timeout_at(deadline, self.follow(request, &mut url, deadline)).await;
         let result = answered.unwrap_or(Err(Reason::TimedOut(self.limits.time)));
@@ -197,6 +198,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<Stream, Reason> {
         let (mut handshake, mut last) = (None, None);
+        // A share of the time for each address, so that one that drops packets leaves time for the next.
         for (address, share) in shares(addresses, deadline) {
             let opened = timeout(share, self.open_at(target, address)).await;
             match opened.unwrap_or(Err(Reason::TimedOut(self.limits.time))) {

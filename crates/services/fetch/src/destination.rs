@@ -107,6 +107,7 @@ impl FromStr for PrivateHost {
 impl PrivateHost {
     fn permits(&self, name: &str, address: IpAddr) -> bool {
         match &self.0 {
+            // Both forms, because the operator may have written the network of either.
             Form::Network(network) => network.contains(&address) || network.contains(&inner(address)),
             Form::Name(own) => own.eq_ignore_ascii_case(name.strip_suffix('.').unwrap_or(name)),
         }
@@ -130,6 +131,7 @@ impl Destinations {
     /// Permits also the host and port of `url`, which the operator wrote. An invalid URL permits nothing.
     #[must_use]
     pub fn with_url(self, url: &str) -> Self {
+        // Permitted by host and port and not by address, which may change while the gateway runs.
         let target = url.parse::<Uri>().ok().and_then(|url| RequestTarget::of(&url).ok());
         Self { configured: target.map(|target| target.dial), ..self }
     }

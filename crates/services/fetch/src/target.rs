@@ -35,6 +35,7 @@ impl RequestTarget {
             _ => return Err(wrong("begins with neither https:// nor http://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
+        // RFC 9110 section 4.2.4: user information is an error, because it is likely to hide the real host.
         if authority.host().is_empty() || authority.as_str().contains('@') {
             return Err(wrong("has no bare host name"));
         }
@@ -57,9 +58,12 @@ impl RequestTarget {
 /// Resolves a `Location`, which may be relative, against `from` (RFC 9110 section 10.2.2, RFC 3986 section 5.2). `None` if the
 /// redirect is not followed: malformed, neither `https` nor `http`, or a change from `https` to `http`.
 pub(crate) fn redirected(from: &Uri, location: &str) -> Option<Uri> {
+    // `http::Uri` cannot resolve relative references.
     let next = Url::parse(&from.to_string()).ok()?.join(location).ok()?;
     let is_followed = match next.scheme() {
         "https" => true,
+        // Otherwise an attacker on the path could replace a response that the operator expects from an
+        // authenticated server.
         "http" => from.scheme() == Some(&Scheme::HTTP),
         _ => false,
     };

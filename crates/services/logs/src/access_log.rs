@@ -112,6 +112,8 @@ impl RequestLog for AccessLog {
     }
 
     fn samples_trace(&self, trace: u128) -> bool {
+        // A trace has one flag for all exporters. They compare the same random number, so the smallest
+        // share decides.
         self.outputs.iter().all(|output| match &output.envelope {
             Envelope::Spans(spans) => spans.samples(trace),
             _ => true,
@@ -123,6 +125,7 @@ impl RequestLog for AccessLog {
     }
 
     fn close(&self) {
+        // All are stopped before the first wait, so that their last writes overlap within one limit.
         self.outputs.iter().for_each(|output| output.writer.stop());
         let limit = Instant::now() + LAST_LINES;
         for output in &self.outputs {
@@ -162,6 +165,7 @@ impl Output {
         match outputs {
             LogOutputs::All => !self.only_listed,
             LogOutputs::NONE => false,
+            // `AccessLogSettings::MOST` keeps the index below the number of bits.
             LogOutputs::Listed(bits) => bits >> index & 1 == 1 || self.envelope.is_export(),
         }
     }

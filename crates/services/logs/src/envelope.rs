@@ -84,6 +84,8 @@ impl Syslog {
     fn new(settings: &SyslogSettings) -> Self {
         let system = rustix::system::uname();
         let name = system.nodename().to_str().unwrap_or_default();
+        // RFC 5424 section 6.2.4: a host name has 1 to 255 printable characters, and `-` is the value of an
+        // unknown one.
         let is_name = (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         let host = if is_name { name } else { "-" };
         let origin = format!(" {host} {} {} ", settings.app_name.as_str(), process::id());
@@ -132,6 +134,7 @@ fn cut(buffer: &mut Vec<u8>, end: usize) {
         return;
     }
     let is_inside = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    // A character that the limit divides is left out: receivers may refuse a message that is not UTF-8.
     let inside = buffer[..=end].iter().rev().take_while(|byte| is_inside(byte)).count();
     buffer.truncate(end - inside);
     buffer.push(b'\n');
@@ -152,6 +155,7 @@ impl Style for Parameters {
     fn end(&self, line: &mut Vec<u8>, pair: usize, value: usize, _is_quoted: bool) {
         // Quotes are escaped already.
         let is_special = |byte: &u8| matches!(byte, b'\\' | b']');
+        // Few values contain one, so most cost no allocation.
         if line[value..].iter().any(is_special) {
             for byte in line.split_off(value) {
                 if is_special(&byte) {

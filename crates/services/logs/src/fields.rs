@@ -35,6 +35,7 @@ pub(crate) fn all(line: &mut impl Fields, event: Event<'_>, has_milestones: bool
     line.word("event", event.name());
     let client = event.client();
     line.address("client", client.ip());
+    // Behind a proxy that reports no port, the port is unknown and has the value 0.
     if client.port() != 0 {
         line.number("client_port", client.port().into());
     }

@@ -52,6 +52,7 @@ impl Formatter for Visible {
             let (before, rest) = fragment.split_at(place);
             writer.write_all(before.as_bytes())?;
             let mut characters = rest.chars();
+            // RFC 8259 section 7: a character outside of the basic plane is written as two surrogates.
             for unit in
                 characters.next().into_iter().flat_map(|found| found.encode_utf16(&mut [0; 2]).to_vec())
             {
@@ -67,6 +68,7 @@ impl Fields for Object<'_> {
     /// Bytes that are no UTF-8 become `U+FFFD`.
     fn text(&mut self, key: &'static str, value: &[u8]) {
         self.key(key);
+        // Borrows a valid value, so that only invalid ones cost an allocation.
         let value = String::from_utf8_lossy(value);
         string(self.0, &value);
     }

@@ -43,6 +43,7 @@ impl Lost {
             *ended += if runs { 0 } else { counter.load(Ordering::Relaxed) };
             runs
         });
+        // Several at once: after a reload, the previous log writes its last lines while the new one runs.
         self.running.push(counter);
     }
 

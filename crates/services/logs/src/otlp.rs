@@ -188,6 +188,7 @@ impl Spans {
 
     /// The IDs of a connection's span.
     fn of_connection(&self, connection: u64) -> RequestSpan {
+        // W3C Trace Context: an ID of zeros is invalid.
         let hash = |number: u8| self.random.hash_one((connection, number)).max(1);
         let trace = u128::from(hash(0)) << 64 | u128::from(hash(1));
         RequestSpan { trace, parent: None, id: hash(2), upstream: 0, is_sampled: true }

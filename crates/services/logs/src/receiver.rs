@@ -147,6 +147,8 @@ impl Receiver {
     }
 
     fn succeeded(&mut self, name: &str) {
+        // A server that accepts connections and closes them at once would otherwise reset the pause, and
+        // fill the log with its failures and returns.
         if self.connected.elapsed() < SETTLED {
             return;
         }
@@ -157,6 +159,7 @@ impl Receiver {
     }
 
     fn failed(&mut self, error: &io::Error, name: &str) {
+        // Logged once: attempts follow for as long as the receiver is down.
         if !std::mem::replace(&mut self.is_down, true) {
             tracing::error!(
                 output = name, %error,
@@ -186,6 +189,7 @@ impl Receiver {
         while let Some(message) = messages.next() {
             match socket.send(message) {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => {
+                    // The message would fail again forever, and all messages after it would wait.
                     loss.lines += 1;
                     loss.reason = error.to_string();
                 }
@@ -245,6 +249,7 @@ impl Address {
     fn connect(&self) -> io::Result<Socket> {
         match self {
             Self::Syslog(SyslogServer::Udp(address)) => first_of(address, |address| {
+                // A socket of one family cannot be connected to an address of the other.
                 let any = if address.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::from([0; 4]) };
                 let socket = UdpSocket::bind((any, 0))?;
                 socket.connect(address)?;
@@ -268,6 +273,7 @@ fn export(settings: &OtlpSettings, exporter: &mut dyn Exporter, batch: &[u8]) ->
         Exported::Accepted(response) => {
             Ok(Loss { lines: otlp::rejected(&response), reason: "rejected in a response".to_owned() })
         }
+        // The specification of OTLP forbids a repetition, so the records are lost.
         Exported::Refused(reason) => {
             let records = Messages { batch, at: 0, framing: Framing::Record };
             Ok(Loss { lines: records.count() as u64, reason })
@@ -333,6 +339,7 @@ fn send_sealed(socket: &UnixDatagram, entry: &[u8]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&files));
+    // Without data: journald reads the entry from the descriptor.
     sendmsg(socket, &[IoSlice::new(&[])], &mut control, SendFlags::empty())?;
     Ok(())
 }
@@ -342,6 +349,7 @@ fn send_sealed(socket: &UnixDatagram, entry: &[u8]) -> io::Result<()> {
 fn send_frames(stream: &mut TcpStream, messages: &mut Messages<'_>, sent: &mut usize) -> io::Result<()> {
     let mut frames = Vec::new();
     loop {
+        // Gathered into chunks: one system call for each line would be slower than the workers.
         frames.clear();
         while frames.len() < CHUNK
             && let Some(message) = messages.next()
@@ -353,6 +361,8 @@ fn send_frames(stream: &mut TcpStream, messages: &mut Messages<'_>, sent: &mut u
         if frames.is_empty() {
             return Ok(());
         }
+        // The timeout of the socket bounds one write only: a server that accepts a byte at a time would
+        // hold the thread.
         let limit = Instant::now() + CHUNK_LIMIT;
         let mut rest = &frames[..];
         while !rest.is_empty() {

@@ -150,6 +150,7 @@ impl FromStr for SyslogServer {
         let (scheme, address) = text.split_once("://").ok_or_else(wrong)?;
         let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
         let is_address =
+            // Colons of an IPv6 address outside of brackets are indistinguishable from that of the port.
             host.starts_with('[') == host.ends_with(']') && (host.starts_with('[') || !host.contains(':'));
         let is_host = !host.is_empty()
             && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
@@ -254,6 +255,7 @@ impl FromStr for AppName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // RFC 5424 section 6.2.5: `APP-NAME` has at most 48 printable characters.
         if !(1..=48).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
                 "{text:?} is no name of a program: write 1 to 48 printable ASCII characters without spaces"

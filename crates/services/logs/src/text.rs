@@ -90,6 +90,7 @@ fn start(line: &mut Vec<u8>, client: SocketAddr, user: Option<&str>) {
     // No quotes surround the name, so a space would end it.
     for (index, word) in user.unwrap_or("-").split(' ').enumerate() {
         line.extend_from_slice(if index > 0 { b"\\x20" } else { b"" });
+        // The client chooses the user name: a quote or line feed in it must not forge a line.
         escape(line, word.as_bytes());
     }
     line.extend_from_slice(b" [");
@@ -119,6 +120,7 @@ fn push_header(line: &mut Vec<u8>, value: Option<&[u8]>) {
 /// terminal: quotes, backslashes and bytes outside printable ASCII become `\xHH`, as in nginx.
 pub(crate) fn escape(line: &mut Vec<u8>, value: &[u8]) {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    // Nearly all values are plain and are copied at once.
     if value.iter().all(plain) {
         return line.extend_from_slice(value);
     }

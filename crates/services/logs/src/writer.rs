@@ -78,6 +78,7 @@ impl Writer {
 
     /// Appends the output of `format` to this thread's buffer, or drops it if the buffer is full.
     pub(crate) fn append(&self, format: impl FnOnce(&mut Vec<u8>)) {
+        // A buffer of the thread and not a shared queue: workers never wait for each other.
         let much = SLOTS.with_borrow_mut(|slots| self.shared.append(slots, format));
         if much || self.shared.wakes() {
             self.thread.unpark();
@@ -140,11 +141,14 @@ impl Shared {
         let (_, slot) = &slots[own];
         let mut buffer = lock(slot);
         let before = buffer.len();
+        // Compared before the line is formatted: a dropped line costs nothing, and a line is never cut. The
+        // buffer exceeds the limit by one line at most.
         if before >= FULL {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return false;
         }
         format(&mut buffer);
+        // Only the line that crosses the mark wakes the thread, and not each further one.
         before < MUCH && buffer.len() >= MUCH
     }
 
@@ -156,6 +160,8 @@ impl Shared {
 
     /// Whether the writer thread sleeps and this caller must wake it.
     fn wakes(&self) -> bool {
+        // The load keeps the cache line shared by the workers; the swap lets one of them wake the thread.
+        // Relaxed order suffices, because the lock of the buffer orders the two sides, see `sleep`.
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
 
@@ -165,6 +171,7 @@ impl Shared {
         loop {
             // Read before draining: lines appended before `stop` was set are then written.
             let stop = self.stop.load(Ordering::Acquire);
+            // At the end too: a receiver in a pause gets one more attempt for the last lines.
             if self.reopen.swap(false, Ordering::AcqRel) || stop {
                 sink.reopen(stop);
             }
@@ -190,6 +197,7 @@ impl Shared {
             lost += sink.lines(&mem::take(&mut *lock(&slot)));
         }
         self.dropped.fetch_add(lost, Ordering::Relaxed);
+        // Workers see by the number of references that this output has ended, and free their buffers.
         lock(&self.slots).clear();
     }
 
@@ -355,6 +363,8 @@ fn write_lines(target: &mut impl Write, batch: &mut Vec<u8>, cut: &mut bool) -> 
         match target.write(&batch[written..]) {
             Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => written += count,
+            // A signal interrupts the write; `write_all` would repeat it too, but hides how much was
+            // written.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => break Err(error),
         }
@@ -365,6 +375,8 @@ fn write_lines(target: &mut impl Write, batch: &mut Vec<u8>, cut: &mut bool) -> 
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
+    // Appended by the kernel, so that several processes do not overwrite lines of each other, and a file
+    // that was truncated in place continues at its start.
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }
 

@@ -90,6 +90,7 @@ async fn obtain(context: &AcmeContext, wanted: &CertificateSpec) -> Result<Outco
         if wait > SHORT || Instant::now() > deadline {
             return Ok(outcome(context, wanted, next));
         }
+        // `next` may be in the past, for example after a trial order; the minimum prevents a busy loop.
         sleep(wait.max(Duration::from_millis(100))).await;
     }
 }

@@ -74,6 +74,7 @@ impl QueryLimit {
         }
         let client = client.map(of_one);
         let asked = client.and_then(|client| self.clients.get(&client)).copied().unwrap_or_default();
+        // In this order: a client beyond its own limit must not use the tokens of all.
         if asked >= EACH || self.all.take(now).is_err() {
             return false;
         }

@@ -52,6 +52,7 @@ pub(super) fn load(records: &Records, wanted: &CertificateSpec) -> Result<Option
 /// Returns whether the certificates of `name` expired more than [`KEPT`] ago and no attempt was made within [`TRIED`].
 /// Blocks.
 pub(super) fn is_over(records: &Records, name: &str, now: SystemTime) -> Result<bool, AcmeError> {
+    // All kinds, because an earlier configuration may have ordered other kinds.
     for kind in KeyKind::ALL {
         match usable(records, name, kind) {
             Ok(Some(own)) if own.certificate.not_after + KEPT > now => return Ok(false),

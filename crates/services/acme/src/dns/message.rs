@@ -109,6 +109,7 @@ pub(super) struct Reply(Message);
 impl Reply {
     /// Parses the reply to `asked`.
     pub(super) fn read(asked: &[u8], reply: &[u8]) -> Result<Self, String> {
+        // RFC 1035 section 4.1.1: a header has 12 bytes, and the reply repeats the ID of the query.
         if reply.len() < 12 || reply[..2] != asked[..2] {
             return Err("the reply does not match the query".to_owned());
         }

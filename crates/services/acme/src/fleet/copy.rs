@@ -42,6 +42,8 @@ impl LocalCopy {
 
     /// Copies the sealed value of `name` if the copy differs.
     pub(super) fn keep(&self, name: &Name, sealed: &[u8]) {
+        // Compared first: hosts read the store every 20 seconds, and each write syncs a file and its
+        // folder.
         if self.read(name).is_none_or(|copied| *copied != sealed) {
             self.noted(self.folder.write(name, sealed));
         }

@@ -117,6 +117,8 @@ impl<'a> Attributes<'a> {
 
     fn server(&mut self, authority: &str) {
         let (host, port) = match authority.rsplit_once(':') {
+            // The last part of an IPv6 address without a port, such as `1]`, is no number, so the address
+            // stays whole.
             Some((host, port)) if !host.is_empty() => (host, port.parse::<u16>().ok()),
             _ => (authority, None),
         };
@@ -182,6 +184,7 @@ impl<'a> Attributes<'a> {
 
 /// `AnyValue` with a string, cut at [`LONGEST`].
 pub(super) fn string(value: &mut Vec<u8>, text: &str) {
+    // A string of Protocol Buffers is UTF-8, so the cut is between characters.
     bytes(value, 1, &text.as_bytes()[..text.floor_char_boundary(LONGEST)]);
 }
 

@@ -32,6 +32,7 @@ pub fn connect_exporter(settings: &OtlpSettings) -> Result<Box<dyn Exporter>, St
     let client = Client::new(&ClientSettings {
         authorities: settings.ca.clone(),
         limits: Limits { time: settings.timeout, body: RESPONSE, redirects: 0 },
+        // The operator wrote the URL, so the receiver may have a private address.
         destinations: Destinations::default().with_url(&url),
     });
     let mut headers = HeaderMap::new();
@@ -40,9 +41,11 @@ pub fn connect_exporter(settings: &OtlpSettings) -> Result<Box<dyn Exporter>, St
         let name: HeaderName = name.parse().map_err(|_| format!("{name:?} is no name of a header"))?;
         let mut value =
             HeaderValue::from_str(value).map_err(|_| format!("the value of {name} is not valid"))?;
+        // Values may be credentials, which `Debug` then hides.
         value.set_sensitive(true);
         headers.insert(name, value);
     }
+    // A runtime for each exporter: its thread blocks on it, and a slow receiver delays no other output.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     Ok(Box::new(HttpExporter {
         runtime: runtime.map_err(|error| error.to_string())?,
@@ -64,6 +67,8 @@ impl Exporter for HttpExporter {
                 Exported::Unavailable(response.status.to_string())
             }
             Ok(response) => Exported::Refused(response.status.to_string()),
+            // The receiver may have processed the request. Records that arrive twice are better than lost
+            // ones.
             Err(error) => Exported::Unavailable(error.to_string()),
         }
     }

@@ -21,6 +21,7 @@ pub(super) fn varint(buffer: &mut Vec<u8>, mut value: u64) {
 /// Reads an integer at the start of `bytes`. Returns it with the number of its bytes.
 pub(super) fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
+    // 64 bits need at most ten bytes; a longer integer is malformed.
     for (place, byte) in bytes.iter().enumerate().take(10) {
         value |= u64::from(byte & 0x7f) << (7 * place);
         if byte & 0x80 == 0 {
@@ -72,6 +73,8 @@ pub(super) fn message(buffer: &mut Vec<u8>, field: u64, content: impl FnOnce(&mu
     } else {
         let mut prefix = Vec::new();
         varint(&mut prefix, length);
+        // The content moves by a few bytes. A reserved length of fixed size would make every short message
+        // longer.
         buffer.splice(place..=place, prefix);
     }
 }

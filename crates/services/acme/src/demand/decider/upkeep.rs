@@ -72,6 +72,7 @@ impl NameDecider {
             let _end = OnDrop(|| self.waiting.set(self.waiting.get() - 1));
             let _place = self.looking.acquire().await.expect("it is never closed");
             let spread = Duration::from_secs(random_below(CHECK_INTERVAL.as_secs() / 10));
+            // Set before the check, so that a failed check is not repeated with every tick.
             self.looks.borrow_mut().insert(name.to_owned(), Instant::now() + CHECK_INTERVAL + spread);
             self.compare_one(name).await && self.is_due(name).await
         };
@@ -143,6 +144,7 @@ impl NameDecider {
             Ok(Err(error)) => {
                 self.warn(Warning::Store, || tracing::warn!(%error, "cannot list on-demand names"));
             }
+            // The closure panicked; the panic is in the log.
             Err(_) => {}
         }
     }
