@@ -106,6 +106,7 @@ impl Bucket {
     fn take_at(&self, now: u64) -> bool {
         // One atomic time instead of a count and a time, so that all workers share the bucket without a lock.
         const INTERVAL: u64 = 1_000_000_000 / IN_SECOND;
+        // Relaxed order: no other data depends on the time.
         let taken = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
             let later = full_at.max(now).saturating_add(INTERVAL);
             (later - now <= AT_ONCE * INTERVAL).then_some(later)

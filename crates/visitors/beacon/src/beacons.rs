@@ -28,6 +28,7 @@ impl Kind {
     /// The kind of a post with this `Content-Type`. Scripts can post text and forms without a CORS preflight, so
     /// every other type counts as [`Kind::Form`].
     pub fn of(content_type: Option<&[u8]>) -> Self {
+        // RFC 9110 section 8.3.1: parameters follow a semicolon, and the type is compared without case.
         let essence = content_type.unwrap_or_default().split(|byte| *byte == b';').next().unwrap_or_default();
         let is_reports = essence.trim_ascii().eq_ignore_ascii_case(b"application/reports+json");
         if is_reports { Self::Reports } else { Self::Form }
@@ -120,6 +121,8 @@ impl Beacons {
         let Claimed { issued, ago, views } = self.pages.claim(token, host, page.into(), Instant::now())?;
         if page.is_load {
             let mut visit = issued.joined(page, ago)?;
+            // Visits on open connections or without an arm never count in experiments, so they must not use
+            // the permit of the client.
             let is_compared = visit.connection == Connection::New && !visit.assigned.is_empty();
             // The visit counts in all other figures: only experiments must not depend on one client.
             if is_compared && !self.admission.may_compare(client) {
@@ -135,6 +138,7 @@ impl Beacons {
             }
             let visit = issued.viewed(view, ago)?;
             self.record(visit, &issued, view.path.as_deref().unwrap_or(&issued.path), client);
+            // A beacon counts once: with its load, or without one with its first view.
             add(&self.counts.joined, (!page.is_load && place == 0).into());
         }
         Ok(())
@@ -142,6 +146,7 @@ impl Beacons {
 
     /// Records a [`Visit`] to the page at `path`.
     fn record(&self, mut visit: Visit, issued: &Issued, path: &str, client: Option<IpAddr>) {
+        // Called for a page that no visit had, so that visits to known pages do not use up the rate.
         let may_add = || self.admission.may_add_page(client);
         let path = paths::pattern(path);
         visit.page = self.visits.page(&visit.host, &path, may_add);

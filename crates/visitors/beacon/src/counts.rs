@@ -160,6 +160,8 @@ impl Collector for BeaconMetrics {
             ),
         ] {
             let mut family = page.counter(name, help)?;
+            // `reports` and `errors` have one count more than names, for other kinds. `resources` has its own
+            // `other`, so `zip` drops the additional name.
             let names = names.iter().copied().chain(std::iter::once("other"));
             for (name, count) in names.zip(values).filter(|(_, count)| value(count) > 0) {
                 family.counter(&[(label, name)], value(count))?;

@@ -113,7 +113,9 @@ impl Page {
             }
             is_any |= page.take(&key, &value, &mut times)?;
         }
+        // At the end, because the points in time may be in any order among the fields.
         page.between(&times)?;
+        // A beacon without views is a load, as those of earlier scripts are, even if it has an id only.
         page.is_load |= page.views.is_empty();
         if is_any { Ok(page) } else { Err(Refusal::Malformed) }
     }
@@ -156,6 +158,7 @@ impl Page {
     ) -> Result<bool, Refusal> {
         if key == "nav" {
             let navigation = Navigation::named(value?).filter(|navigation| navigation.is_load());
+            // Browsers may add kinds of navigations: a new one is no fault of the page.
             let navigation = navigation.unwrap_or(Navigation::Other);
             return fill(&mut self.navigation, navigation).map(|()| true);
         }
@@ -193,9 +196,11 @@ impl Page {
     /// Computes durations from Boomerang's points in time.
     fn between(&mut self, times: &[Option<f64>; TIMES.len()]) -> Result<(), Refusal> {
         let [dns_start, dns_end, connect_start, connect_end, tls_start, asked, answered] = *times;
+        // Browsers report 0 as the start of the TLS handshake of a connection without TLS.
         let tls_start = tls_start.filter(|start| *start > 0.0);
         for (metric, from, to) in [
             (Metric::Dns, dns_start, dns_end),
+            // The end of the connection includes the TLS handshake, so TCP ends where TLS begins.
             (Metric::Connect, connect_start, tls_start.or(connect_end)),
             (Metric::Tls, tls_start, connect_end),
             (Metric::Wait, asked, answered),
@@ -235,6 +240,7 @@ fn set(measures: &mut Measures, metric: Metric, value: f64) -> Result<(), Refusa
 
 /// Parses a number as scripts write them: digits, optionally with a point and a sign; no exponent and no words.
 fn number(text: &str) -> Option<f64> {
+    // `parse` alone also accepts `inf`, `NaN` and exponents, with which a client could distort a mean.
     let is_plain = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     (text.len() <= 24 && text.bytes().all(is_plain)).then(|| text.parse().ok())?
 }

@@ -109,10 +109,13 @@ impl Pages {
             issued: Arc::new(issued),
         };
         let mut set = self.set(token);
+        // A later page of the set removes expired ones, so that no timer has to search the table.
         set.retain(|pending| !is_over(pending, now));
         if set.len() >= WAYS {
             let least = |place: &usize| (set[*place].awaits_load, set[*place].used);
             let oldest = (0..set.len()).min_by_key(least).unwrap_or(0);
+            // The set bounds the work and the memory: a flood of page views displaces older ones and takes
+            // no more room.
             return std::mem::replace(&mut set[oldest], new).awaits_load;
         }
         set.push(new);
@@ -134,6 +137,7 @@ impl Pages {
             set.swap_remove(place);
             return Err(Refusal::UnknownId);
         }
+        // Compared before the entry changes: a post to another host must not use up the id.
         if set[place].issued.visit.host != *host {
             return Err(Refusal::OtherHost);
         }
@@ -209,6 +213,7 @@ impl Issued {
         // The beacon followed the response, and the response the request.
         let rtt = self.visit.measures.get(Metric::RoundTrip).unwrap_or(0.0);
         let longest = milliseconds(self.answered_in) + milliseconds(ago) + rtt + DELIVERY;
+        // Without upper bounds, a client could report any wait, and one beacon would move a mean.
         require(wait.is_none_or(|wait| wait <= longest))?;
         require(first.is_none_or(|first| first - wait.unwrap_or(longest) <= BEFORE))?;
         let opening = [Metric::Dns, Metric::Connect, Metric::Tls];

@@ -40,6 +40,7 @@ fn push(path: &str, pattern: &mut String) {
             pattern.push('*');
             pattern.extend(end.into_iter().flat_map(|end| [".", end]));
         } else {
+            // Patterns are displayed in terminals and pages, and clients choose the paths.
             pattern.extend(segment.chars().filter(|char| !char.is_control()));
         }
     }
@@ -60,9 +61,11 @@ fn is_variable(segment: &str) -> bool {
             b'a'..=b'z' => lower += 1,
             b'A'..=b'Z' => upper += 1,
             b'@' => return true,
+            // UUIDs and dates are divided by these characters, which count neither as digits nor as letters.
             b'-' | b'_' => continue,
             b'%' => {
                 let code = [bytes.next(), bytes.next()];
+                // `%40` is an encoded `@`: addresses of e-mail must not be stored.
                 if code == [Some(b'4'), Some(b'0')] {
                     return true;
                 }

@@ -79,6 +79,7 @@ pub(crate) fn read(json: &[u8]) -> Result<Vec<Counted>, Refusal> {
     let counted = |report: &Report<'_>| {
         let kind = place(&KINDS, &report.kind);
         let error = report.body.as_ref().and_then(|body| body.kind.as_deref());
+        // Only the body of a network error, the first kind, has a type of error.
         (kind, error.filter(|_| kind == 0).map(|error| place(&ERRORS, error)))
     };
     Ok(reports.iter().take(MOST).map(counted).collect())

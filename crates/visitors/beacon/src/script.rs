@@ -8,6 +8,7 @@ pub const SCRIPT: &str = include_str!("rum.js");
 
 /// Version of [`SCRIPT`] for the query of its URL and its `ETag`: 16 hexadecimal digits.
 pub fn script_version() -> &'static str {
+    // A new version has a new URL, so that caches never deliver the old script for it.
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         // FNV-1a, because its result is the same in all builds, unlike `RandomState`.
         let hashed = SCRIPT.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

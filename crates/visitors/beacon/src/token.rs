@@ -33,6 +33,7 @@ impl Token {
 
     /// Parses the output of [`digits`](Self::digits); `None` for any other text.
     pub fn read(text: &[u8]) -> Option<Self> {
+        // One spelling of each id: upper-case digits and other lengths are malformed.
         let digits: &[u8; 32] = text.try_into().ok()?;
         digits
             .iter()

@@ -57,6 +57,7 @@ impl<'d> Assignment<'d> {
             && let Err(error) = congestion.control(tcp)
         {
             drawn.leave(experiment);
+            // Throttled, because each connection of the host would log it.
             if let Some(more) = warnings.pass() {
                 tracing::warn!(%congestion, %error, more, "a connection takes no part in an experiment");
             }
@@ -81,6 +82,7 @@ impl Draws {
         let of_host = |host| experiments.of_host(host).map(|(id, one)| (id, Arc::clone(one))).collect();
         let hosts: Vec<Vec<_>> = (0..hosts).map(of_host).collect();
         let is_any = hosts.iter().any(|host| !host.is_empty());
+        // Without experiments there is nothing to draw, and connections skip even the look-up of the host.
         is_any.then(|| Self { visits: visits.clone(), hosts, secret: RandomState::new() })
     }
 
@@ -88,6 +90,8 @@ impl Draws {
     fn draw(&self, connection: u64, place: usize) -> Drawn {
         let mut drawn = Drawn::default();
         for (id, one) in self.hosts.get(place).into_iter().flatten() {
+            // A decided experiment ends without a reload: connections are drawn until the decision is
+            // known.
             if !self.visits.is_running(*id) {
                 continue;
             }
@@ -117,6 +121,7 @@ impl Drawn {
                 self.variant.tickets = other.and_then(|place| values.get(place)).copied();
             }
             Values::Congestion(values) => {
+                // Also for the control, so that all arms pass through the same system call.
                 self.congestion = values.get(arm).map(|value| (id, value.clone()));
             }
             Values::EarlyHints(_) | Values::Level(..) => {}

@@ -59,6 +59,7 @@ impl Experiments {
     /// Registers the experiments in `visits` as the current ones, once ([`Visits::define`]). Before that, no connection is
     /// drawn.
     pub fn define(&self, visits: &Visits) {
+        // Not in `new`: a configuration that is refused must not end the experiments in force.
         self.ids.get_or_init(|| {
             let all: Vec<_> = self.all.iter().map(|one| one.experiment.clone()).collect();
             visits.define(&all)
@@ -91,6 +92,7 @@ impl Experiments {
         &self,
         place: usize,
     ) -> impl Iterator<Item = (ExperimentId, &Arc<ExperimentSettings>)> {
+        // `define` returns the ids in the order of `all`.
         let all = self.ids.get().into_iter().flatten().copied().zip(&self.all);
         all.filter(move |(_, one)| one.hosts.contains(&place))
     }

@@ -107,6 +107,7 @@ fn experiment(
     let share = findings.within(&path.key("share"), table.share, 1.0, &(0.001..=1.0));
     let margin = findings.within(&path.key("margin"), table.margin, 0.02, &(0.0..=1.0));
     let metric = metric(table, setting, path, findings);
+    // Only now, so that one run reports all mistakes of the table.
     let (setting, hosts) = (setting?, hosts?);
     if !hosts.iter().any(|place| surroundings.hosts[*place].has_pages) {
         let message =

@@ -85,6 +85,7 @@ static DEVICES: LazyLock<Signs<Device>> = LazyLock::new(|| {
 });
 
 fn signs<T: Copy>(of: &[(&'static str, T)]) -> Signs<T> {
+    // Prepared once, because each header is searched for up to 15 signs.
     of.iter().map(|(sign, value)| (Finder::new(*sign), *value)).collect()
 }
 

@@ -62,10 +62,13 @@ impl Sight {
         let stored = by_metric.iter().copied().max().unwrap_or_default();
         let expected = self.opened as f64 * experiment.share;
         if stored >= FEWEST * experiment.arms.len() as u64 {
+            // With enough visits stored, only their metric can be missing.
             let is_rare = by_metric[experiment.metric as usize] * FAR_FEWER < stored;
             return is_rare.then_some(Blindness::NoMetric);
         }
         match self {
+            // The counts here begin with the process, and the stored visits with the experiment: after a
+            // restart, these show that pages are measured.
             Self { measured: 0, .. } => (stored == 0).then_some(Blindness::Unmeasured),
             Self { measured, opened: 0, .. } => (*measured >= ENOUGH).then_some(Blindness::Reused),
             Self { counted: 0, .. } => (expected >= EXPECTED).then_some(Blindness::NotDrawn),

@@ -47,11 +47,14 @@ impl Clock {
         let seconds = passed.as_secs() as i64;
         let is_even = (now - self.at).abs_diff(seconds) < SET;
         (self.looked, self.at) = (uptime, now);
+        // The last removal may be of an earlier process: a machine that has just started may have another
+        // time.
         let is_plausible = latest.is_none_or(|latest| (-BEHIND..=seconds + AHEAD).contains(&(now - latest)));
         if is_even && is_plausible {
             self.doubted = None;
             return Some(Removal::ByAge);
         }
+        // Each jump begins the 72 hours anew.
         if !is_even || self.doubted.is_none() {
             tracing::warn!(
                 "the clock was set, or differs by far from the last time that visits were removed: nothing is removed \

@@ -229,6 +229,7 @@ pub(crate) fn cuts(sample: &Sample, metric: Metric) -> Cuts {
 
 fn experiments(sample: &Sample, metric: Metric) -> Vec<Cut> {
     let mut groups = HashMap::<u16, HashMap<u16, Group>>::new();
+    // As in `Gathered::add_to_arms`, so that these are the visits that decide.
     for visit in sample.rows.iter().filter(|visit| is_new(visit) && is_person(visit)) {
         for (experiment, arm) in visit.row.arms.iter().filter(|(experiment, _)| *experiment != 0) {
             groups.entry(*experiment).or_default().entry((*arm).into()).or_default().add(visit, metric);
@@ -252,6 +253,7 @@ fn cut(
 ) -> Cut {
     let all: f64 = groups.values().map(|group| group.weight).sum();
     let mut groups: Vec<_> = groups.into_iter().collect();
+    // Equal weights are ordered by number, so that the order is the same in each query.
     groups.sort_unstable_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then(a.0.cmp(&b.0)));
     let left_out = groups.len().saturating_sub(SHOWN);
     let values = groups.into_iter().take(SHOWN).map(|(number, mut group)| CutValue {

@@ -8,6 +8,7 @@ use crate::sample::Sample;
 
 /// Upper bounds of classes: four parts up to the good threshold, two up to the poor one, and twice the poor one.
 fn bounds([good, poor]: [f64; 2]) -> [f64; 7] {
+    // Both thresholds are bounds, so that the shares of good and poor visits are sums of classes.
     [good / 4.0, good / 2.0, good * 0.75, good, f64::midpoint(good, poor), poor, 2.0 * poor]
 }
 

@@ -76,6 +76,7 @@ impl Definitions {
         let mut defined = self.lock();
         defined.is_known = true;
         for (known, is_current) in &mut defined.all {
+            // An ended definition stays ended: if it is configured again, it gets a new id and begins anew.
             *is_current = *is_current && experiments.contains(known);
         }
         experiments.iter().map(|experiment| defined.id(experiment)).collect()
@@ -121,6 +122,7 @@ impl Defined {
     fn id(&mut self, experiment: &Experiment) -> ExperimentId {
         let known = |(known, is_current): &(Arc<Experiment>, bool)| *is_current && **known == *experiment;
         if let Some(place) = self.all.iter().position(known) {
+            // Replaced, since `advice`, `hosts` and `share`, which equality ignores, may have changed.
             self.all[place].0 = Arc::new(experiment.clone());
             return ExperimentId(place as u16);
         }

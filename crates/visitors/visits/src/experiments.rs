@@ -97,6 +97,7 @@ impl Decision {
         let (control, other) = (text(arms, 0), self.arm().map_or("", |arm| text(arms, arm)));
         match self {
             Self::Better { by, .. } => {
+                // The bounds change places with their signs.
                 let less = range(-by.value, -by.high, -by.low);
                 format!("\"{other}\" is better than \"{control}\": {less} less {metric}.")
             }

@@ -91,10 +91,13 @@ impl Figures {
         observe(&figures.first_byte, visit, Metric::FirstByte);
         observe(&figures.largest_paint, visit, Metric::LargestPaint);
         observe(&figures.interaction, visit, Metric::Interaction);
+        // Other views are of a page whose load has been counted.
         let loads = visit.navigation.is_load().then(|| definitions.of_host(&visit.host));
         for experiment in loads.into_iter().flatten() {
             counts.sights.entry(experiment).or_default().count(visit, experiment);
         }
+        // As in `Gathered::add_to_arms`: an arm is of the connection, whose later visits are not
+        // independent of the first.
         if visit.connection != Connection::Reused && visit.browser != Browser::Robot {
             counts.count_arms(visit, definitions);
         }

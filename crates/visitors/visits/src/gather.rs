@@ -61,6 +61,8 @@ impl ArmSums {
     /// Adds a time in milliseconds, clamped to the range from a millisecond to a minute: pages can send any value,
     /// and a single one must not decide an experiment.
     pub(crate) fn add(&mut self, ms: f64) {
+        // Logarithms: waiting times are skewed, and the mean of their logarithms is closer to a normal
+        // distribution.
         let logarithm = ms.clamp(1.0, LONGEST_OF_ARM).ln();
         self.visits += 1;
         self.sum += logarithm;
@@ -100,6 +102,8 @@ impl Gathered {
                 let histogram = histogram.get_or_insert_default();
                 let before = histogram.bytes();
                 histogram.record(value * metric.histogram_scale());
+                // By the difference: a histogram grows in steps, and its size cannot be computed from the
+                // number of values.
                 self.bytes += histogram.bytes() - before;
             }
         }
@@ -155,6 +159,7 @@ pub(crate) fn fair_share(sizes: impl IntoIterator<Item = usize>, most: usize) ->
     for (index, size) in sizes.iter().enumerate() {
         let share = left / (sizes.len() - index);
         if *size > share {
+            // A host keeps a row even if there are more hosts than rows.
             return share.max(1);
         }
         left -= size;

@@ -97,6 +97,7 @@ impl TimeHistogram {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut last = 0;
+        // Only recorded values: most of the thousands of classes of a histogram are empty.
         for step in self.whole().iter_recorded() {
             let value = step.value_iterated_to();
             put(&mut bytes, value - last);
@@ -128,6 +129,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
 
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
+    // Nine bytes hold 63 bits, more than any value or count; a longer number is damaged.
     for shift in (0..63).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;

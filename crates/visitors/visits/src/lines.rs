@@ -131,6 +131,7 @@ fn most_visited(sample: &Sample, dimension: Dimension, most: usize) -> Vec<(u16,
     }
     let mut all: Vec<_> =
         weights.into_iter().map(|(number, weight)| (number, weight.round() as u64)).collect();
+    // Equal numbers of visits are ordered by number, so that the order is the same in each query.
     all.sort_unstable_by_key(|(number, visits)| (std::cmp::Reverse(*visits), *number));
     all.truncate(most);
     all

@@ -91,8 +91,10 @@ pub(crate) fn read(folder: &Path, start: i64) -> io::Result<Vec<Mark>> {
     file.seek(SeekFrom::Start(length.saturating_sub(READ)))?;
     let mut bytes = Vec::new();
     file.take(READ).read_to_end(&mut bytes)?;
+    // If the first line is cut, its time lacks leading digits and is before every span.
     let text = String::from_utf8_lossy(&bytes);
     let mut marks: Vec<_> = text.lines().filter_map(mark).filter(|mark| mark.at >= start).collect();
+    // Two processes may append out of order.
     marks.sort_by_key(|mark| mark.at);
     Ok(marks)
 }

@@ -130,6 +130,8 @@ impl Measures {
     pub fn set(&mut self, metric: Metric, value: f64) -> bool {
         let is_kept = (0.0..=metric.limit()).contains(&value);
         if is_kept {
+            // Logarithmic, so that milliseconds and minutes have the same relative error. `ln_1p` maps 0 to
+            // code 1; code 0 is a missing value.
             self.0[metric as usize] = 1 + ((value / metric.grain()).ln_1p() * STEPS).round() as u16;
         }
         is_kept
@@ -139,6 +141,7 @@ impl Measures {
     pub fn get(&self, metric: Metric) -> Option<f64> {
         let code = self.0[metric as usize].checked_sub(1)?;
         let value = (f64::from(code) / STEPS).exp_m1() * metric.grain();
+        // The code of a count has a rounding error, but the count is whole.
         Some(if metric == Metric::Connections { value.round() } else { value })
     }
 

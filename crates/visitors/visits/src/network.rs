@@ -75,6 +75,7 @@ impl Networks {
         let prefix: IpNet = prefix.parse().map_err(|_| {
             format!("{:?} is no prefix such as 203.0.113.0/24 or 2001:db8::/32", shortened(prefix))
         })?;
+        // Bits behind the length are more likely a mistake in the length than an intention.
         let meant = canonical_network(prefix.trunc());
         if meant != prefix {
             return Err(format!("{prefix} is written as {meant}; or is another length meant?"));
@@ -117,8 +118,10 @@ impl Networks {
     /// The label of the network of `address`, [`Network::UNKNOWN`] without a match. Costs one lookup per distinct prefix
     /// length in the table.
     pub fn find(&self, address: IpAddr) -> Network {
+        // An IPv4 address mapped to IPv6 belongs to the networks of IPv4.
         let address = address.to_canonical();
         let lengths = &self.lengths[usize::from(address.is_ipv6())];
+        // In descending order of lengths, so that the first match is the longest prefix.
         let prefixes = lengths.iter().filter_map(|length| IpNet::new(address, *length).ok());
         let number = prefixes.into_iter().find_map(|prefix| self.prefixes.get(&prefix.trunc()));
         Network(number.map(|number| Arc::clone(&self.labels[usize::from(*number)])))

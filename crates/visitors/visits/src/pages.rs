@@ -24,6 +24,7 @@ impl Pages {
             return Some(Arc::clone(known));
         }
         let free = usize::from(MOST).saturating_sub(hosts.values().map(HashSet::len).sum());
+        // `may_add` is called last: it takes a permit of the client, which a full host must not cost.
         if hosts.get(host).map_or(0, HashSet::len) * ROOM >= free || !may_add() {
             return None;
         }
@@ -36,6 +37,7 @@ impl Pages {
     pub(crate) fn replace(&self, names: Vec<String>) {
         let mut hosts = HashMap::<Box<str>, HashSet<Arc<str>>>::new();
         for name in names {
+            // A host has no slash, and each path begins with one.
             let host = name.split('/').next().unwrap_or_default();
             hosts.entry(host.into()).or_default().insert(name.into());
         }

@@ -35,6 +35,7 @@ impl Random {
 
     /// A random number above 0 and at most 1.
     pub(crate) fn unit(&mut self) -> f64 {
+        // 53 bits are exact in an `f64`. The addition excludes 0 and includes 1.
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 

@@ -77,6 +77,8 @@ impl Span {
         match self {
             Self::Day => (now - DAY).div_euclid(HOUR) * HOUR,
             Self::Hour | Self::Month => {
+                // The interval in which the span begins is left out: a part of it would look like a drop of
+                // visits.
                 (now - self.seconds()).div_euclid(self.step()) * self.step() + self.step()
             }
         }
@@ -230,9 +232,12 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn open(folder: &Path) -> Result<Self, VisitsError> {
+        // The lock of `SQLite` itself is left out: one thread uses the connection.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(folder.join(FILE), flags)?;
         connection.busy_timeout(BUSY)?;
+        // The schema is in the file, which another program may have written: it must not call functions
+        // with side effects.
         connection.pragma_update(None, "trusted_schema", false)?;
         // One transaction: a query sees one state, also if the writer removes rows meanwhile.
         connection.execute_batch("BEGIN")?;

@@ -153,6 +153,7 @@ const EARLY_DATA: [EarlyData; 4] =
     [EarlyData::Accepted, EarlyData::Disabled, EarlyData::NotResumed, EarlyData::Unsuitable];
 
 fn http_number(version: HttpVersion) -> u8 {
+    // The numbers are stored in databases: a new version gets a new number, and none is ever changed.
     match version {
         HttpVersion::Http10 => 1,
         HttpVersion::Http11 => 2,
@@ -162,6 +163,7 @@ fn http_number(version: HttpVersion) -> u8 {
 }
 
 fn early_data_number(outcome: EarlyData) -> u8 {
+    // Stored in databases, as those of versions.
     match outcome {
         EarlyData::Accepted => 1,
         EarlyData::Disabled => 2,

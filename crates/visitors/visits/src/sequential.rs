@@ -89,6 +89,7 @@ pub(crate) fn difference(control: &ArmSums, arm: &ArmSums, comparisons: usize) -
     let visits = of_control.visits + of_arm.visits;
     // Variance per visit of both arms together, chosen so that their mean has the variance of the difference.
     let variance = visits * (of_control.variance / of_control.visits + of_arm.variance / of_arm.visits);
+    // Bonferroni: all comparisons with the control share the probability of an error.
     let reach = variance.sqrt() * boundary(visits, ALPHA / comparisons.max(1) as f64);
     let at = arm - control;
     Some(Interval { value: at.exp_m1(), low: (at - reach).exp_m1(), high: (at + reach).exp_m1() })
@@ -113,6 +114,7 @@ fn moments(sums: &ArmSums) -> Option<(f64, Moments)> {
     }
     let visits = sums.visits as f64;
     let mean = sums.sum / visits;
+    // Rounding can make the difference of two large sums negative.
     let variance = ((sums.squares - sums.sum * mean) / (visits - 1.0)).max(0.0);
     mean.is_finite().then_some((mean, Moments { visits, variance }))
 }
@@ -156,6 +158,7 @@ pub(crate) fn decide(arms: &[ArmSums], margin: f64) -> Option<Decision> {
     let compared: Option<Vec<_>> = others.iter().map(|arm| difference(control, arm, others.len())).collect();
     let compared = compared?;
     let places = 1_u8..;
+    // The fastest arm, and the one closest to the control if the control is better.
     let (arm, by) = places.zip(&compared).min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
     if by.high < 0.0 {
         return Some(Decision::Better { arm, by: *by });

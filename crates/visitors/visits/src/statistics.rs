@@ -13,6 +13,7 @@ pub(crate) fn normal_below(z: f64) -> f64 {
 /// The `z` that the absolute value of a standard normal variable exceeds with probability `alpha`.
 pub(crate) fn two_sided(alpha: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
+    // 60 halvings of 40 reach the precision of `f64`.
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
         // The series returns 0 above some z; the lower bound of the true tail replaces it there.
@@ -51,6 +52,7 @@ pub(crate) fn median(values: &mut [(f64, f64)], z: f64) -> Option<Estimate> {
         return None;
     }
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    // One rank more on each side, because ranks are whole numbers.
     let spread = (z * count.sqrt() / 2.0 + 1.0) / count;
     let bounds = [0.5 - spread, 0.5, 0.5 + spread].map(|share| share * sum);
     let [mut low, mut value] = [None; 2];
@@ -118,6 +120,7 @@ pub(crate) fn shift(mut strata: Vec<Stratum>, z: f64) -> Option<Estimate> {
     }
     let solve = |excess: f64| {
         let (mut low, mut high) = (least, most);
+        // 40 halvings divide the range by 10^12, far below the precision of the measurements.
         for _ in 0..40 {
             let middle = f64::midpoint(low, high);
             if statistic(&strata, middle) > excess { low = middle } else { high = middle }
@@ -149,6 +152,7 @@ fn statistic(strata: &[Stratum], shift: f64) -> f64 {
 /// For each of the sorted `values`, the number of sorted `others` that it exceeds by more than `shift`; ties count
 /// half.
 fn placements<'a>(values: &'a [f64], others: &'a [f64], shift: f64) -> impl Iterator<Item = f64> + 'a {
+    // Both lists are sorted, so the positions only advance: one pass instead of a search for each value.
     let (mut below, mut up_to) = (0, 0);
     values.iter().map(move |value| {
         let at = value - shift;
@@ -180,6 +184,7 @@ fn variance(strata: &[Stratum], shift: f64) -> f64 {
 fn spread(values: impl Iterator<Item = f64>, count: f64) -> f64 {
     let (sum, squares) =
         values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
+    // Rounding can make the difference of two large sums negative.
     if count > 1.0 { ((squares - sum * sum / count) / (count - 1.0)).max(0.0) } else { 0.0 }
 }
 

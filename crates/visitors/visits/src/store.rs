@@ -80,8 +80,11 @@ impl Store {
         // Effective only in a new database, before the first page is written.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "trusted_schema", false)?;
+        // Before the first write: the database of another program is not changed.
         check_owner(&connection, &path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
+        // With a write-ahead log, a power failure may cost the last transactions but never damages the
+        // database, and commits need not wait for the disk.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
         migrate(&mut connection, &path)?;
@@ -108,6 +111,7 @@ impl Store {
         let failed =
             |source: std::io::Error| VisitsError::File { path: from.clone(), reason: source.to_string() };
         fs::rename(&from, &to).map_err(failed)?;
+        // `SQLite` would otherwise apply the old log to the new database.
         for suffix in ["-wal", "-shm"] {
             match fs::remove_file(folder.join(format!("{FILE}{suffix}"))) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
@@ -119,6 +123,7 @@ impl Store {
 
     /// Size of the used pages of the database in bytes, without the write-ahead log.
     pub(crate) fn used(&self) -> Result<u64, VisitsError> {
+        // Free pages are used again before the file grows.
         let pages = self.pragma("page_count")? - self.pragma("freelist_count")?;
         Ok((pages * self.pragma("page_size")?) as u64)
     }
@@ -142,6 +147,8 @@ impl Store {
         definitions: &Definitions,
         now: i64,
     ) -> Result<(), VisitsError> {
+        // Takes the lock at once: a transaction that begins by reading cannot wait for the lock when it
+        // writes later.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let kept = self.kept_at_once;
         let mut write = Write { transaction: &transaction, names: &mut self.names, definitions, now, kept };
@@ -178,12 +185,15 @@ impl Write<'_> {
         let mut totals = std::collections::HashMap::<(i64, usize), TimeHistogram>::new();
         for ((minute, host), portion) in &mut gathered.portions {
             let host = i64::from(self.names.number(self.transaction, Kind::Host, host, self.now)?);
+            // Any first rows of a portion are then a random sample, which the reader relies on.
             gathered.random.shuffle(&mut portion.kept);
             let rows = portion.kept.iter().take(kept);
             self.sample(*minute, host, portion.seen, rows)?;
             for (number, histogram) in portion.histograms.iter().enumerate() {
                 let Some(histogram) = histogram else { continue };
                 let bytes = histogram.encode();
+                // All hosts have a series of their own, so that a query of all need not merge those of
+                // each.
                 totals.entry((*minute, number)).or_default().merge(&bytes);
                 self.series(*minute, host, number, &bytes)?;
             }
@@ -276,6 +286,7 @@ impl Write<'_> {
 /// `SQLite` creates beside it.
 fn make_file(path: &Path) -> Result<(), VisitsError> {
     let wrong = |reason: String| VisitsError::File { path: path.to_owned(), reason };
+    // Links are refused: in a folder that others can write to, a link could lead to any file.
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => Err(wrong("it is no regular file".to_owned())),
         Ok(_) => Ok(()),
@@ -310,6 +321,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), VisitsError> 
     if found > known {
         return Err(VisitsError::Later { path: path.to_owned(), found, known });
     }
+    // A negative number is of no version of brisk; it counts as an empty database.
     for migration in &MIGRATIONS[found.max(0) as usize..] {
         transaction.execute_batch(migration)?;
     }

@@ -101,6 +101,7 @@ impl Visits {
     /// Replaces the [`Settings`].
     pub fn update(&self, settings: Settings) {
         if let Some(inner) = &self.0 {
+            // Replaced as a whole: workers read the settings for each page view without a lock.
             inner.shared.settings.store(Arc::new(settings));
         }
     }
@@ -115,6 +116,7 @@ impl Visits {
     pub fn record(&self, visit: Visit) {
         let Some(inner) = &self.0 else { return };
         let is_closed = inner.shared.is_closed.load(Ordering::Relaxed);
+        // A visit in the queue after the last write would be lost without being counted.
         let taken = !is_closed && inner.queue.try_send(visit).is_ok();
         let counter = if taken { &inner.shared.recorded } else { &inner.shared.dropped };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -193,6 +195,7 @@ impl Visits {
 
     fn ask(&self, question: fn(Sender<bool>) -> Asked, timeout: Duration) -> bool {
         let Some(inner) = &self.0 else { return true };
+        // One deadline for the queue and the reply together.
         let deadline = Instant::now() + timeout;
         let (reply, done) = bounded(1);
         inner.asked.send_deadline(question(reply), deadline).is_ok()

@@ -119,6 +119,8 @@ pub(crate) fn worth(sample: &Sample, metric: Metric) -> Worth {
     let groups = levers(sample).into_iter().map(|lever| Groups::new(lever, sample, metric));
     let groups: Vec<_> =
         groups.filter(|groups| groups.sides.iter().all(|side| side.len() >= FEWEST)).collect();
+    // Comparisons with too few visits do not count for the correction. Their choice does not depend on the
+    // values, so the intervals stay valid.
     let z = two_sided(ALPHA / groups.len().max(1) as f64);
     let mut findings: Vec<_> = groups.iter().filter_map(|groups| groups.finding(sample, metric, z)).collect();
     let benefit = |finding: &Finding| finding.share * finding.difference.value;
@@ -201,6 +203,7 @@ impl<'s> Groups<'s> {
             }
         }
         let mut strata: Vec<_> = strata.into_values().collect();
+        // Visits without a counterpart carry no information about the difference.
         strata.retain(|stratum| !stratum.first.is_empty() && !stratum.second.is_empty());
         // `each` has accumulated the weight of all values up to here.
         let matched: f64 = strata.iter().map(|stratum| stratum.each).sum();

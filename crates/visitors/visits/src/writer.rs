@@ -58,15 +58,20 @@ impl Writer {
 
     /// Writes until all handles are dropped and all visits are written.
     pub(crate) fn run(mut self, visits: &Receiver<Visit>, questions: &Receiver<Asked>) {
+        // Opens the database at the start: no connection is drawn before the decisions are read, and errors
+        // are logged early.
         self.write();
         let mut due = Instant::now() + INTERVAL;
         loop {
             let mut either = Select::new();
             either.recv(visits);
             either.recv(questions);
+            // Without visits, the thread sleeps until the next write. With visits, it gathers for a quarter
+            // of a second, so that few visits wake it.
             let _ = either.ready_deadline(due);
             let asked = questions.recv_deadline(due.min(Instant::now() + GATHERING));
             if matches!(asked, Ok(Asked::Close(_))) {
+                // Before the queue is emptied: later visits are dropped and counted.
                 self.shared.is_closed.store(true, Ordering::Relaxed);
             }
             // Limited to the current length, which includes all visits recorded before the message; more may arrive
@@ -173,6 +178,7 @@ impl Writer {
         }
         let store = match &mut self.store {
             Some(store) => store,
+            // Before and after the opening: a damaged file may fail to open, and a missing one is created.
             none => {
                 self.file = store::identity(&self.folder.join(store::FILE));
                 let opened = none.insert(Store::open(&self.folder)?);
@@ -181,6 +187,7 @@ impl Writer {
             }
         };
         let (now, settings) = (unix_seconds(), self.shared.settings.load());
+        // Each time, because a reload may have changed the limit.
         store.limit(settings.max_bytes)?;
         if !self.gathered.is_empty() {
             let mut written = store.write(&mut self.gathered, &self.shared.definitions, now);

@@ -158,11 +158,14 @@ pub(super) fn values(
         let message = format!("{} values: write at most {}", table.values.len(), MOST_ARMS - 1);
         findings.wrong(&path, message);
     }
+    // Counted apart from the findings, so that all values are checked before the arms are refused.
     let mut is_right = !table.values.is_empty();
     let mut controls = control.congestion.iter().cloned().collect::<Vec<_>>();
     for (index, value) in table.values.iter().enumerate() {
         let reason = wrong(setting, value, surroundings.highest_levels).or_else(|| {
             let is_twice = table.values[..index].contains(value);
+            // Two arms with one value would never differ, and the experiment would need more visits for
+            // each.
             is_twice.then(|| format!("{value} is in the list already")).or_else(|| control.equal(value))
         });
         let reason = reason.or_else(|| match value {
@@ -240,6 +243,7 @@ struct Control {
 impl Control {
     /// Message for a value that equals the control.
     fn equal(&self, value: &ExperimentValue) -> Option<String> {
+        // Routes may have several values; one that differs from any of them changes something.
         let is_equal = self.values.iter().all(|own| own == value);
         is_equal.then(|| format!("{value} is what is configured, which the control has: write another value"))
     }
@@ -273,6 +277,7 @@ fn control(
             ("the kernel does not say which it has", usual.into_iter().collect())
         }
     };
+    // Tried on a socket, so that a missing permission is found at the start and not on each connection.
     let usual = match (setting, values.first()) {
         (Setting::Congestion, Some(ExperimentValue::Text(name))) => Some(controlled(name)),
         _ => None,
@@ -318,6 +323,7 @@ fn typed(setting: Setting, values: &[ExperimentValue], controls: Vec<Congestion>
     let switches = || values.iter().map(|value| *value == ExperimentValue::Switch(true));
     let number = |value: &ExperimentValue| match value {
         ExperimentValue::Number(number) => u8::try_from(*number).unwrap_or_default(),
+        // `wrong` has refused values of other types before.
         ExperimentValue::Switch(_) | ExperimentValue::Text(_) => 0,
     };
     let numbers = || values.iter().map(number);

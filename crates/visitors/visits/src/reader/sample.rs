@@ -33,6 +33,7 @@ impl Database {
         sample.visits = visits;
         let rows: usize = portions.iter().map(|portion| portion.rows).sum();
         let part = (ROWS as f64 / rows.max(1) as f64).min(1.0);
+        // Rows have a fixed length, so that the beginning of a portion is cut without decoding it.
         let mut statement = self.connection.prepare("SELECT substr(rows, 1, ?) FROM sample WHERE id = ?")?;
         for portion in portions {
             // Rows are in random order, so the first ones are a random sample.
@@ -64,6 +65,8 @@ impl Database {
     /// probability proportional to their visits.
     fn portions(&self, span: Span, host: i64, now: i64) -> Result<(u64, Vec<Portion>), VisitsError> {
         let level = if span == Span::Hour { LEVEL_MINUTE } else { SAMPLE_HOUR };
+        // `rolled IN (0, 1)` restricts nothing, but lets `SQLite` use the index, whose second column is
+        // `rolled`.
         let of = "FROM sample WHERE level IN (0, ?1) AND rolled IN (0, 1)
             AND (level = ?1 OR rolled = 0) AND start >= ?2 AND start <= ?3 AND (?4 = ?5 OR host = ?5)";
         let values = params![level, span.start(now), now, ALL_HOSTS, host];
@@ -79,6 +82,7 @@ impl Database {
         let (mut portions, mut sum) = (Vec::new(), Random::new().unit());
         while let Some(row) = found.next()? {
             let seen = row.get::<_, i64>(3)? as f64;
+            // Systematic sampling: a portion is read when the sum of the chances passes a whole number.
             let chance = (seen * chance).min(1.0);
             let before = sum;
             sum += chance;
@@ -87,6 +91,7 @@ impl Database {
             }
             let rows = row.get::<_, i64>(4)? as usize / row::LENGTH;
             let (id, start, host) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            // Divided by its chance, so that it also represents portions that are not read.
             portions.push(Portion { id, start, host, seen: seen / chance, rows });
         }
         Ok((visits as u64, portions))

@@ -69,6 +69,8 @@ fn decision(
 ) -> Result<Option<Decision>, VisitsError> {
     let text = "SELECT decision FROM experiment WHERE id = ?";
     let decided: Option<String> = transaction.prepare_cached(text)?.query_row([number], |row| row.get(0))?;
+    // A stored decision is final: since then no connection has been drawn, so the sums have no new
+    // information.
     if let Some(decision) = decided.as_deref().and_then(Decision::from_text) {
         return Ok(Some(decision));
     }

@@ -59,6 +59,7 @@ impl Names {
         let name = &text[..text.floor_char_boundary(LONGEST)];
         let number = match find(transaction, kind, name, day)? {
             Some(number) => number,
+            // Tried again once a day: the search for a free number reads all names of the kind.
             None if self.full.get(&kind) == Some(&day) => 0,
             None => make(transaction, kind, name, day)?,
         };
@@ -107,6 +108,8 @@ impl Names {
         if ended != Some(true) {
             return Ok(number);
         }
+        // A unique index permits one running row of a definition, so the update is ignored if there is a
+        // newer one.
         let text = "UPDATE OR IGNORE experiment SET ended = NULL WHERE id = ?";
         if transaction.prepare_cached(text)?.execute([number])? > 0 {
             return Ok(number);
@@ -141,6 +144,8 @@ impl Names {
 }
 
 fn find(transaction: &Transaction<'_>, kind: Kind, name: &str, day: i64) -> Result<Option<u16>, VisitsError> {
+    // One statement notes the use and returns the number. `max`, because a clock that was set back must not
+    // make a name seem unused.
     let text = "UPDATE name SET used = max(used, ?) WHERE kind = ? AND text = ? RETURNING number";
     let mut statement = transaction.prepare_cached(text)?;
     Ok(statement.query_row(params![day, kind as u8, name], |row| row.get(0)).optional()?)

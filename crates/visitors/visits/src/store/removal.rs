@@ -91,6 +91,7 @@ impl Store {
     /// Removes data until the database fits into 90 % of `max_bytes`: first rolled-up minutes, then the oldest days.
     /// Minutes that are not rolled up yet are kept; even if they are too large, days keep two fifths.
     fn fit(&mut self, max_bytes: u64) -> Result<(), VisitsError> {
+        // Below the limit, so that the next writes do not reach it again.
         let wanted = max_bytes / 10 * 9;
         for text in [
             "DELETE FROM sample WHERE level = 0 AND rolled = 1",
@@ -122,6 +123,7 @@ impl Store {
             }
             transaction.commit()?;
             let left = self.used()?;
+            // Removed rows may free no whole page: without progress, the loop must end.
             if left >= used {
                 break;
             }

@@ -51,6 +51,7 @@ impl Store {
     }
 
     fn roll_up_hour(&mut self, hour: i64, most: usize, random: &mut Random) -> Result<(), VisitsError> {
+        // -1 is `ALL_HOSTS`, which has series but no samples.
         let text = "SELECT host, sum(length(rows)) FROM sample
             WHERE level = 0 AND rolled = 0 AND start >= ?1 AND start < ?1 + 3600 GROUP BY host
             UNION ALL SELECT -1, 0";
@@ -139,6 +140,7 @@ impl Class {
     /// Draws `size` rows, at most [`most`](Self::most), each with a probability proportional to its weight
     /// (systematic sampling in random order).
     fn draw(mut self, size: usize, random: &mut Random) -> Vec<[u8; row::LENGTH]> {
+        // Shuffled, because the reader takes the first rows of a portion as a random sample.
         random.shuffle(&mut self.rows);
         if size >= self.rows.len() {
             return self.rows.into_iter().map(|(row, _)| row).collect();

@@ -85,6 +85,7 @@ fn pairs(dimension: Dimension, full: bool, sample: &Sample) -> Vec<Lever> {
     {
         *counts.entry(dimension.of(visit)).or_default() += visit.weight;
     }
+    // 0 is unknown, which no change of settings can produce.
     counts.remove(&0);
     let mut values: Vec<_> = counts.into_iter().collect();
     values.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -155,6 +156,8 @@ impl Lever {
             Kind::Resumption | Kind::EarlyData | Kind::Certificate => [row.version, http, 0],
             Kind::Version => [resumed, http, row.certificate.into()],
             Kind::Http => [resumed, row.version, 0],
+            // Visits on an open connection did not wait for its handshake, so its properties need not
+            // agree.
             Kind::Connection => [http, 0, 0],
             Kind::Pair { .. } => [resumed, row.version, http],
         }
@@ -162,6 +165,7 @@ impl Lever {
 
     /// Reasons for which visits are on the worse side, as shares of `all`; empty if unknown.
     pub(super) fn reasons(&self, better: usize, worse: &[(&Sampled, f64)], all: f64) -> Vec<Share> {
+        // The reasons explain full handshakes, which are the worse side if resumption is better.
         if !matches!(self.kind, Kind::Resumption) || better != 0 {
             return Vec::new();
         }
