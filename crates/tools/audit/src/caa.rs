@@ -118,6 +118,7 @@ impl Caa {
 
     fn judge(&mut self, certificate: &Certificate) {
         let organization = certificate.issuer_organization.as_deref();
+        // Prefixes, because the legal forms at the ends of organisations differ.
         let begins = |begin: &str| organization.is_some_and(|own| own.starts_with(begin));
         let known = AUTHORITIES.iter().find(|(begin, _)| begins(begin));
         let identifiers = known.map_or(&[][..], |(_, identifiers)| *identifiers);
@@ -164,6 +165,7 @@ pub(crate) async fn find(host: &str, servers: &[SocketAddr], certificates: &[Cer
     let mut all: Vec<Caa> = Vec::new();
     for certificate in certificates {
         let Some(subject) = subject(certificate, &host) else { continue };
+        // Certificates for ECDSA and RSA usually have the same name.
         let index = if let Some(known) = all.iter().position(|caa| caa.subject == subject) {
             known
         } else {
@@ -183,8 +185,10 @@ fn subject<'a>(certificate: &'a Certificate, host: &str) -> Option<&'a str> {
 
 async fn look_up(subject: &str, servers: &[SocketAddr]) -> Caa {
     let name = subject.trim_start_matches("*.");
+    // Addresses are not resolved, so `uses_ipv6` has no effect, and `max_addresses` bounds the records.
     let settings = ResolverSettings { servers: servers.to_vec(), uses_ipv6: false, max_addresses: MOST };
     let asked = async { Resolver::new(&settings)?.properties(name).await };
+    // The resolver queries every parent in turn; the timeout bounds the sum.
     let found = match timeout(LIMIT, asked).await {
         Ok(found) => found.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer in {} s", LIMIT.as_secs())),

@@ -102,9 +102,13 @@ impl Sealer {
     pub(crate) fn seal(&mut self, kind: u8, plaintext: &[u8], flaw: Flaw) -> Option<Vec<u8>> {
         let header = [kind, 3, 3, (plaintext.len() >> 8) as u8, plaintext.len() as u8];
         let covered = [&self.sequence.to_be_bytes()[..], &header, plaintext].concat();
+        // RFC 5246 section 6.2.3.1: the MAC covers sequence number, header and plaintext, but not the
+        // padding. This order is the cause of padding oracles.
         let mut content = [plaintext, hmac::sign(&self.mac, &covered).as_ref()].concat();
         self.sequence += 1;
         if matches!(flaw, Flaw::Mac | Flaw::Both) {
+            // Only the first byte of the MAC: lengths and padding stay right, so that the reaction depends on
+            // the MAC alone.
             content[plaintext.len()] ^= 0x55;
         }
         // One block more than it takes, so that there is padding to be wrong in.
@@ -113,11 +117,13 @@ impl Sealer {
         let last = content.len() - 1;
         match flaw {
             Flaw::Padding | Flaw::Both => {
+                // Without the last byte, which is the length: a wrong length is `Flaw::Length`.
                 content[last - length..last].iter_mut().for_each(|byte| *byte ^= 0x55);
             }
             Flaw::Length => content[last] = 0xff,
             Flaw::None | Flaw::Mac => {}
         }
+        // RFC 5246 section 6.2.3.2: each record has a new, unpredictable initialization vector.
         let mut before = random::bytes::<BLOCK>().ok()?;
         let mut sealed = before.to_vec();
         for block in content.chunks_exact(BLOCK) {
@@ -193,6 +199,8 @@ pub(crate) fn find_until(
     let own: Vec<_> =
         protocols.suites().filter(|(version, _)| *version == V12).map(|(_, suite)| suite.code).collect();
     let spoken: Vec<_> = SUITES.iter().filter(|(code, ..)| own.contains(&CipherSuite(*code))).collect();
+    // The absence of oracles is a claim about all block ciphers of the server: one untested suite leaves the
+    // verdict open.
     let none = is_all_spoken(protocols).then_some(false);
     let mut all = Oracles { accepts: none, differs: none };
     let mut tried: Vec<hmac::Algorithm> = Vec::new();
@@ -261,8 +269,12 @@ fn judge(
                 reactions.push(reaction);
             }
         }
+        // The flaw with this index is `Flaw::Padding`, which has a right MAC: only a server that ignores the
+        // padding responds.
         let accepts = Some(reactions[1].is_answer());
         let is_one = |all: &[Reaction]| all.windows(2).all(|pair| pair[0] == pair[1]);
+        // Compared within each group: an empty record is no request, so its reaction may differ without an
+        // oracle.
         let (with, without) = reactions.split_at(FLAWS.len());
         if is_one(with) && is_one(without) {
             // Alike may also be: answered whatever is wrong.
@@ -291,6 +303,8 @@ fn react(
         session.line.hurry(SILENCE * 2);
         return Ok(Some(match session.send_flawed(plaintext, flaw) {
             Ok(()) => Reaction::of(&mut session.line),
+            // A failed write means that the server has closed already, as `Reaction::of` reports for a failed
+            // read.
             Err(_) => Reaction { seen: Vec::new(), end: Some(ConnectionEnd::Closed) },
         }));
     }

@@ -121,6 +121,7 @@ impl AuthoritySets {
             all.push(("those of --ca", own));
         }
         all.push(("Mozilla", Judge::new(&Authorities::Mozilla)?));
+        // A system without authorities, such as a container, is no error: those of Mozilla remain.
         if let Ok(system) = Judge::new(&Authorities::System) {
             all.push(("this system", system));
         }
@@ -228,6 +229,8 @@ fn names_issuer(certificate: &X509Certificate<'_>) -> bool {
 }
 
 fn is_self_signed(certificate: &X509Certificate<'_>) -> bool {
+    // Names only (self-issued by RFC 5280 section 3.2): no issuer follows in either case, and `verdicts`
+    // verifies signatures.
     certificate.subject().as_raw() == certificate.issuer().as_raw()
 }
 
@@ -241,6 +244,7 @@ fn links<'a, 'b>(all: &[&'a X509Certificate<'b>], found: &mut Certificate) -> &'
     let mut last = 0;
     used[0] = true;
     while !is_self_signed(all[last]) {
+        // `used` prevents a loop of certificates that name each other as issuers.
         let next = (0..all.len()).find(|index| !used[*index] && issues(all[*index], all[last]));
         let Some(next) = next else { break };
         used[next] = true;
@@ -308,6 +312,7 @@ fn weak_hash(certificate: &X509Certificate<'_>) -> Option<String> {
     }
     let signed = &certificate.signature_algorithm;
     let oid = &signed.algorithm;
+    // RFC 4055 section 3.1: SHA-1 is the default if the parameters do not name a hash.
     let pss_sha1 = *oid == OID_PKCS1_RSASSAPSS
         && signed.parameters.as_ref().is_none_or(|parameters| {
             RsaSsaPssParams::try_from(parameters).is_ok_and(|pss| *pss.hash_algorithm_oid() == OID_HASH_SHA1)

@@ -147,6 +147,7 @@ impl AdviceList {
         let severity =
             IDS.iter().find(|(own, _)| *own == id).map_or(Severity::Info, |(_, severity)| *severity);
         let advice = Advice { id, severity, evidence: evidence.into(), remedy: remedy.into() };
+        // Hosts with the same certificate would repeat its advice.
         if !self.0.contains(&advice) {
             self.0.push(advice);
         }
@@ -191,6 +192,7 @@ fn certificate(
     all: &mut AdviceList,
 ) {
     let file = certificate.file.display();
+    // 1460 bytes: the payload of a segment on Ethernet with IPv4 and without TCP options.
     let window = initcwnd.map_or(certificate.window, |segments| segments as usize * 1460);
     if certificate.flight > window {
         let parts: Vec<_> = certificate.parts.iter().map(ToString::to_string).collect();
@@ -228,6 +230,7 @@ fn reused(facts: &Facts, all: &mut AdviceList) {
     let mut by_key: BTreeMap<&str, Vec<&CertificateFacts>> = BTreeMap::new();
     for certificate in facts.hosts.iter().flat_map(|host| &host.certificates) {
         let own = by_key.entry(&certificate.key).or_default();
+        // One certificate of several hosts is no reuse of a key.
         if own.iter().all(|other| other.fingerprint != certificate.fingerprint) {
             own.push(certificate);
         }

@@ -106,9 +106,11 @@ impl AuditTarget {
             return Err(AuditError::Connections { step: self.step.get(), limit: self.limits.connections });
         }
         if let Some(last) = self.last.get() {
+            // Counted from the start of the last connection: a slow connection causes no further pause.
             let due = last + Duration::from_secs(1) / self.limits.rate.max(1);
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
+        // Read after the pause, which may have used up the time.
         let now = Instant::now();
         let end = self.begun + self.limits.whole;
         if now >= end {
@@ -142,9 +144,11 @@ impl AuditTarget {
         for wait in [0, 300, 1000] {
             thread::sleep(Duration::from_millis(wait));
             let deadline = self.place()?;
+            // `connect_timeout` refuses a timeout of zero.
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
+                    // Without the option, the audit is only slower.
                     let _ = stream.set_nodelay(true);
                     return Ok(AuditConnection {
                         stream,
@@ -153,6 +157,8 @@ impl AuditTarget {
                         received: 0,
                     });
                 }
+                // A failure of the first connection of all is no limit of the server: repetitions would only
+                // delay the message.
                 Err(error) if self.used.get() == 1 => return Err(AuditError::Connect { address, error }),
                 Err(error) => failure = Some(error),
             }
@@ -171,6 +177,7 @@ impl AuditTarget {
     /// [`AuditTarget::ask`] that keeps the connection. Repeats an unanswered hello once.
     pub(crate) fn ask_keeping(&self, offer: &Offer) -> Result<(Answer, AuditConnection), AuditError> {
         let mut asked = self.ask_once(offer)?;
+        // One lost connection must not count as the refusal of a suite.
         if asked.0.is_cut() && self.vain_repeats.get() < VAIN_REPEATS {
             thread::sleep(PAUSE);
             asked = self.ask_once(offer)?;
@@ -289,6 +296,7 @@ impl AuditConnection {
     }
 
     fn read_into(&mut self, buffer: &mut [u8]) -> Result<usize, ConnectionEnd> {
+        // The reader bounds single messages only; warnings without an end would keep the audit busy.
         if self.received > MOST_BYTES {
             let what = "answer";
             return Err(ConnectionEnd::Wrong(FlightError::TooLong {
@@ -311,6 +319,7 @@ impl AuditConnection {
 
 fn end_of(error: &io::Error) -> ConnectionEnd {
     match error.kind() {
+        // Linux reports the timeout of a blocking socket as `EAGAIN`.
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionEnd::Silent,
         _ => ConnectionEnd::Broken,
     }

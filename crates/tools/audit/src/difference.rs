@@ -75,6 +75,8 @@ impl EarlierAudit {
 
     /// Differences between this audit and the later `audit`.
     pub fn differences(&self, audit: &Audit) -> Differences {
+        // Both audits as JSON: the earlier one may come from another version of the program, with other
+        // fields.
         let later = serde_json::to_value(audit).unwrap_or_default();
         let (before, after) = (findings(&self.0), findings(&later));
         let (had, has) = (features(&self.0), features(&later));

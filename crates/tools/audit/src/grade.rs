@@ -71,6 +71,7 @@ impl std::str::FromStr for Letter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // Without T and M, which are no levels of the scale but states of the certificate.
         let found = ALL[..8].iter().find(|(_, name)| name.eq_ignore_ascii_case(text));
         found.map(|(letter, _)| *letter).ok_or_else(|| "write a grade from A+ to F".to_owned())
     }
@@ -119,6 +120,7 @@ pub(crate) fn grade(audit: &Audit) -> Grade {
         (protocol(&audit.protocols), key_exchange(audit), cipher(&audit.protocols));
     let score = (protocol * 30 + key_exchange * 30 + cipher * 40) / 100;
     let mut rules = Rules { letter: by_score(score), reasons: Vec::new() };
+    // By the guide, a zero in one category makes the whole score zero.
     if [protocol, key_exchange, cipher].contains(&0) {
         rules.cap(Letter::F, "one of the three scores is 0");
     }
@@ -127,6 +129,7 @@ pub(crate) fn grade(audit: &Audit) -> Grade {
     keys(audit, &mut rules);
     attacks(audit, &mut rules);
     warnings(audit, &mut rules);
+    // Before the rules of trust, which hide the quality of the configuration.
     let if_trusted = rules.letter;
     trust(audit, &mut rules);
     let Rules { letter, reasons } = rules;
@@ -135,6 +138,7 @@ pub(crate) fn grade(audit: &Audit) -> Grade {
 
 fn by_score(score: u32) -> Letter {
     match score {
+        // The guide has A from 80 on; `warnings` lowers A+ unless all of its conditions are met.
         80.. => Letter::APlus,
         65.. => Letter::B,
         50.. => Letter::C,
@@ -214,6 +218,7 @@ struct Rules {
 
 impl Rules {
     fn cap(&mut self, letter: Letter, reason: impl Into<String>) {
+        // `Letter` is ordered from the best to the worst, so `max` never improves a grade.
         self.letter = self.letter.max(letter);
         self.reasons.push(format!("{letter} at most: {}", reason.into()));
     }
@@ -225,6 +230,7 @@ fn protocols(audit: &Audit, rules: &mut Rules) {
         rules.cap(Letter::F, "SSL 2.0 is spoken");
     }
     if has(ProtocolVersion::SSL3_0) {
+        // Stream ciphers have no padding and thus no POODLE.
         let cbc = audit.protocols.suites().any(|(version, suite)| {
             version == ProtocolVersion::SSL3_0 && !matches!(suite.cipher, Cipher::Rc4 | Cipher::Null)
         });
@@ -262,6 +268,7 @@ fn suites(audit: &Audit, rules: &mut Rules) {
     if all().any(|(_, suite)| suite.bits == 56 && !suite.is_export) {
         rules.cap(Letter::F, "DES");
     }
+    // A suite of this kind may hide behind a lost hello.
     let is_whole = audit.protocols.is_whole();
     if is_whole && !all().any(|(_, suite)| suite.has_forward_secrecy()) {
         rules.cap(Letter::B, "no forward secrecy");
@@ -356,6 +363,7 @@ fn warnings(audit: &Audit, rules: &mut Rules) {
 pub(crate) const HALF_A_YEAR: u64 = 180 * 24 * 3600;
 
 fn trust(audit: &Audit, rules: &mut Rules) {
+    // First, because a certificate of another name is usually not trusted either, and the name is the cause.
     if audit.certificates.iter().any(|certificate| !certificate.name_matches) {
         rules.letter = Letter::M;
         rules.reasons.insert(0, "M: a certificate is not for this name".to_owned());

@@ -93,11 +93,13 @@ pub(crate) fn find(contact: &AuditTarget, protocols: &Protocols) -> Result<Group
         let is_whole = contact.failures() == failures;
         found.server_order = order(&tls13, |list| retried(contact, protocols, list))?;
         let has_one = tls13.iter().any(|group| is_post_quantum(*group));
+        // A group that was found is certain; its absence is certain only if no hello was lost.
         found.post_quantum = (has_one || is_whole).then_some(has_one);
     }
     let curves = suites(protocols, |suite| suite.exchange == Exchange::Ecdhe);
     if let Some((version, curves)) = curves {
         let mut classic = EVERY.to_vec();
+        // Curves alone: hybrid groups are for TLS 1.3, and ECDHE suites have no primes.
         classic.retain(|group| (19..=30).contains(&group.0));
         let tls12 = all_of(classic, |left| curve(contact, version, &curves, left))?;
         found.server_order = match found.server_order {
@@ -135,6 +137,7 @@ fn all_of(
 ) -> Result<Vec<NamedGroup>, AuditError> {
     let mut found = Vec::new();
     while let Some(group) = if left.is_empty() { None } else { ask(&left)? } {
+        // A group outside of the offer would stay in the list, and the hellos would not end.
         let Some(index) = left.iter().position(|own| *own == group) else { break };
         found.push(left.remove(index));
     }
@@ -184,6 +187,7 @@ fn modern(
     let version = ProtocolVersion::TLS1_3;
     let own = protocols.suites().filter(|(own, _)| *own == version).map(|(_, suite)| suite.code);
     let mut offer = Offer::new(version, random::bytes()?, own.collect());
+    // RFC 8446 appendix D.4: middleboxes expect the session ID of TLS 1.2.
     offer.session_id = random::bytes::<32>()?.to_vec();
     if let Some(name) = contact.name() {
         offer = offer.server_name(name);
@@ -221,6 +225,7 @@ fn primes(contact: &AuditTarget, protocols: &Protocols, found: &mut Groups) -> R
         let answer = contact.ask(&asked)?;
         match answer.agreed(version).and(answer.exchanged()) {
             Some(Exchanged::Prime { prime, .. }) => {
+                // Leading zeros do not add to the strength of a prime.
                 let bits = prime.len() * 8 - prime.first().map_or(0, |first| first.leading_zeros() as usize);
                 found.dh_bits = Some(found.dh_bits.map_or(bits, |least| least.min(bits)));
             }
@@ -237,6 +242,8 @@ fn schemes(
     groups: &[NamedGroup],
     found: &mut Groups,
 ) -> Result<(), AuditError> {
+    // RFC 7748 section 5: any 32 bytes are a public key of X25519. The private key is not needed, because the
+    // handshake is not completed.
     let random = random::bytes::<32>()?;
     let share: Option<(NamedGroup, &[u8])> = if groups.contains(&NamedGroup::X25519) {
         Some((NamedGroup::X25519, &random))
@@ -254,6 +261,7 @@ fn schemes(
             let offer = modern(contact, protocols, &[group], &[*scheme])?;
             let offer = offer.with(50, chain_schemes()).key_shares(&[(group, share)]);
             let answer = contact.ask(&offer)?;
+            // A `HelloRetryRequest` precedes the choice of a signature scheme and proves nothing.
             if answer.agreed(ProtocolVersion::TLS1_3).is_some_and(|hello| !hello.is_retry) {
                 found.schemes_tls13.push(scheme.to_string());
             }
@@ -266,6 +274,8 @@ fn schemes(
                 Some(Exchanged::Curve { scheme, .. } | Exchanged::Prime { scheme, .. }) => scheme,
                 _ => None,
             };
+            // A server may ignore the offer and sign with another scheme; only the scheme of the signature is
+            // evidence.
             if used == Some(*scheme) {
                 found.schemes_tls12.push(scheme.to_string());
             }

@@ -112,6 +112,7 @@ pub(crate) async fn ask(
     deadline: Instant,
 ) -> Option<Response> {
     timeout_at(deadline.into(), stream.write_all(request.as_bytes())).await.ok()?.ok()?;
+    // An error of the flush shows at the read.
     let _ = timeout_at(deadline.into(), stream.flush()).await;
     head(stream, deadline).await
 }
@@ -129,6 +130,7 @@ pub(crate) fn judge(head: &Response) -> Http {
         "x-frame-options",
     ];
     let named = LOOKED_FOR.iter().filter_map(|name| {
+        // A policy may have kilobytes, and each report contains it.
         let value: String = head.header(name)?.chars().take(200).collect();
         Some(((*name).to_owned(), value))
     });
@@ -164,6 +166,8 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
     let (mut at_port, mut path) = (port, "/".to_owned());
     for _ in 0..HOPS {
         let deadline = contact.place()?;
+        // Always the audited address: the server must not be able to direct the audit to other machines by a
+        // redirect.
         let address = std::net::SocketAddr::new(contact.address.ip(), at_port);
         let Ok(Ok(mut stream)) = timeout_at(deadline.into(), TcpStream::connect(address)).await else {
             // Where a redirect leads to a port that does not connect, nothing is known.
@@ -204,11 +208,13 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
         let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
         at_port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);
         path = format!("/{rest}");
+        // A space or a control character would begin another part of the next request.
         if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Ok(PlainHttp::Answers(head.status));
         }
         url = next;
     }
+    // No registered status: the redirects have no end.
     Ok(PlainHttp::Answers(310))
 }
 

@@ -62,6 +62,7 @@ struct Findings(Vec<Finding>);
 impl Findings {
     fn add(&mut self, kind: Kind, evidence: impl Into<String>) {
         let evidence = evidence.into();
+        // One finding for each kind: SARIF and JUnit identify findings by their kind.
         match self.0.iter_mut().find(|finding| finding.kind.id == kind.id) {
             Some(finding) if finding.evidence != evidence => {
                 finding.evidence.push_str("; ");
@@ -204,6 +205,7 @@ fn certificate_itself(certificate: &Certificate, found: &mut Findings) {
     }
     let mozilla = certificate.trust.iter().find(|trust| trust.authorities == "Mozilla");
     let is_public = mozilla.is_some_and(|trust| trust.is_anchored);
+    // Browsers apply both rules to public authorities only.
     if is_public && certificate.lifetime_days > 398 {
         found.add(catalogue::LIFETIME, format!("{} days", certificate.lifetime_days));
     }
@@ -247,6 +249,7 @@ fn attacks(audit: &Audit, found: &mut Findings) {
             "a request whose padding is wrong is answered as a right one",
         ),
         (
+            // A server that accepts a wrong padding differs too; one cause is one finding.
             weak.padding_oracle.map(|differs| differs && weak.padding_accepted != Some(true)),
             catalogue::PADDING_ORACLE,
             "records with a wrong padding and with a wrong MAC are answered differently, twice alike",
@@ -277,6 +280,7 @@ fn sessions(audit: &Audit, found: &mut Findings) {
     }
     if let Some((seconds, Some(false))) = audit.sessions.watched {
         let mut kind = catalogue::TICKET_KEYS;
+        // Keys that rotate daily stay the same during a shorter watch.
         if seconds < 24 * 3600 {
             kind.severity = Severity::Info;
         }

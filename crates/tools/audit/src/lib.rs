@@ -134,6 +134,8 @@ pub fn run(settings: &AuditSettings, progress: &mut dyn FnMut(&str)) -> Result<A
         Some(address) => vec![address],
         None => resolve(&settings.host, settings.port, settings.limits.whole)?,
     };
+    // Before the first connection, so that an unreadable file of `--ca` ends the command without a load on
+    // the server.
     let judges = AuthoritySets::new(&settings.authorities)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| AuditError::System(format!("no runtime: {error}")))?;
@@ -156,6 +158,8 @@ fn gather(
     judges: &AuthoritySets,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Audit, AuditError> {
+    // Versions and suites first: later hellos offer accepted suites only, so that a refusal concerns the
+    // tested property.
     progress("versions and suites");
     let protocols = protocols::find(contact)?;
     progress("groups and signature schemes");
@@ -176,9 +180,11 @@ fn gather(
     let weaknesses = weaknesses::find(contact, &protocols)?;
     progress("sessions and HTTP");
     let (mut http, mut sessions) = runtime.block_on(modern::sessions(contact, &protocols, &settings.path))?;
+    // The result of port 80 is a part of `Http`, which does not exist without a response over TLS.
     if let (Some(http), Some(port)) = (&mut http, settings.plain_port) {
         http.plain = runtime.block_on(http::plain(contact, port))?;
     }
+    // Only TLS 1.3 sessions have a lifetime, and the watch connects with TLS 1.3 alone.
     if let Some(time) = settings.watch.filter(|_| sessions.ticket_lifetime.is_some()) {
         let changed = modern::watch(runtime, contact, time, progress)?;
         sessions.watched = Some((time.as_secs(), changed));
@@ -207,8 +213,10 @@ fn gather(
 /// Addresses of a name, at least one. The thread of a resolver that does not return in time is abandoned.
 fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<SocketAddr>, AuditError> {
     let failed = |error| AuditError::Resolve { host: host.to_owned(), error };
+    // The resolver does not accept an IPv6 address in brackets.
     let bare = host.trim_matches(['[', ']']).to_owned();
     let (sender, receiver) = mpsc::channel();
+    // `getaddrinfo` has no timeout and cannot be cancelled, so the resolution runs on a thread of its own.
     thread::spawn(move || {
         let all = (bare.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
         // The receiver is gone if the audit has ended.
@@ -235,6 +243,8 @@ fn chains(
     if let Some(version) = protocols.newest_before_13() {
         let kinds: [fn(&Suite) -> bool; 3] = [
             |suite| suite.name.contains("ECDSA"),
+            // Suites with static DH need a certificate with a DH key, even if their names contain RSA
+            // (RFC 5246 section 7.4.2).
             |suite| suite.name.contains("_RSA_") && suite.exchange != Exchange::StaticDh,
             |suite| suite.name.contains("_DSS_"),
         ];
@@ -245,6 +255,7 @@ fn chains(
                 continue;
             }
             let mut asked = protocols::offer(contact, version, suites)?;
+            // RFC 6101 defines no extensions for SSL 3.0.
             if version > ProtocolVersion::SSL3_0 {
                 asked = asked.staple().with(extension::SCT, Vec::new());
             }
@@ -258,6 +269,8 @@ fn chains(
             }
         }
     }
+    // TLS 1.3 encrypts the chain, so that only a complete handshake shows it. Older versions come first,
+    // because the TLS client does not report SCTs of the TLS extension.
     if found.is_empty() && protocols.version(ProtocolVersion::TLS1_3).is_some() {
         found = runtime.block_on(modern::chains(contact))?;
     }
@@ -283,6 +296,7 @@ fn not_judged(audit: &Audit) -> Vec<String> {
     }
     let failures = audit.caa.iter().filter_map(|caa| Some((&caa.subject, caa.failure.as_ref()?)));
     all.extend(failures.map(|(name, reason)| format!("CAA records for {name}: {reason}")));
+    // With TLS 1.3 alone these weaknesses cannot exist, and `None` is no gap of the audit.
     if audit.protocols.newest_before_13().is_some() {
         for (name, verdict) in [
             ("Heartbleed: no answer in time", audit.weaknesses.heartbleed),

@@ -58,6 +58,7 @@ impl Observer for Keep {
         let chain = certificates.iter().map(|der| der.to_vec()).collect();
         let staple = (!staple.is_empty()).then(|| staple.to_vec());
         let shown = SentChain { chain, staple, scts: None, is_tls13: true };
+        // A poisoned lock is used: the chain is only ever replaced as a whole.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
     }
 
@@ -72,6 +73,7 @@ const ECDSA: &[SignatureScheme] = &[
     SignatureScheme::ED25519,
 ];
 const RSA: &[SignatureScheme] = &[
+    // RFC 8446 section 4.2.3: PKCS #1 v1.5 signs no handshakes of TLS 1.3.
     SignatureScheme::RSA_PSS_RSAE_SHA256,
     SignatureScheme::RSA_PSS_RSAE_SHA384,
     SignatureScheme::RSA_PSS_RSAE_SHA512,
@@ -80,8 +82,11 @@ const RSA: &[SignatureScheme] = &[
 fn settings(contact: &AuditTarget, version: ProtocolVersion) -> ClientSettings {
     let mut settings = ClientSettings::new(contact.host.clone());
     settings.versions = vec![version];
+    // An untrusted chain is a finding and must not end the audit; `certificate::judge` verifies it.
     settings.verification = Verification::Off;
     settings.protocols = vec!["http/1.1".to_owned()];
+    // One session is offered several times, and rustls exposes neither lifetime nor ticket of sessions for
+    // one use.
     settings.session_use = SessionUse::Many;
     settings
 }
@@ -96,6 +101,8 @@ async fn connect(
     observer: Option<Arc<dyn Observer>>,
 ) -> Result<Option<(ClientStream, Instant)>, AuditError> {
     let deadline = contact.place()?;
+    // Errors of one connection are `None`: the caller decides whether they leave a property without a
+    // verdict.
     let Ok(Ok(tcp)) = timeout_at(deadline.into(), TcpStream::connect(address)).await else { return Ok(None) };
     let _ = tcp.set_nodelay(true);
     let handshake = client.connect_observed(tcp, session, early, observer);
@@ -148,6 +155,7 @@ pub(crate) async fn sessions(
         return Ok((None, found));
     };
     let head = http::ask(&mut stream, &http::request(contact, path), deadline).await;
+    // After the response: RFC 8446 section 4.6.1 permits tickets at any time after the handshake.
     let session = session_of(&mut stream).await;
     drop(stream);
     contact.step("sessions");
@@ -167,6 +175,7 @@ async fn resume(
     session: &SavedSession,
     found: &mut Sessions,
 ) -> Result<(), AuditError> {
+    // One connection may fail.
     for _ in 0..2 {
         let again = connect(contact, client, contact.address, session.try_clone(), None, None).await?;
         if let Some((stream, _)) = again {
@@ -216,6 +225,7 @@ async fn replay(
         accepted.push(is_early && head.as_ref().is_some_and(|head| head.status != 425));
         found.replay_status = head.map(|head| head.status);
     }
+    // A server that refuses early data at the first use has no replay to test.
     if accepted[0] {
         found.early_data_replayed = Some(accepted[1]);
     }
@@ -256,6 +266,7 @@ async fn key_name(contact: &AuditTarget, client: &Client) -> Result<Option<[u8; 
     };
     http::ask(&mut stream, &http::request(contact, "/"), deadline).await;
     let session = session_of(&mut stream).await;
+    // RFC 5077 section 4 recommends that tickets begin with a key name of 16 bytes.
     Ok(session.and_then(|session| session.ticket().and_then(|ticket| ticket.first_chunk().copied())))
 }
 
@@ -281,6 +292,8 @@ pub(crate) fn watch(
             return Ok(is_known.then_some(false));
         }
         progress(&format!("watching ticket keys for {} s more", left.as_secs()));
+        // About four connections for the whole watch: each counts against the limit of the audit, and the
+        // moment of a change does not matter.
         thread::sleep(left.min(time / 4).max(Duration::from_millis(100)));
         match runtime.block_on(key_name(contact, &client))? {
             Some(name) if name != first => return Ok(Some(true)),

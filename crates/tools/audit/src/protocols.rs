@@ -125,6 +125,7 @@ pub(crate) fn offer(
 ) -> Result<Offer, AuditError> {
     let mut offer = Offer::new(version, random::bytes()?, suites);
     if version == ProtocolVersion::SSL3_0 {
+        // RFC 5746 section 3.3: a suite value signals secure renegotiation where a hello has no extensions.
         offer.suites.push(CipherSuite::TLS_EMPTY_RENEGOTIATION_INFO_SCSV);
         return Ok(offer);
     }
@@ -133,6 +134,7 @@ pub(crate) fn offer(
     }
     offer = offer.with(extension::RENEGOTIATION, vec![0]);
     if version == ProtocolVersion::TLS1_3 {
+        // RFC 8446 appendix D.4: middleboxes expect the session ID of TLS 1.2.
         offer.session_id = random::bytes::<32>()?.to_vec();
         return Ok(offer.versions(&[version]).groups(crate::groups::EVERY).schemes(SCHEMES).key_shares(&[]));
     }
@@ -148,6 +150,7 @@ pub(crate) fn find(contact: &AuditTarget) -> Result<Protocols, AuditError> {
     contact.step("versions and suites");
     let mut found = Protocols::default();
     let mut refusal = String::new();
+    // The newest first: if all versions are refused, the message contains the reaction to the newest one.
     for version in [
         ProtocolVersion::TLS1_3,
         ProtocolVersion::TLS1_2,
@@ -204,6 +207,7 @@ fn enumerate(
                 }
                 break;
             };
+            // A suite outside of the offer would stay in the list, and the hellos would not end.
             let Some(index) = chunk.iter().position(|code| *code == suite.code) else { break };
             chunk.remove(index);
             found.push(suite);
@@ -258,6 +262,7 @@ pub(crate) fn describe(answer: &Answer) -> String {
 
 fn sslv2(contact: &AuditTarget) -> Result<bool, AuditError> {
     let mut line = contact.open()?;
+    // Raw bytes, because records of SSL 2.0 have another header, which the reader of TLS records refuses.
     let answer = line.send(&sslv2_hello(random::bytes()?)).and_then(|()| line.raw());
     Ok(answer.is_ok_and(|bytes| sslv2_accepts(&bytes)))
 }
@@ -275,6 +280,8 @@ fn in_passing(contact: &AuditTarget, found: &mut Protocols) -> Result<(), AuditE
         own.flat_map(|own| own.suites.iter().map(|suite| suite.suite.code)).collect()
     };
     let mut asked = offer(contact, newest, codes(found, newest))?;
+    // DEFLATE (RFC 3749) first, so that servers that follow the client's order select it too; null must not
+    // be missing (RFC 5246 section 7.4.1.2).
     asked.compression = vec![1, 0];
     if newest > ProtocolVersion::SSL3_0 {
         asked = asked.alpn(&["h2", "http/1.1"]);
@@ -306,6 +313,7 @@ fn fallback(
     let mut suites = codes(found, oldest);
     suites.push(CipherSuite::TLS_FALLBACK_SCSV);
     let answer = contact.ask(&offer(contact, oldest, suites)?)?;
+    // A lost hello is no refusal.
     Ok((!answer.has_failed).then(|| answer.agreed(oldest).is_none()))
 }
 

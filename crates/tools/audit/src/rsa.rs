@@ -7,6 +7,8 @@ use x509_parser::public_key::PublicKey;
 use crate::error::AuditError;
 use crate::random;
 
+// The lower bound leaves room for the 11 bytes of padding and a premaster secret of 48 bytes (RFC 8017
+// section 7.2.1).
 /// Supported lengths of a modulus in bits.
 const BITS: std::ops::RangeInclusive<u64> = 512..=16384;
 
@@ -38,6 +40,7 @@ impl Key {
     pub(crate) fn filling(&self) -> Result<Vec<u8>, AuditError> {
         let mut block = Vec::with_capacity(self.length());
         while block.len() < self.length() {
+            // RFC 8017 section 7.2.1: the first zero ends the padding.
             block.extend(random::bytes::<64>()?.into_iter().filter(|byte| *byte != 0));
         }
         block.truncate(self.length());
@@ -46,8 +49,10 @@ impl Key {
 
     /// Encrypts a padded block in the form of a `ClientKeyExchange` body, i.e. after its length.
     pub(crate) fn exchange(&self, block: &[u8]) -> Vec<u8> {
+        // Not in constant time: the server is not authenticated, so the secret protects nothing.
         let secret = BigUint::from_bytes_be(block).modpow(&self.exponent, &self.modulus).to_bytes_be();
         let mut body = (self.length() as u16).to_be_bytes().to_vec();
+        // RFC 8017 section 7.2.1: the ciphertext has the length of the modulus, including leading zeros.
         body.resize(2 + self.length() - secret.len(), 0);
         body.extend(secret);
         body

@@ -64,6 +64,7 @@ pub(crate) fn connect_with(
     if suites.is_empty() {
         return Ok(None);
     }
+    // `offer` names more groups than `agree` supports, and the server selects one of them.
     let asked = offer(contact, V12, suites.clone())?.without(&[extension::GROUPS, extension::POINT_FORMATS]);
     let asked =
         asked.groups(&[NamedGroup::X25519, NamedGroup::SECP256R1]).with(extension::TICKET, Vec::new());
@@ -72,6 +73,7 @@ pub(crate) fn connect_with(
     if line.send(&asked.to_bytes()).is_err() {
         return Ok(None);
     }
+    // A suite outside of the offer is not followed: the lengths of its keys are not known here.
     let flight = flight(&mut line, &mut transcript).filter(|flight| suites.contains(&flight.hello.suite));
     let Some(flight) = flight else { return Ok(None) };
     let Some(agreed) = flight.exchange.perform()? else { return Ok(None) };
@@ -95,6 +97,8 @@ fn flight(line: &mut AuditConnection, transcript: &mut Vec<u8>) -> Option<Flight
     let (mut hello, mut exchange, mut key, mut wants_certificate) = (None, None, None, false);
     loop {
         let Part::Handshake(kind, body) = line.part().ok()? else { return None };
+        // RFC 5246 section 7.4.9: `Finished` covers every message before it, so messages without a meaning
+        // here count too.
         transcript.extend(handshake(kind, &body));
         match kind {
             2 => hello = ServerHello::read(&body).ok(),
@@ -110,6 +114,8 @@ fn flight(line: &mut AuditConnection, transcript: &mut Vec<u8>) -> Option<Flight
     }
     let hello: ServerHello = hello?;
     let exchange = match (suites::find(hello.suite)?.exchange, exchange) {
+        // RFC 5246 section 7.4.3: `ServerKeyExchange` is not legal with RSA suites; a server that sends one
+        // is not followed.
         (Exchange::Rsa, None) => Agreement::Rsa(key?),
         (_, Some(Exchanged::Curve { group, point, .. })) => Agreement::Curve { group, point },
         _ => return None,
@@ -127,6 +133,8 @@ fn finish(
 ) -> Option<Session> {
     let Flight { hello, wants_certificate, .. } = flight;
     let mut messages = Vec::new();
+    // RFC 5246 section 7.4.6: a client without a certificate sends an empty list. Servers that only request
+    // one continue.
     if wants_certificate {
         messages.extend(handshake(11, &[0, 0, 0]));
     }
@@ -134,7 +142,10 @@ fn finish(
     transcript.extend(&messages);
     let hash = Hash::of(hello.suite);
     let server = hello.random;
+    // RFC 5246 section 8.1. The hello does not offer `extended_master_secret`, so the seed consists of both
+    // randoms.
     let master = hash.prf(&agreed.secret, b"master secret", &[&client[..], &server].concat(), 48);
+    // RFC 5246 section 6.3: here the server's random is first, unlike in the seed of the master secret.
     let keys = hash.prf(&master, b"key expansion", &[&server[..], client].concat(), KEYS);
     let verify_data = hash.prf(&master, b"client finished", &hash.digest(&transcript), 12);
     let mut sealer = Sealer::new(hello.suite, hash, &keys)?;
@@ -181,6 +192,8 @@ impl Agreement {
                 }))
             }
             Self::Rsa(key) => {
+                // RFC 5246 section 7.4.7.1: the secret begins with the offered version, by which servers
+                // detect a rollback.
                 let secret = [&[3, 3][..], &random::bytes::<46>()?].concat();
                 let mut block = key.filling()?;
                 // RFC 8017 section 7.2.1.
@@ -217,6 +230,7 @@ impl Hash {
         if [0xc030, 0xc02c, 0xc024, 0xc028].contains(&suite.0) {
             return Self { mac: hmac::HMAC_SHA384, digest: &digest::SHA384, key: 32 };
         }
+        // RFC 5246 section 5: the PRF uses SHA-256, also for suites whose MAC is SHA-1.
         Self { mac: hmac::HMAC_SHA256, digest: &digest::SHA256, key: 16 }
     }
 
@@ -275,11 +289,14 @@ impl GcmSealer {
     fn new(hash: Hash, keys: &[u8]) -> Option<Self> {
         let algorithm = if hash.key == 32 { &AES_256_GCM } else { &AES_128_GCM };
         let key = UnboundKey::new(algorithm, keys.get(..hash.key)?).ok()?;
+        // RFC 5288 section 3: AEAD suites have no MAC keys, and the client's implicit nonce follows both
+        // keys.
         let salt = keys.get(2 * hash.key..2 * hash.key + 4)?.try_into().ok()?;
         Some(Self { key: LessSafeKey::new(key), salt, sequence: 0 })
     }
 
     fn seal(&mut self, kind: u8, plaintext: &[u8]) -> Option<Vec<u8>> {
+        // RFC 5288 section 3: the sequence number as explicit nonce never repeats under one key.
         let explicit = self.sequence.to_be_bytes();
         let nonce: [u8; 12] = [&self.salt[..], &explicit].concat().try_into().ok()?;
         let length = (plaintext.len() as u16).to_be_bytes();
@@ -296,6 +313,8 @@ impl GcmSealer {
 pub(crate) fn renegotiates(contact: &AuditTarget, protocols: &Protocols) -> Result<Option<bool>, AuditError> {
     contact.step("renegotiation");
     let Some(mut session) = connect(contact, protocols)? else { return Ok(None) };
+    // RFC 5746 section 3.5: in a renegotiation, the extension contains the client's `verify_data`. The empty
+    // one of `offer` would be a reason for a refusal.
     let mut asked = offer(contact, V12, vec![session.hello.suite])?.without(&[extension::RENEGOTIATION]);
     if session.hello.extension(extension::RENEGOTIATION).is_some() {
         let own = [&[session.verify_data.len() as u8][..], &session.verify_data].concat();
@@ -323,6 +342,8 @@ pub(crate) fn bleeds_ids(
     let mut asked = offer(contact, V12, vec![suite])?.with(extension::TICKET, ticket.to_vec());
     asked.session_id = random::bytes::<ID>()?.to_vec();
     let answer = contact.ask(&asked)?;
+    // A new session ID of the server may also be longer; only the offered one with an additional byte is a
+    // leak.
     Ok(answer
         .agreed(V12)
         .map(|hello| hello.session_id.len() > ID && hello.session_id.starts_with(&asked.session_id)))

@@ -46,6 +46,7 @@ pub(crate) fn find(contact: &AuditTarget, protocols: &Protocols) -> Result<Weakn
     let Some(version) = protocols.newest_before_13() else { return Ok(found) };
     let own = protocols.suites().filter(|(own, _)| *own == version);
     let suites: Vec<_> = own.map(|(_, suite)| suite.code).collect();
+    // RFC 6520 section 2 negotiates heartbeats by an extension, which SSL 3.0 does not have.
     if version > ProtocolVersion::SSL3_0 {
         found.heartbleed = heartbleed(contact, version, suites.clone())?;
     }
@@ -77,6 +78,7 @@ fn heartbleed(
     let asked = offer(contact, version, suites)?.with(extension::HEARTBEAT, vec![1]);
     let (answer, mut line) = contact.ask_keeping(&asked)?;
     let Some(hello) = answer.agreed(version) else { return Ok(None) };
+    // RFC 6520 section 2: a heartbeat must not be sent to a server that has not agreed to heartbeats.
     if hello.extension(extension::HEARTBEAT).is_none() {
         return Ok(Some(false));
     }
@@ -141,6 +143,7 @@ fn robot(contact: &AuditTarget, protocols: &Protocols) -> Result<Option<bool>, A
         return Ok(whole);
     }
     let alone = differs(contact, version, suite.code, Follows::Nothing)?;
+    // `Some(false)` only if both tests have a result.
     Ok(if alone == Some(true) { alone } else { whole.and(alone) })
 }
 
@@ -192,8 +195,10 @@ const FORMS: &[Form] = &[
         block[0] = 0x41;
         block[1] = 0x17;
     },
+    // `Key::filling` has no zero byte, so the padding of this block has no end.
     |block, _| block[..2].copy_from_slice(&[0, 2]),
     |block, version| {
+        // A premaster secret of two bytes instead of 48.
         padded(block, 3, version);
     },
     |block, _| padded(block, 49, ProtocolVersion(0x0202)),
@@ -227,6 +232,7 @@ fn react(
         bytes.extend(record(20, version, &[1]));
         bytes.extend(record(22, version, &random::bytes::<64>()?));
     }
+    // A correct server waits for `Finished` in silence, so that each of these blocks costs the whole timeout.
     line.hurry(if follows == Follows::Finished { SILENCE * 2 } else { SILENCE });
     Ok(Some(match line.send(&bytes) {
         Ok(()) => reaction(&mut line),

@@ -51,8 +51,10 @@ impl<T> Weighted<T> {
 
     /// The value for number `index`. Costs a multiplication and a binary search.
     pub fn pick(&self, index: u64, axis: Axis) -> &T {
+        // The product modulo 2^64 is the fraction of `index` times the irrational number.
         let fraction = index.wrapping_mul(axis.stride());
         let sum = self.values.last().expect("at least one value").0;
+        // Scaling by a multiplication and a shift: no division, and no bias as with a remainder.
         let point = ((u128::from(fraction) * u128::from(sum)) >> 64) as u64;
         &self.values[self.values.partition_point(|(end, _)| *end <= point)].1
     }

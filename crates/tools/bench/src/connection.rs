@@ -104,6 +104,7 @@ impl Opener {
     /// The kind of the next connection.
     pub(crate) fn next_kind(&self) -> &Kind {
         let number = self.next.get();
+        // Threads have disjoint numbers, so that the mix is exact over all of them.
         self.next.set(number + self.stride);
         self.kinds.pick(number, Axis::Handshake)
     }
@@ -118,6 +119,7 @@ impl Opener {
     ) -> Result<Link, Failure> {
         let start = Instant::now();
         let tcp = self.dialer.connect().await?;
+        // After the connect, so that the phases `connect` and `tls` do not overlap.
         let timeline = Timeline::start();
         let connect = timeline.started() - start;
         let connected = Connected { tcp, timeline, connect };
@@ -147,6 +149,7 @@ impl Opener {
     ) -> Result<Link, Failure> {
         let Connected { tcp, mut timeline, connect } = connected;
         let offered = session.is_some();
+        // An observer costs an allocation and a call for each write, so it exists for records only.
         let flight = self.recorder.keeps_records().then(|| Arc::new(FirstFlight::default()));
         let observer = flight.clone().map(|flight| flight as _);
         let stream = kind.client.connect_observed(tcp, session, early, observer).await?;
@@ -155,9 +158,11 @@ impl Opener {
             timeline.mark_at(Milestone::ClientHello, sent);
         }
         let tls = timeline.offset(Milestone::HandshakeFinished).unwrap_or_default();
+        // Derived from the milestone, so that latency, traffic and the second of the report use one time.
         let (now, facts) = (timeline.started() + tls, stream.facts());
         let segments = self.recorder.is_measured(now).then(|| segments(stream.tcp()));
         if let Some(segments) = segments {
+            // A further `TCP_INFO` is read only with `--fast-open`.
             let syn_data =
                 self.dialer.opens_fast() && TcpInfo::of(stream.tcp()).is_ok_and(|info| info.syn_data);
             let handshake =
@@ -167,6 +172,8 @@ impl Opener {
         if let Some(failure) = kind.shortfall(offered, facts) {
             self.recorder.failure(Instant::now(), &failure);
         }
+        // Returned at the end: the bytes of the handshake count, and the session is kept, in spite of a wrong
+        // ALPN.
         let refused = self.protocol.and_then(|protocol| protocol.shortfall(facts));
         let mut link = self.link(Transport::Tls(stream), (timeline, connect), Some(kind), segments);
         link.account(now);
@@ -186,6 +193,7 @@ impl Opener {
         if let Some((sent, received)) = segments {
             self.recorder.segments(sent, received);
         }
+        // A system call for each connection, so for records only.
         let client = self.recorder.keeps_records().then(|| stream.tcp().local_addr().ok()).flatten();
         Link {
             stream,
@@ -283,6 +291,7 @@ impl Link {
         let (received, sent) = self.stream.bytes();
         if self.recorder.is_measured(now) {
             self.recorder.bytes(sent - self.counted.0, received - self.counted.1);
+            // The connection began in the warm-up: its segments count from here on.
             if self.segments.is_none() {
                 self.segments = Some(segments(self.stream.tcp()));
             }
@@ -310,6 +319,7 @@ impl Link {
     pub(crate) async fn close(mut self) {
         let goodbye = async {
             self.stream.shutdown().await?;
+            // No response is pending, so only tickets and `close_notify` arrive.
             let mut rest = [0; 1024];
             while self.stream.read(&mut rest).await? > 0 {}
             Ok::<_, std::io::Error>(())
@@ -320,9 +330,12 @@ impl Link {
 
     /// Closes after a handshake without requests. Waits for a session only if each is used once.
     pub(crate) async fn close_unused(mut self) {
+        // With `SessionUse::Many`, the sessions that were fetched before the run suffice, and a wait would
+        // lower the rate.
         if self.session_use == SessionUse::Once {
             self.fetch_session().await;
         }
+        // The server may have closed already; the handshake has been counted.
         let _ = self.stream.shutdown().await;
     }
 
@@ -340,6 +353,7 @@ impl Link {
 /// Segments sent and received so far.
 fn segments(tcp: &TcpStream) -> (u32, u32) {
     let info = TcpInfo::of(tcp);
+    // Zero without information, from which the saturating differences in `drop` make no traffic.
     info.map_or((0, 0), |info| (info.segments_sent, info.segments_received))
 }
 
@@ -349,6 +363,7 @@ impl Drop for Link {
         if let (Some(sessions), Transport::Tls(stream)) = (&self.sessions, &mut self.stream) {
             sessions.put(stream.take_sessions());
         }
+        // Without a request since, `link` has counted all segments before the close.
         if self.used
             && let Some((sent, received)) = self.segments
         {

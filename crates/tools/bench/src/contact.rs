@@ -113,6 +113,7 @@ async fn greet(
     // Repeated use is permitted for the test, which determines whether the target permits it too.
     let found =
         ReachedTarget { address, kinds: clients(settings, |_| session_use.unwrap_or(SessionUse::Many))? };
+    // A recorder without a begin counts nothing, and the lack of a receiver is no error.
     let recorder = Rc::new(Recorder::new(channel().0));
     let opener = found.opener(settings, recorder, 0, |_| SESSIONS);
     let mut kinds = opener.kinds.values();
@@ -162,9 +163,11 @@ async fn session_use_of(
     if sessions.len() == 0 && attempt(settings, opener, kind, None).await.is_err() {
         return SessionUse::Many;
     }
+    // TLS 1.2 has no rule against repeated use, so only sessions of TLS 1.3 are tested.
     let Some(session) = sessions.take().filter(|session| session.version() == ProtocolVersion::TLS1_3) else {
         return SessionUse::Many;
     };
+    // Cloned before the first use, which consumes the session.
     let Some(again) = session.try_clone() else { return SessionUse::Once };
     let is_resumed = |facts: Result<Option<ClientFacts>, Failure>| {
         let facts = facts.ok().flatten();

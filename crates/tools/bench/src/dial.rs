@@ -51,6 +51,7 @@ impl Dialer {
             SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
         };
+        // Connected, so that the kernel reports refusals and delivers datagrams of the target alone.
         let connected = UdpSocket::bind((self.source().unwrap_or(any), 0)).and_then(|socket| {
             socket.connect(self.target)?;
             Ok(socket)
@@ -65,6 +66,8 @@ impl Dialer {
             let options = ConnectOptions { source: self.source(), fast_open: self.fast_open };
             match connect_from(self.target, options).await {
                 Ok(stream) => return Ok(stream),
+                // The next source address may have free ports; without a choice of addresses, a repetition
+                // would fail again.
                 Err(error) if is_port_taken(&error) && options.source.is_some() && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
@@ -76,6 +79,7 @@ impl Dialer {
     /// Source address of the next connection. For targets other than IPv4 loopback the system chooses, because a
     /// machine has few other addresses.
     fn source(&self) -> Option<IpAddr> {
+        // IPv6 has one loopback address only.
         if !matches!(self.target.ip(), IpAddr::V4(ip) if ip.is_loopback()) {
             return None;
         }

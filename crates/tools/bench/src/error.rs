@@ -92,9 +92,11 @@ impl Failure {
         use std::io::ErrorKind as Kind;
         let cause = match error.kind() {
             Kind::ConnectionRefused => Cause::Refused,
+            // Linux reports `EADDRNOTAVAIL` if no port is free for this source and target.
             Kind::AddrNotAvailable => Cause::Exhausted,
             Kind::ConnectionReset => Cause::Reset,
             Kind::TimedOut => Cause::Timeout,
+            // `io::ErrorKind` has no kind for a lack of descriptors.
             _ if is_exhausted(error) => Cause::Exhausted,
             _ => Cause::Unreachable,
         };

@@ -105,18 +105,24 @@ impl Feed {
         let schedule = &self.plan.schedule;
         let start = Instant::now();
         let at = start.saturating_duration_since(self.begin);
+        // Only the begin of an operation matters here; `worker::deadline` cuts the running ones.
         if self.stopped.get() || schedule.end().is_some_and(|end| at >= end) {
             return None;
         }
         let mut counted = true;
         if let Some(count) = schedule.count() {
+            // With a number of operations, only those after the warm-up count, so that exactly this number is
+            // measured.
             counted = at >= schedule.warmup();
+            // Relaxed: the counter publishes no other data.
             if counted && self.plan.taken.fetch_add(1, Ordering::Relaxed) >= count {
                 return None;
             }
         }
         let given = self.given.get();
         self.given.set(given + 1);
+        // Numbers of the threads interleave: together the threads take the numbers of `Weighted::pick` from
+        // the begin on, and short runs match the weights.
         Some(Operation { number: given * self.plan.threads + self.thread, start, counted })
     }
 
@@ -130,6 +136,7 @@ impl Feed {
             if queue.over {
                 return Poll::Ready(None);
             }
+            // The queue of wakers keeps the order of the slots, so that all slots are used equally.
             queue.waiting.push_back(cx.waker().clone());
             Poll::Pending
         })
@@ -141,6 +148,8 @@ impl Feed {
     pub(crate) async fn pace(&self) -> io::Result<()> {
         let schedule = &self.plan.schedule;
         let mut timer = Timer::new()?;
+        // Each thread computes the start of its own operations from the schedule, so that threads share no
+        // queue.
         let mut number = self.thread;
         while let Some(start) = schedule.start_of(number).filter(|_| !self.stopped.get()) {
             let counted = start >= schedule.warmup();
@@ -150,12 +159,14 @@ impl Feed {
             self.add(Operation { number, start, counted });
             number += self.plan.threads;
             // Without yielding, a pacer that lags behind would keep connections from making progress.
+            // Numbers advance by `threads`, so the condition holds once in each `BATCH` arrivals.
             if number % BATCH < self.plan.threads {
                 tokio::task::yield_now().await;
             }
         }
         let last = schedule.end().map(|end| self.begin + end + GRACE);
         // Thousands of slots that end at once would delay the responses to the last operations.
+        // The end of an operation has no notification for the pacer.
         while self.is_busy() && last.is_none_or(|last| Instant::now() < last) {
             timer.until(Instant::now() + POLL).await?;
         }
@@ -175,6 +186,7 @@ impl Feed {
 
     fn add(&self, operation: Operation) {
         let mut queue = self.queue.borrow_mut();
+        // Dropped and counted: a server that has stopped would otherwise fill the memory of the client.
         if queue.due.len() >= self.room {
             if operation.counted {
                 self.recorder.unstarted(1);

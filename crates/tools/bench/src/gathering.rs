@@ -112,6 +112,7 @@ impl<'a> Gathering<'a> {
     fn next_interval(&mut self) -> Option<Interval> {
         let entry = self.seconds.first_entry()?;
         let index = *entry.key();
+        // A finished thread sends no report for later seconds.
         let done = self.finished.iter().filter(|seconds| **seconds <= index).count();
         let (reporters, second) = entry.get();
         let is_reported = reporters + done >= self.settings.threads;
@@ -125,6 +126,7 @@ impl<'a> Gathering<'a> {
         if self.is_complete() {
             length = length.min(self.elapsed().saturating_sub(at));
         }
+        // A run that ends at a full second leaves an interval without length and without events.
         let is_empty = second.operations + second.errors + second.requests + second.handshakes == 0;
         (!length.is_zero() || !is_empty).then(|| self.interval(at, length, second))
     }
@@ -152,6 +154,7 @@ impl<'a> Gathering<'a> {
 
     /// Computes resource usage, right after the last operation.
     fn finish(&mut self) {
+        // Before the result is evaluated, which is no work of the load.
         self.own_cpu = own_cpu().saturating_sub(self.own_cpu);
         if let Some(server) = &mut self.server {
             server.cpu = server.family.cpu().saturating_sub(server.cpu);
@@ -218,6 +221,7 @@ impl Watched {
 
 impl Second {
     fn add(&mut self, other: &Self) {
+        // A second is cut only if it is the last one of each thread that reports it.
         self.is_cut &= other.is_cut;
         self.operations += other.operations;
         self.requests += other.requests;

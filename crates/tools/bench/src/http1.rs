@@ -83,6 +83,7 @@ impl Http1 {
             match parse(&self.buffer[..filled], request.method()).map_err(ExchangeError::Failed)? {
                 // RFC 9110 section 15.2: informational responses come before the final one.
                 Some((head, _)) if (100..200).contains(&head.status) && head.status != 101 => {
+                    // One read may contain the interim head and the begin of the final one.
                     self.buffer.copy_within(head.len..filled, 0);
                     filled -= head.len;
                 }
@@ -109,6 +110,7 @@ impl Http1 {
         let sent = Instant::now();
         match self.link.stream.write_all(bytes).await {
             Ok(()) => Ok(sent),
+            // The server may close a kept connection at any time, which a write may be the first to notice.
             Err(_) if self.answered > 0 => Err(ExchangeError::Idle),
             Err(error) => Err(ExchangeError::Failed(Failure::io(&error, "sending the request"))),
         }
@@ -147,11 +149,13 @@ impl Http1 {
 
     /// Reads the rest of a body and returns the length of its content. `bytes` is the part of the body in the buffer.
     async fn read_body(&mut self, mut body: Body, mut bytes: Range<usize>) -> Result<u64, ExchangeError> {
+        // The body is counted and not kept, so that the buffer is reused for each read.
         let mut total = 0;
         loop {
             let taken = body.take(&self.buffer[bytes.clone()]);
             let taken = taken.map_err(|error| wrong(&error.to_string()))?;
             total += taken.content;
+            // Requests are not pipelined: further bytes would be read as the response to the next request.
             if taken.used < bytes.len() {
                 return Err(wrong("there is more than one response to one request"));
             }
@@ -159,6 +163,7 @@ impl Http1 {
                 return Ok(total);
             }
             let len = match self.link.stream.read(&mut self.buffer).await {
+                // RFC 9112 section 6.3: without a length, the end of the connection is the end of the body.
                 Ok(0) if body.ends_with_connection() => return Ok(total),
                 Ok(0) => return Err(cut()),
                 Ok(len) => len,

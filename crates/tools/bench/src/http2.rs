@@ -55,6 +55,7 @@ impl Multiplexed for Http2 {
         requests: PerConnection,
         request: &Request,
     ) -> Result<Self, Failure> {
+        // Without a session there is no early data, and the request is sent after the handshake.
         let is_early = kind.is_early() && session.is_some();
         let io = Io::new();
         if !is_early {
@@ -62,6 +63,7 @@ impl Multiplexed for Http2 {
             let (sender, connection) = start(io.clone()).await?;
             return Ok(Self::new(sender, io, requests, None, connection));
         }
+        // HTTP/2 begins without a connection: preface, `SETTINGS` and request become the early data.
         let (mut sender, mut connection) = start(io.clone()).await?;
         let response = send(&mut sender, request)?;
         // One poll writes everything that can be sent before the server's first data.
@@ -96,6 +98,7 @@ impl Multiplexed for Http2 {
         let (response, sent) = if let Some(early) = early {
             early
         } else {
+            // Waits while the server permits no further stream: `send_request` alone would return an error.
             let mut sender = self.sender.clone().ready().await.map_err(|error| failure(&error))?;
             let sent = Instant::now();
             (send(&mut sender, request)?, sent)
@@ -119,6 +122,7 @@ impl Multiplexed for Http2 {
 
     async fn close(self) {
         let Self { sender, early, mut driver, .. } = self;
+        // `h2` ends the connection after the last handle is dropped.
         drop((sender, early));
         // Errors are ignored, since the server has closed the connection in any case.
         let _ = timeout(FAREWELL, &mut driver.task).await;
@@ -143,6 +147,7 @@ impl Http2 {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        // The runtime drops an aborted task later; `cut` closes the link and counts its traffic now.
         self.task.abort();
         self.io.cut();
     }
@@ -153,6 +158,7 @@ async fn start(io: Io) -> Result<(SendRequest<Bytes>, Connection<Io, Bytes>), Fa
     builder
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        // A pushed response belongs to no operation.
         .enable_push(false);
     builder.handshake(io).await.map_err(|error| failure(&error))
 }

@@ -64,6 +64,8 @@ impl Multiplexed for Http3 {
         let (pending, sent) = if let Some(early) = early {
             early
         } else {
+            // A clone, because the link must not stay borrowed during the wait: other operations use it
+            // meanwhile.
             let connection = self.link.borrow().connection.clone();
             let pending = connection.request(request.http3().clone(), KeptFields::None).await;
             (pending.map_err(|error| failure(&error))?, Instant::now())
@@ -81,6 +83,7 @@ impl Multiplexed for Http3 {
     }
 
     async fn close(self) {
+        // An unfinished early request is cancelled while the connection is still open.
         drop(self.early);
         self.link.into_inner().close().await;
     }

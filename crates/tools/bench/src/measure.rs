@@ -52,6 +52,8 @@ pub(crate) struct Second {
 /// Collects the measurements of one thread. Events before the measured time are ignored.
 #[derive(Debug)]
 pub(crate) struct Recorder {
+    // `Cell` and `RefCell`: each thread has its own recorder, so that counting needs neither locks nor
+    // atomics.
     begin: Cell<Option<Instant>>,
     in_flight: Cell<usize>,
     backlog: Cell<usize>,
@@ -216,6 +218,8 @@ impl Recorder {
     pub(crate) fn roll(&self, now: Instant) -> bool {
         let Some(begin) = self.begin.get().filter(|begin| now >= *begin) else { return false };
         let index = (now - begin).as_secs();
+        // Seconds without events are reported too: the gathering waits for each second of each running
+        // thread.
         while self.second.borrow().index < index {
             self.report_second();
         }
@@ -241,6 +245,7 @@ impl Recorder {
     fn report_second(&self) {
         let next = Second::new(self.second.borrow().index + 1);
         let mut second = self.second.replace(next);
+        // Sampled at the end of the second: both are states and no sums.
         second.in_flight = self.in_flight.get();
         second.backlog = self.backlog.get();
         self.report(Report::Second(Box::new(second)));

@@ -71,10 +71,12 @@ impl FromStr for Mix {
             }
             shares.push((share.trim().trim_end_matches('%').parse().map_err(|_| form())?, kind));
         }
+        // Saturating, because shares are typed numbers: a sum that wraps around could become 100.
         let sum = shares.iter().fold(0, |sum: u32, (share, _)| sum.saturating_add(*share));
         if sum != 100 {
             return Err(MixError::Sum(sum));
         }
+        // After the sum: a kind without a share must not require a version in `Options::handshakes`.
         shares.retain(|(share, _)| *share > 0);
         Ok(Self(shares))
     }

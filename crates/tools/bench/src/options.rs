@@ -213,6 +213,7 @@ impl Options {
         let workload = self.workload(&url)?;
         let handshakes = (!url.is_plain()).then(|| self.handshakes(&url, workload.http)).transpose()?;
         let schedule = self.schedule()?;
+        // A thread without a connection would only add reports.
         let most = schedule.most().div_ceil(workload.http.streams());
         let threads = self.threads.map_or(1, |threads| threads.get() as usize).min(most);
         let fast_open = if self.fast_open { FastOpenConnect::On } else { FastOpenConnect::Off };
@@ -235,6 +236,7 @@ impl Options {
     /// Rejects options about handshakes for an `http` URL: they were probably meant for another URL.
     fn refuse_tls(&self) -> Result<(), BenchError> {
         let mut names = if self.handshake_only { vec!["--handshake-only"] } else { Vec::new() };
+        // From the list for reports, so that no option of handshakes can be forgotten here.
         names.extend(self.listing_of_handshakes().into_iter().map(|(option, _)| option));
         names.dedup();
         if names.is_empty() {
@@ -318,6 +320,7 @@ impl Options {
             (None, None) => Pace::Closed(Steps::constant(f64::from(concurrency(CONCURRENCY) * streams))),
         };
         let warmup = self.warmup.unwrap_or(if self.count.is_some() { Duration::ZERO } else { WARMUP });
+        // Endless only without time, count and steps: then the default time applies.
         let schedule = Schedule::new(pace.clone(), warmup, self.time, self.count);
         Ok(if schedule.is_endless() { Schedule::new(pace, warmup, Some(TIME), None) } else { schedule })
     }

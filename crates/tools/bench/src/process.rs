@@ -45,12 +45,14 @@ impl Family {
 
     fn members(self) -> Vec<u32> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        // The kernel keeps no list of descendants, only the parent of each process.
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for process in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
             if let Some(parent) = stat(process).and_then(|fields| fields[1].parse().ok()) {
                 children.entry(parent).or_default().push(process);
             }
         }
+        // A process that starts or ends during the walk is missing, which is no error.
         let mut members = vec![self.root];
         let mut next = 0;
         while let Some(member) = members.get(next) {
@@ -87,6 +89,7 @@ fn ended_children(process: u32) -> Duration {
 /// Sum of fields of proc(5), which counts them from 1.
 fn ticks(process: u32, fields: RangeInclusive<usize>) -> Duration {
     let total: u64 = stat(process)
+        // `stat` begins with field 3 of proc(5).
         .map(|stat| fields.filter_map(|field| stat[field - 3].parse::<u64>().ok()).sum())
         .unwrap_or_default();
     Duration::from_secs_f64(total as f64 / rustix::param::clock_ticks_per_second() as f64)
@@ -95,7 +98,9 @@ fn ticks(process: u32, fields: RangeInclusive<usize>) -> Duration {
 /// The fields after the name, which may contain spaces.
 fn stat(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // From the last parenthesis: the name may contain parentheses too.
     let fields: Vec<_> = text.rsplit_once(')')?.1.split_ascii_whitespace().map(str::to_owned).collect();
+    // Field 17 of proc(5) is the last one in use.
     (fields.len() > 15).then_some(fields)
 }
 

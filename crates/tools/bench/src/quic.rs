@@ -61,6 +61,7 @@ impl Opener {
         let (connection, driver) =
             connecting.map_err(|error| Failure::connect(&error, self.dialer.target()))?;
         let driver = DriverTask(spawn_local(driver));
+        // Such a request would wait for the end of the handshake and would no longer be early.
         let is_unsent = early.is_some() && !connection.permits_early_requests();
         let mut pending = None;
         if let Some(request) = early.filter(|_| !is_unsent) {

@@ -17,6 +17,7 @@ const DIGITS: u8 = 3;
 /// An empty histogram for microseconds up to [`LONGEST`]. It allocates as needed.
 pub fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new(DIGITS).expect("three digits are allowed");
+    // A fixed range up to `LONGEST` would cost each second of each thread the memory of the whole range.
     histogram.auto(true);
     histogram
 }

@@ -57,6 +57,7 @@ pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResul
     if let Some(missing) = server.filter(|server| !server.exists()) {
         return Err(BenchError::settings(format!("--server-pid: there is no process {}", missing.id())));
     }
+    // On a runtime of its own, so that no connection of the test is left when the load begins.
     let found = runtime()?.block_on(contact::reach(settings))?;
     let mut workers = WorkerThreads::start(settings, &found)?;
     workers.wait_until_ready(settings)?;
@@ -68,6 +69,7 @@ pub fn run(settings: &Settings, observer: &mut impl Observer) -> Result<RunResul
     let measured = begin + settings.schedule.warmup();
     let mut gathering = Gathering::new(settings, server, measured);
     workers.listen(Some(measured), &mut gathering, observer);
+    // At the begin of the measured time, so that the processor time of the warm-up does not count.
     gathering.start();
     workers.listen(None, &mut gathering, observer);
     workers.join();
@@ -104,6 +106,7 @@ impl WorkerThreads {
                 room: settings.backlog / threads,
                 stop: Arc::clone(&workers.stop),
             };
+            // Threads wait for a common begin: fetching sessions takes each of them a different time.
             let (begin, begins) = channel();
             workers.begins.push(begin);
             let (settings, found, sender) = (settings.clone(), found.clone(), sender.clone());
@@ -120,6 +123,7 @@ impl WorkerThreads {
                     return Err(BenchError::Target { target: settings.url.clone(), failure });
                 }
                 Ok(_) => {}
+                // No sender is left, so a thread has panicked, and `join` passes the panic on.
                 Err(_) => self.join(),
             }
         }
@@ -138,6 +142,8 @@ impl WorkerThreads {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            // Relaxed: the flag publishes no other data. The swap lets only the first notice count as the
+            // interrupt.
             if observer.is_stopped() && !self.stop.swap(true, Ordering::Relaxed) {
                 gathering.interrupt();
             }
@@ -169,6 +175,7 @@ fn work(
     if settings.keeps_records {
         recorder.keep_records();
     }
+    // A runtime for each thread: a connection never changes its thread, and its state needs no locks.
     match runtime() {
         Ok(runtime) => {
             let opener = found.opener(settings, Rc::clone(&recorder), setup.thread, sessions);

@@ -40,6 +40,7 @@ fn value(measure: Measure, result: &RunResult) -> Option<f64> {
             server.and_then(per_operation).map(microseconds)
         }
         Measure::ClientCpu => {
+            // Failed operations cost the client processor time too.
             let operations = result.operations + result.error_count();
             (operations > 0).then(|| microseconds(result.client_cpu) / operations as f64)
         }

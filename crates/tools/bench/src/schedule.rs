@@ -56,6 +56,8 @@ impl Schedule {
     /// With neither it ends with its steps, and without steps it is endless.
     pub fn new(pace: Pace, warmup: Duration, time: Option<Duration>, count: Option<u64>) -> Self {
         let steps = pace.steps();
+        // A number of operations may end the run within the steps, so only without one do the steps set its
+        // end.
         let time = time.or_else(|| (count.is_none() && steps.count() > 1).then(|| steps.length()));
         Self { pace, warmup, time, count }
     }
@@ -96,6 +98,8 @@ impl Schedule {
 
     /// The first operation whose start is not in the warm-up.
     fn first_measured(&self, rate: &Steps) -> u64 {
+        // The search begins near the result: from 0, each call would compute every arrival of the warm-up.
+        // One less, because the product of floats may be too large.
         let estimate = (rate.first * self.warmup.as_secs_f64()) as u64;
         let near = estimate.saturating_sub(1)..;
         near.into_iter()
@@ -141,6 +145,8 @@ impl Schedule {
 
 /// The start of operation `index` if the first step is longer by `warmup`.
 fn arrival(rate: &Steps, warmup: Duration, index: u64) -> Duration {
+    // Each arrival is computed from the begin: intervals that are added up would add up their rounding
+    // errors.
     let mut before = 0.0;
     let mut began = 0.0;
     let mut value = rate.first;
@@ -174,6 +180,7 @@ impl Steps {
     /// Steps from `first` to `last`, which rise by `by` every `every`. `None` unless `0 < first <= last`, and `by` and
     /// `every` are greater than 0.
     pub fn new(first: f64, last: f64, by: f64, every: Duration) -> Option<Self> {
+        // Comparisons with `NaN` are false, and a finite `last` bounds `first`.
         let right = first > 0.0 && last >= first && by > 0.0 && !every.is_zero() && last.is_finite();
         right.then_some(Self { first, last, by, every })
     }

@@ -73,6 +73,7 @@ impl Handshakes {
             Resumption::SessionId => Some(ProtocolVersion::TLS1_2),
             Resumption::Psk | Resumption::EarlyData => Some(ProtocolVersion::TLS1_3),
         };
+        // A hello with both versions would let the server select one in which this kind does not exist.
         if let Some(version) = only {
             if !client.versions.is_empty() && !client.versions.contains(&version) {
                 return None;
@@ -87,5 +88,6 @@ impl Handshakes {
 
 /// Whether a handshake of kind `got` is of the requested kind `asked`.
 pub(crate) fn is_as_requested(asked: Resumption, got: Resumption) -> bool {
+    // RFC 8446 section 2.2: a ticket of TLS 1.3 is resumed as a pre-shared key.
     asked == got || (asked == Resumption::Ticket && got == Resumption::Psk)
 }

@@ -69,6 +69,7 @@ impl<C: Multiplexed> SharedConnection<C> {
         if let Some(found) = self.find() {
             return Ok(found);
         }
+        // The old connection stays with its users, and the last one closes it.
         self.forget();
         let kind = opener.next_kind();
         let opened = Rc::new(C::open(opener, kind, kind.session(), requests, request).await?);
@@ -80,8 +81,10 @@ impl<C: Multiplexed> SharedConnection<C> {
     /// Releases a connection. Returns it to be closed after its last request, if this was its last user.
     pub(crate) fn give_back(&self, connection: Rc<C>) -> Option<C> {
         if connection.left().get() == 0 || !connection.is_open() {
+            // Only if no newer connection has taken its place.
             self.current.borrow_mut().take_if(|current| Rc::ptr_eq(current, &connection));
         }
+        // `None` while other operations use the connection.
         Rc::into_inner(connection)
     }
 
@@ -100,6 +103,7 @@ impl<C: Multiplexed> SharedConnection<C> {
 /// Reserves room for one request. Returns whether there was any.
 fn take_place(connection: &impl Multiplexed) -> bool {
     let left = connection.left().get();
+    // Stays at 0, since several operations may find the connection full.
     connection.left().set(left.saturating_sub(1));
     left > 0
 }

@@ -70,6 +70,7 @@ impl Totals {
         handshake.connect.into_iter().for_each(|connect| self.connection(connect));
         record(&mut self.phases.tls, handshake.tls);
         self.count_handshake(HandshakeCount { asked: handshake.asked, got: facts.resumption, count: 1 });
+        // A search among few entries: a hash map would need an owned key for each handshake.
         match self.negotiated.iter_mut().find(|(agreement, _)| agreement.is_of(facts)) {
             Some((_, count)) => *count += 1,
             None => self.negotiated.push((Agreement::new(facts), 1)),
@@ -88,6 +89,7 @@ impl Totals {
     }
 
     pub(crate) fn response(&mut self, start: Instant, exchange: &Exchange) {
+        // `httparse` accepts every status of three digits.
         let class = usize::from(exchange.status / 100).clamp(1, 5) - 1;
         self.responses.classes[class] += 1;
         self.responses.body_bytes += exchange.body;

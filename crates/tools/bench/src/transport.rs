@@ -58,6 +58,7 @@ impl AsyncRead for Transport {
         match self.get_mut() {
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Plain(plain) => {
+                // A read appends to the buffer, so only the difference is new.
                 let before = buffer.filled().len();
                 ready!(Pin::new(&mut plain.tcp).poll_read(cx, buffer))?;
                 plain.received += (buffer.filled().len() - before) as u64;

@@ -91,16 +91,19 @@ pub(crate) async fn run(setup: Setup, opener: Opener, begin: Receiver<Instant>) 
         feed,
         recorder: Rc::clone(&recorder),
         timeout: setup.timeout,
+        // At a fixed rate, the schedule alone decides: a pause would delay operations that are due.
         pauses: matches!(schedule.pace(), Pace::Closed(_)),
     });
     let mut slots = spawn_slots(&worker, &setup, begin);
     let pacing = Rc::clone(&worker);
+    // A task of its own: arrivals must not wait for slots.
     let pacer = spawn_local(async move { pacing.feed.pace().await });
     let stopped = tokio::select! {
         () = all(&mut slots) => false,
         () = deadline(&setup, begin) => true,
         () = stop(&setup, &recorder) => true,
     };
+    // Before the slots are cut, so that none begins another operation.
     worker.feed.stop();
     pacer.abort();
     slots.shutdown().await;
@@ -116,6 +119,7 @@ fn spawn_slots(worker: &Rc<Worker>, setup: &Setup, begin: Instant) -> JoinSet<()
     let streams = setup.workload.http.streams();
     let schedule = &setup.plan.schedule;
     let connections = schedule.most().div_ceil(streams);
+    // Connections are dealt to the threads in turn, so that each step of a ramp loads all threads.
     for connection in (setup.thread..connections).step_by(setup.plan.threads as usize) {
         // All slots of a connection are on one thread, which needs no lock to share the connection.
         let (http2, http3) = (Rc::default(), Rc::default());
@@ -150,6 +154,7 @@ async fn deadline(setup: &Setup, begin: Instant) {
 
 /// Reports each second that is over. Returns when the run is to be stopped.
 async fn stop(setup: &Setup, recorder: &Recorder) {
+    // Relaxed: the flag publishes no other data, and a delay of one tick does not matter.
     while !setup.stop.load(Ordering::Relaxed) {
         sleep(TICK).await;
         recorder.roll(Instant::now());
@@ -201,12 +206,15 @@ impl Worker {
             // Before the close: the wait for the server's end of the connection is no part of the operation.
             drop(going_on);
             let failure = match performed {
+                // The slot waits for the close, so that no more connections are open than slots exist.
                 Ok(Ok(spent)) => {
                     spent.close().await;
                     continue;
                 }
                 Ok(Err(failure)) => failure,
                 Err(_) => {
+                    // The operation was dropped in the middle: a shared connection that is stuck must not get
+                    // the next request.
                     held.forget();
                     let text = format!("an operation took longer than {:?}", self.timeout);
                     Failure::new(Cause::Timeout, text)
@@ -299,6 +307,7 @@ impl Worker {
         let request = self.workload.choice.pick(operation.number, Axis::Request);
         let connection = shared.connection(&self.opener, self.workload.requests, request).await?;
         let exchange = connection.exchange(request).await;
+        // Before the result is examined: a failed exchange has to release the connection too.
         let spent = shared.give_back(connection);
         let exchange = exchange?;
         if operation.counted {

@@ -120,6 +120,7 @@ impl Request {
         common: &Common,
     ) -> Result<Self, BenchError> {
         let mut headers = common.headers.clone();
+        // HTTP/2 and HTTP/3 have `:authority` in place of `Host`, so the header has to set both.
         let authority = match headers.remove(HOST) {
             Some(host) => host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(|| {
                 BenchError::settings(format!("header Host: {host:?} is not a host, as example.com"))
@@ -127,10 +128,12 @@ impl Request {
             None => common.authority.clone(),
         };
         headers.entry(USER_AGENT).or_insert(HeaderValue::from_static("brisk-bench"));
+        // RFC 9110 section 8.6: a method with a meaning for content has a length, even of 0.
         if !body.is_empty() || method == Method::POST || method == Method::PUT {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
         let write = |ending| http1(&method, path, &authority, &headers, ending, &body);
+        // Both forms are encoded before the run, so that a thread only writes bytes.
         let (kept, last) = (write(""), write("Connection: close\r\n"));
         let uri =
             Uri::builder().scheme(common.scheme.clone()).authority(authority).path_and_query(path.clone());
@@ -141,6 +144,7 @@ impl Request {
             authority: uri.authority().map_or("", Authority::as_str),
             path: path.as_str(),
         };
+        // RFC 9114 section 4.2: names must be in lower case, and `HeaderName` has no others.
         let fields = headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
         let framed = head.encode(fields, &body);
         Ok(Self { method, uri, headers, body, kept, last, framed })
@@ -225,6 +229,7 @@ pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), BenchError> {
 
 /// Parses a method, ignoring case.
 pub fn method(text: &str) -> Result<Method, BenchError> {
+    // RFC 9110 section 9.1: methods are case-sensitive, and the registered ones are in upper case.
     let parsed = text.to_ascii_uppercase().parse();
     parsed.map_err(|_| BenchError::settings(format!("{text:?} is not a method, as GET or POST")))
 }

@@ -26,6 +26,7 @@ pub(crate) fn advice(index: usize, has_tls: bool) -> (&'static str, &'static str
         Cause::Server => ("server", "profile the server"),
         Cause::Client if has_tls => ("client", "examine the client: certificate checks, slow devices"),
         Cause::Client => ("client", "examine the client: slow devices"),
+        // No change: the time between requests is the client's own, and not lost.
         Cause::Waiting => ("waiting for requests", ""),
         Cause::LostSyn => {
             ("lost SYN", "check drops and accept queue of the server (ListenOverflows), firewalls")

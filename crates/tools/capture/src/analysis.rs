@@ -163,6 +163,8 @@ pub fn analyse(
         };
         table.add_secrets(&mut reader);
         table.summary.times(packet.time);
+        // The secrets are added before: HTTP is decrypted as its records arrive, not at the end of the
+        // connection.
         let mut decoded = decode::packet(packet.link, reader.bytes(&packet));
         let whole;
         if let Ok(Packet::Fragment(fragment)) = &decoded {
@@ -184,6 +186,8 @@ pub fn analyse(
         }
     }
     table.add_secrets(&mut reader);
+    // Secrets behind the last packet still give names to encrypted messages in the reports of open
+    // connections.
     table.finish(output)?;
     quic.finish().iter().try_for_each(|report| table.quic(report, output))?;
     table.summary.packets = reader.packets();
@@ -199,6 +203,7 @@ type Key = (SocketAddr, SocketAddr);
 /// Open connections.
 struct Table {
     settings: Settings,
+    // Boxed, so that a growing map moves pointers in place of whole connections.
     connections: HashMap<Key, Box<Connection>>,
     /// Each connection once, with its number and the time at which [`expire`](Self::expire) examined it. Approximately by age.
     order: VecDeque<(Key, u64, Nanos)>,
@@ -228,6 +233,7 @@ impl Table {
         let (one, two) = (segment.source, segment.destination);
         let key = if one <= two { (one, two) } else { (two, one) };
         let is_reused = self.connections.get(&key).is_some_and(|connection| connection.is_reused_by(segment));
+        // Before `end`: the earlier connection must not take the records that are nearer to this one.
         if is_reused || !self.connections.contains_key(&key) {
             self.settings.records.begin([one, two], at.1);
         }
@@ -246,6 +252,8 @@ impl Table {
             self.next += 1;
             connection
         });
+        // The sum is corrected by the difference, because a sum over all connections for each packet would be
+        // quadratic.
         let before = connection.memory();
         connection.has_room = self.memory < self.settings.limits.memory / 2;
         let verdict = connection.add(segment, at, is_reused, &self.settings.secrets);
@@ -277,10 +285,14 @@ impl Table {
             let found = self.connections.get(&key).filter(|connection| connection.number == number);
             let Some(connection) = found else { continue };
             let is_over = connection.is_closed && now.since(connection.latest) >= LINGER;
+            // A packet since the last examination moves the connection to the end of the queue: the idle ones
+            // are evicted first.
             let is_idle = connection.latest <= examined || self.connections.len() == 1;
             if is_over || is_full && (is_idle || connection.is_closed) {
                 self.end(&key, !connection.is_closed, output)?;
             } else {
+                // With `now`, a connection whose next packet has the same time, or an earlier one, would
+                // count as idle.
                 let latest = if is_full { connection.latest } else { now };
                 self.order.push_back((key, number, latest));
             }
@@ -315,6 +327,7 @@ impl Table {
     fn finish(&mut self, output: &mut dyn Output) -> Result<(), CaptureError> {
         let mut keys: Vec<_> =
             self.connections.iter().map(|(key, connection)| (connection.number, *key)).collect();
+        // A hash map has no order; sorted, one capture always has the same output.
         keys.sort_unstable();
         keys.iter().try_for_each(|(_, key)| self.end(key, false, output))
     }

@@ -74,6 +74,7 @@ impl Section {
         if length < 12 {
             return Err("a block is shorter than its header");
         }
+        // Section 3.1: blocks are padded to 32 bits.
         if !length.is_multiple_of(4) {
             return Err("the length of a block is no multiple of 4");
         }
@@ -100,9 +101,11 @@ impl Section {
 
     fn section(&mut self, block: &[u8]) -> Result<Content, &'static str> {
         let major = block.get(12..14).ok_or("a section header")?;
+        // Both byte orders are accepted, since there is no version 256.
         if major != [1, 0] && major != [0, 1] {
             return Err("a section of an unknown version of pcapng");
         }
+        // Section 4.1: numbers of interfaces begin anew with each section.
         self.interfaces.clear();
         Ok(Content::Nothing)
     }
@@ -117,6 +120,7 @@ impl Section {
                     return Err("more than 4,096 interfaces in a section");
                 }
                 let (link, snap_length) = (found.linktype, found.snaplen);
+                // Section 4.2: without `if_tsresol`, times are in microseconds.
                 let mut interface = Interface { link, resolution: 6, offset: 0, snap_length, fcs: 0 };
                 options(&found.options).for_each(|option| interface.option(option, self.is_big_endian));
                 self.interfaces.push(interface);
@@ -137,6 +141,7 @@ impl Section {
                 Ok(interface.packet(None, (12, captured, found.origlen), 0))
             }
             Block::DecryptionSecrets(found) if found.secrets_type == SecretsType::TlsKeyLog => {
+                // 16 bytes precede the secrets; with 20, the first secret of a file was lost.
                 Ok(Content::Secrets(16..16 + (found.secrets_len as usize).min(found.data.len())))
             }
             _ => Ok(Content::Other(self.four(block, 0))),
@@ -151,6 +156,7 @@ impl Section {
         let interface = if self.is_big_endian { [block[8], block[9]] } else { [block[9], block[8]] };
         let units = u64::from(self.four(block, 12)) << 32 | u64::from(self.four(block, 16));
         let (captured, original) = (self.four(block, 20), self.four(block, 24));
+        // 28 bytes of header and 4 of the length at the end. The sum may exceed 32 bits.
         if u64::from(captured) + 32 > block.len() as u64 {
             return Err("a packet is longer than its block");
         }
@@ -171,6 +177,7 @@ impl Section {
 
 impl Interface {
     fn option(&mut self, option: &PcapNGOption<'_>, is_big_endian: bool) {
+        // `pcap_parser` leaves the padding in the value.
         let value = option.value.get(..usize::from(option.len)).unwrap_or_default();
         match (option.code.0, value) {
             (9, [resolution]) => self.resolution = *resolution,

@@ -95,6 +95,8 @@ struct Values {
 impl Output for Sample {
     fn connection(&mut self, report: &ConnectionReport) -> io::Result<()> {
         self.connections += 1;
+        // The set is bounded, because a scan can have millions of addresses; only a small number matters
+        // exactly.
         if self.clients.len() < CLIENTS {
             self.clients.insert(report.client);
         }
@@ -110,6 +112,7 @@ impl Output for Sample {
         }
         for (cause, time) in &report.totals {
             let time = micros(*time);
+            // Shorter times are noise: without the limit, each connection would have nearly each cause.
             self.shares[SHARES.len() + *cause as usize].add(time >= SHORTEST);
             if time >= SHORTEST {
                 self.lengths[LENGTHS.len() + *cause as usize].add(time);
@@ -130,6 +133,7 @@ impl Share {
         if self.whole == 0 {
             return None;
         }
+        // The usual interval around the fraction has no width for shares of 0 and 1, which are frequent here.
         let (all, fraction) = (self.whole as f64, self.part as f64 / self.whole as f64);
         let square = NORMAL * NORMAL;
         let centre = (fraction + square / (2.0 * all)) / (1.0 + square / all);
@@ -150,6 +154,7 @@ impl Values {
         }
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The upper half of the product, because the lower bits of this generator repeat after few steps.
         let place = ((u128::from(self.state) * u128::from(self.seen)) >> 64) as usize;
         if let Some(kept) = self.kept.get_mut(place) {
             *kept = value;

@@ -140,6 +140,7 @@ impl Connection {
         // Times of causes do not overlap, also if the clock of the recording goes backwards.
         self.latest = self.latest.max(time);
         let ordered = (packet, self.latest);
+        // The value before this segment: its own acknowledgement may end the TCP handshake below.
         let round_trip = self.round_trip;
         let (side, other) = self.both(from);
         let mut verdict = side.half.analyse(segment, at, &mut other.half, round_trip);
@@ -207,6 +208,7 @@ impl Connection {
             self.syn_data = self.syn_data.saturating_add(segment.len);
         }
         if control.is_open() {
+            // A repeated `SYN` starts anew, or the round trip would contain the retransmission timeout.
             self.syn = Some(time);
         }
         self.has_syn_ack |= control.has(Control::SYN) && control.has(Control::ACK);
@@ -250,9 +252,11 @@ impl Connection {
             if segment.len > 0 {
                 self.last_data = Some(from);
             }
+            // With TLS, the second turn of the client still belongs to the handshake.
             let turns = if self.tls.is_some() { 2 } else { 1 };
             let (side, mss) = (&self.sides[from as usize], self.mss(from));
             let repair = self.repair(segment, from, verdict);
+            // `repair` leaves out probes of a full window, and the time before a probe is the window's.
             let is_probe = repair.is_none() && flags.has(Flags::RETRANSMISSION);
             if is_probe || side.room.was_below(segment.len.min(mss)) {
                 self.waits.blocked();
@@ -322,8 +326,11 @@ impl Connection {
         }
         let side = &mut self.sides[from as usize];
         let (tls, http, first) = (&mut self.tls, &mut self.http, self.first);
+        // RFC 9293 section 3.4: the `SYN` uses the first number, so the data of Fast Open begins behind it.
         let seq = segment.seq.wrapping_add(u32::from(segment.control.has(Control::SYN)));
         let missing = segment.len as usize - segment.payload.len();
+        // A later segment could look like the begin of TLS or HTTP by chance. Without a captured handshake,
+        // the first captured byte counts as the begin.
         let is_begin = side.half.offset(seq) == 0;
         let mut offset = side.delivered;
         let (mut is_other, mut is_known) = (false, tls.is_some() || http.is_some());
@@ -344,6 +351,7 @@ impl Connection {
             }
         });
         side.delivered = offset;
+        // No protocol is recognised later, so neither direction needs memory for reassembly.
         if is_other {
             self.sides.iter_mut().for_each(|side| side.stream.end());
         }

@@ -197,6 +197,7 @@ pub(crate) fn transport(
         IpNumber::IPV6 => LaxSlicedPacket::from_ether_type(EtherType(IPV6), bytes),
         _ => return Err(Ignored::OtherProtocol),
     };
+    // Without a limit, a forged packet of many headers would exhaust the stack by recursion.
     if depth == TUNNELS {
         return Err(Ignored::OtherProtocol);
     }
@@ -230,6 +231,7 @@ fn fragment<'a>(
 /// Ethernet frame in a datagram of VXLAN (RFC 7348 section 5).
 fn vxlan<'a>(datagram: &Datagram<'a>) -> Option<LaxSlicedPacket<'a>> {
     let (header, frame) = datagram.payload.split_first_chunk::<8>()?;
+    // The flag of a valid network identifier distinguishes VXLAN from other data at this port.
     let is_vxlan = datagram.destination.port() == VXLAN && header[0] & 0x08 != 0;
     LaxSlicedPacket::from_ethernet(frame).ok().filter(|_| is_vxlan)
 }
@@ -254,6 +256,7 @@ fn gre(bytes: &[u8]) -> Option<LaxSlicedPacket<'_>> {
 
 /// IP packet behind the link layer header.
 fn sliced(link: Linktype, bytes: &[u8]) -> Result<LaxSlicedPacket<'_>, Ignored> {
+    // The lax parser accepts packets that were cut by the snapshot length: headers suffice for most results.
     let after = |header: usize, kind: Option<u16>| {
         let (rest, kind) = bytes.get(header..).zip(kind).ok_or(Ignored::Malformed)?;
         Ok(LaxSlicedPacket::from_ether_type(EtherType(kind), rest))
@@ -264,6 +267,7 @@ fn sliced(link: Linktype, bytes: &[u8]) -> Result<LaxSlicedPacket<'_>, Ignored> 
         Linktype::LINUX_SLL => after(16, two(14)),
         Linktype::LINUX_SLL2 => after(20, two(0)),
         Linktype::NULL | Linktype::LOOP => after(4, bytes.get(..4).map(family)),
+        // 12 and 14 are the numbers of raw IP on BSD systems, which some programs write.
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | Linktype(12 | 14) => {
             after(0, bytes.first().map(|first| if first >> 4 == 6 { IPV6 } else { IPV4 }))
         }
@@ -273,6 +277,7 @@ fn sliced(link: Linktype, bytes: &[u8]) -> Result<LaxSlicedPacket<'_>, Ignored> 
 
 /// `EtherType` of an address family in the byte order of any machine. The number of IPv6 depends on the system.
 fn family(bytes: &[u8]) -> u16 {
+    // The number fits into one byte, so the other three are zero in either byte order.
     match bytes.iter().fold(0, |family, byte| family | byte) {
         2 => IPV4,
         10 | 24 | 28 | 30 => IPV6,
@@ -299,6 +304,8 @@ fn tcp(source: IpAddr, destination: IpAddr, bytes: &[u8], total: usize) -> Optio
     let two = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let four = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let length = usize::from(header[12] >> 4) * 4;
+    // The length on the network, not the captured one: sequence numbers have to fit although bytes are
+    // missing.
     let len = total.checked_sub(length).filter(|_| length >= TCP_HEADER)?;
     let options = &bytes[TCP_HEADER..length.min(bytes.len())];
     Some(Segment {

@@ -65,6 +65,7 @@ impl Direction {
             self.offset += (HEADER + length) as u64;
             rest = &record[length..];
         }
+        // Without a key, the rest of the direction is not kept either.
         if self.failures < FAILURES {
             self.partial = rest.to_vec();
         }
@@ -73,6 +74,7 @@ impl Direction {
     fn record(&mut self, header: [u8; HEADER], payload: &[u8], deliver: &mut dyn FnMut(u64, &[u8])) {
         let OpenedRecord { is_encrypted, content } = self.opener.open(header, payload);
         match content {
+            // Only an encrypted record proves the key; others open without one.
             Some((APPLICATION_DATA, content)) if is_encrypted => {
                 self.failures = 0;
                 deliver(self.offset, &content);

@@ -54,6 +54,7 @@ impl Fragments {
     }
 
     fn remove(&mut self, key: &FragmentKey) -> Option<IpDefragBuf> {
+        // Linear, over at most `INCOMPLETE` keys.
         self.order.retain(|other| other != key);
         self.incomplete.remove(key).map(|(_, buffer)| buffer)
     }

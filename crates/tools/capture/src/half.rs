@@ -96,6 +96,7 @@ impl Half {
         round_trip: Option<Duration>,
     ) -> Verdict {
         self.begin(segment, reverse);
+        // The flags compare the segment with the state before it, so window and numbers are updated below.
         let mut verdict = Verdict { flags: self.window_flags(segment, reverse), ..Verdict::default() };
         if segment.control.has(Control::ACK) && self.ack != Some(segment.ack) {
             (self.duplicates, self.is_ack_lost) = (0, false);
@@ -168,6 +169,7 @@ impl Half {
 
     fn begin(&mut self, segment: &Segment<'_>, reverse: &mut Self) {
         let is_syn = segment.control.has(Control::SYN);
+        // As if a `SYN` had preceded, so that offsets begin with 0 in a capture without the handshake too.
         self.base.get_or_insert(if is_syn { segment.seq } else { segment.seq.wrapping_sub(1) });
         if segment.control.has(Control::ACK) {
             reverse.base.get_or_insert(segment.ack.wrapping_sub(1));
@@ -186,6 +188,7 @@ impl Half {
         if segment.window == 0 && is_plain {
             flags.add(Flags::ZERO_WINDOW);
         }
+        // A reset may have any number within the window (RFC 9293 section 3.5.3), and is no sign of a loss.
         let is_beyond = self.next.is_some_and(|next| is_before(next, segment.seq));
         if is_beyond && !segment.control.has(Control::RST) {
             flags.add(Flags::LOST_SEGMENT);
@@ -265,6 +268,7 @@ impl Half {
         if !is_before(segment.seq, next) || is_after_probe {
             return Flags::default();
         }
+        // Wireshark has the same limit of 20 ms.
         let is_soon = time.since(reverse.ack_time) < FAST;
         let is_repeated = reverse.duplicates >= 2 || reverse.is_ack_lost;
         if is_repeated && is_soon && reverse.ack == Some(segment.seq) {
@@ -313,6 +317,7 @@ impl Half {
                 }
                 return true;
             }
+            // Only the segment that ends there: the acknowledgement of earlier ones was delayed until then.
             if sent.end == ack {
                 verdict.acked.get_or_insert((sent.packet, time.since(sent.time)));
                 samples += 1;
@@ -320,6 +325,7 @@ impl Half {
             false
         });
         verdict.is_sample = samples == 1;
+        // A queue keeps the capacity of its longest flight, which adds up over thousands of connections.
         if self.unacked.is_empty() && self.unacked.capacity() > 64 {
             self.unacked = VecDeque::new();
         }
@@ -328,6 +334,7 @@ impl Half {
     /// Bytes without acknowledgement, less those in `sack` blocks.
     fn in_flight(&self, sack: &[(u32, u32)]) -> Option<u32> {
         let base = self.base?;
+        // Relative numbers, since minimum and maximum of wrapped ones would be wrong.
         let relative = |seq: u32| seq.wrapping_sub(base);
         let begin = self.unacked.iter().map(|sent| relative(sent.begin)).min()?;
         let end = self.unacked.iter().map(|sent| relative(sent.end)).max()?;

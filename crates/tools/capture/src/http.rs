@@ -104,6 +104,7 @@ impl Exchanges {
         if self.list.len() == REQUESTS {
             return None;
         }
+        // Summed here, because the memory of a connection is measured with each packet.
         self.texts += exchange.memory();
         self.list.push(exchange);
         Some(self.list.len() - 1)
@@ -148,6 +149,7 @@ impl Http {
     /// Adds bytes of the stream, not encrypted.
     pub(crate) fn add(&mut self, from: Party, place: Place, bytes: &[u8]) {
         if let Protocol::Unknown = self.protocol {
+            // Servers may send `SETTINGS` first, but only the client's first bytes show the version of HTTP.
             if from == Party::Server {
                 if self.early.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + bytes.len() <= EARLY {
                     self.early.push((place, bytes.to_vec()));

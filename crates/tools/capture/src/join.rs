@@ -156,6 +156,7 @@ impl Records {
             }
             number += 1;
             let entry = if line.len() as u64 == LONGEST && !line.ends_with(b"\n") {
+                // The rest belongs to the same line, or the numbers of all later lines would be too large.
                 input.skip_until(b'\n').map_err(CaptureError::Unreadable)?;
                 Err("it has more than 256 KiB".to_owned())
             } else {
@@ -163,6 +164,8 @@ impl Records {
             };
             match entry {
                 Ok((client, entry)) => self.keep((client, source, entry.begin, number), entry),
+                // The first line shows whether the file is a log at all; a damaged line later must not
+                // discard the others.
                 Err(fault) if number == 1 => {
                     return Err(CaptureError::NoRecord { name: printable(name), fault });
                 }
@@ -192,6 +195,8 @@ impl Records {
 
     /// Notes the first packet of a connection, so that an earlier one leaves its records.
     pub(crate) fn begin(&mut self, ends: [SocketAddr; 2], time: Nanos) {
+        // Both ends, because the client is not known for certain yet. Ends without records are left out,
+        // which bounds `open` by the records.
         for end in ends.map(canonical) {
             if self.entries.range((end, 0, Nanos(0), 0)..).next().is_some_and(|(key, _)| key.0 == end) {
                 self.open.insert((end, time));
@@ -213,6 +218,7 @@ impl Records {
         for source in 0..self.sources.len() {
             let mut keys = self.keys(client, source, &span);
             self.counts.joined += keys.len() as u64;
+            // By line, because the earlier ones were found in descending order of time.
             keys.sort_unstable_by_key(|key| key.3);
             let entries = keys.iter().filter_map(|key| self.entries.remove(key)).collect::<Vec<_>>();
             let kept = entries.into_iter().take(JOINED);
@@ -227,6 +233,7 @@ impl Records {
         let key = |time, line| (client, source, time, line);
         let earlier = || self.entries.range(key(Nanos(0), 0)..key(span.first, 0)).rev();
         let later = || self.entries.range(key(span.first, 0)..=key(span.last.plus(CLOCKS), u64::MAX));
+        // A reused port may have many records; the limit keeps the cost of each connection constant.
         let before = earlier().take(PASSED).find(|(_, entry)| span.has(entry));
         let after = later().take(PASSED).find(|(_, entry)| span.has(entry));
         let both = before.into_iter().chain(after);

@@ -82,6 +82,7 @@ fn heading(report: &ConnectionReport) -> String {
 
 /// A label within an arrow from the sender to the receiver.
 fn arrow(from: Party, label: &str) -> String {
+    // The caller has shortened the label, so the difference is not negative.
     let dashes = WIDTH - MARGIN - 4 - label.chars().count();
     let (left, right) = ("─".repeat(dashes / 2), "─".repeat(dashes - dashes / 2));
     match from {

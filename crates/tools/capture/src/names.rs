@@ -22,6 +22,7 @@ impl Names<'_> {
         let http: Vec<_> = http.filter(|(at, _)| begins(*at)).map(|(_, name)| name).collect();
         let mut names = self.tls.map(|tls| tls.names(from, offset, len)).unwrap_or_default();
         if !http.is_empty() {
+            // The requests are the content of these records.
             names.retain(|name| name != APPLICATION_DATA);
         }
         names.extend(http);
@@ -31,6 +32,8 @@ impl Names<'_> {
     /// The most important of the names that [`of`](Self::of) returns.
     pub(crate) fn first(self, from: Party, offset: u64, len: u64) -> Option<String> {
         let names = self.of(from, offset, len);
+        // RFC 8446 appendix D.4: this record has no meaning in TLS 1.3, and precedes the message that was
+        // waited for.
         let is_change = |name: &&String| *name == ContentType::ChangeCipherSpec.name();
         names.iter().find(|name| !is_change(name)).or(names.first()).cloned()
     }

@@ -30,6 +30,7 @@ impl Options {
                 [0, ..] | [] | [_] => return options,
                 [kind, length, ..] => {
                     let (kind, length) = (*kind, usize::from(*length));
+                    // A length below 2 has no such range, so a forged option cannot loop forever.
                     let Some(content) = bytes.get(2..length) else { return options };
                     options.set(kind, content);
                     bytes = &bytes[length..];

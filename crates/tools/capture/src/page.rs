@@ -110,6 +110,7 @@ impl Output for Page {
     fn connection(&mut self, report: &ConnectionReport) -> io::Result<()> {
         let lost = terminal::lost(report);
         self.listed.push((lost, Listed::new(report)));
+        // Sorted only when the list has doubled, so that a connection costs logarithmic time on average.
         if self.listed.len() >= 2 * LISTED {
             self.listed.sort_by_key(|(lost, _)| std::cmp::Reverse(*lost));
             self.listed.truncate(LISTED);
@@ -122,6 +123,7 @@ impl Output for Page {
         if let Some(detail) = Detail::new(report) {
             self.detailed.insert((lost, report.connection), detail);
             if self.detailed.len() > self.most {
+                // The key begins with the lost time, so the first entry has the least.
                 self.detailed.pop_first();
             }
         }
@@ -153,6 +155,7 @@ impl Detail {
     fn new(report: &ConnectionReport) -> Option<Self> {
         let rows = report.rows.as_ref()?;
         let packets: Vec<_> = rows.iter().map(|(row, messages)| Packet::new(report, row, messages)).collect();
+        // Packets are missing beyond the limit of rows, and while too much memory was used.
         let omitted = (packets.len() as u64) < report.client_tcp.packets + report.server_tcp.packets;
         let request = |request: &crate::RequestReport| {
             let status = request.status.map_or("none".to_owned(), |status| status.to_string());

@@ -42,6 +42,7 @@ impl PcapFile {
     pub(crate) fn read(header: &[u8; FILE_HEADER]) -> Result<Self, CaptureError> {
         let is_known = |magic: &u32| [MICROS, NANOS, MODIFIED].contains(magic);
         let orders = [false, true];
+        // Files have the byte order of the machine that wrote them; the magic number shows it.
         let magics = orders.map(|is_big_endian| four(header, 0, is_big_endian));
         let Some((magic, is_big_endian)) = magics.into_iter().zip(orders).find(|(magic, _)| is_known(magic))
         else {
@@ -78,6 +79,8 @@ impl PcapFile {
     pub(crate) fn lengths(self, header: &[u8]) -> (u32, u32) {
         let (captured, original) =
             (four(header, 8, self.is_big_endian), four(header, 12, self.is_big_endian));
+        // Versions before 2.3 have the lengths in the other order, and 2.3 has both; no packet has more
+        // captured bytes than original ones.
         if self.is_old { (captured.min(original), captured.max(original)) } else { (captured, original) }
     }
 

@@ -113,6 +113,7 @@ impl QuicTable {
         if !self.connections.contains_key(&key) {
             let begins =
                 packet.is_some_and(|(packet, _)| packet.kind == Kind::Initial && packet.version != 0);
+            // The authentication tag is at the end, so a truncated datagram proves nothing.
             let Some((header, _)) = packet.filter(|_| begins && datagram.is_whole()) else {
                 return (false, None);
             };
@@ -137,6 +138,7 @@ impl QuicTable {
     /// Reports of all connections, by time.
     pub(crate) fn finish(&mut self) -> Vec<QuicReport> {
         let mut all: Vec<_> = self.connections.drain().map(|(_, connection)| connection).collect();
+        // A hash map has no order; sorted, one capture always has the same output.
         all.sort_by_key(|connection| (connection.first, connection.client));
         all.into_iter().map(Connection::report).collect()
     }
@@ -187,8 +189,11 @@ impl Connection {
                 self.id = header.source.to_vec();
             }
             (Kind::EarlyData, Party::Client) => self.has_early_data = true,
+            // Decryption is the expensive part; forged datagrams could demand it without end.
             (Kind::Initial, Party::Client) if self.hello.is_none() && self.opened < OPENED => {
                 self.opened += 1;
+                // After a Version Negotiation the client begins anew, and the keys follow from the ID in the
+                // new packet.
                 if header.version != self.version {
                     (self.version, self.id) = (header.version, header.destination.to_vec());
                 }
@@ -206,6 +211,7 @@ impl Connection {
     fn part(&mut self, offset: u64, bytes: &[u8]) {
         let kept: usize = self.parts.iter().map(|(_, bytes)| bytes.len()).sum();
         if kept + bytes.len() <= HELLO && self.parts.len() < 256 {
+            // Browsers split and reorder the frames of their hello on purpose.
             let place = self.parts.partition_point(|(other, _)| *other < offset);
             self.parts.insert(place, (offset, bytes.to_vec()));
         }
@@ -214,6 +220,7 @@ impl Connection {
     fn read_hello(&mut self) {
         let mut message = Vec::new();
         for (offset, bytes) in &self.parts {
+            // A gap: a part is still missing. Parts may overlap, so known bytes are skipped.
             let Some(known) = (message.len() as u64).checked_sub(*offset) else { return };
             message.extend_from_slice(bytes.get(known as usize..).unwrap_or_default());
         }

@@ -111,6 +111,7 @@ impl<R: Read> PacketReader<R> {
                 Format::Pcap(file) => Some(self.frame(file, length)),
                 Format::PcapNg(_) => self.ng_block(length)?,
             };
+            // The bytes stay in the buffer until the next call, so the place of the packet remains valid.
             self.skip(length);
             if let Some((time, link, place)) = packet {
                 self.packets += 1;
@@ -160,6 +161,7 @@ impl<R: Read> PacketReader<R> {
                 length.map_err(|fault| CaptureError::Malformed { offset, fault })?.into()
             }
         };
+        // Before the buffer grows: a damaged length of 4 GiB must not be reserved.
         if length > LONGEST as u64 {
             return Err(CaptureError::TooLong { offset, length, limit: LONGEST });
         }
@@ -195,6 +197,7 @@ impl<R: Read> PacketReader<R> {
                 return Ok(Some((time, packet.link, place)));
             }
             Content::Secrets(place) => {
+                // Each block is limited, but their number is not.
                 if self.secrets.len() + place.len() <= LONGEST {
                     self.secrets.extend_from_slice(&block[place]);
                 }
@@ -231,6 +234,8 @@ impl<R: Read> PacketReader<R> {
                 Ok(0) => self.is_ended = true,
                 Ok(read) => self.unused.end += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A recording that was killed leaves a compressed stream without its end; the packets until
+                // then are valid.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                     (self.is_ended, self.is_truncated) = (true, true);
                 }

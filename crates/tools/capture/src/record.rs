@@ -47,6 +47,7 @@ const TICK: i64 = 200;
 
 /// First bytes of a capture in the format pcap with nanoseconds, of packets of at most [`LONGEST`] bytes.
 fn header(link: Linktype) -> Vec<u8> {
+    // Version 2.4 in two numbers of 16 bits, of which the first has the lower bytes.
     let numbers = [0xa1b2_3c4d, 0x0004_0002, 0, 0, LONGEST as u32, link.0.cast_unsigned()];
     numbers.iter().flat_map(|number: &u32| number.to_le_bytes()).collect()
 }
@@ -136,8 +137,10 @@ impl<S: FnMut() -> bool> Recorder<S> {
             if self.end.is_none() && (self.is_stopped)() {
                 self.end = Some(End { time: now(), rest: QUEUED });
             }
+            // With this flag, the kernel returns the length on the network, also if the buffer is shorter.
             let mut flags = MsgFlags::MSG_TRUNC;
             if let Some(end) = &mut self.end {
+                // Packets that arrived before the stop are still read, but none is waited for.
                 flags |= MsgFlags::MSG_DONTWAIT;
                 let Some(rest) = end.rest.checked_sub(1) else { return self.finish() };
                 end.rest = rest;
@@ -160,6 +163,7 @@ impl<S: FnMut() -> bool> Recorder<S> {
             for message in received.cmsgs().into_iter().flatten() {
                 match message {
                     ControlMessageOwned::ScmTimestampns(time) => stamp = Some(Duration::from(time)),
+                    // A number for display: no other data depends on it, so relaxed ordering is enough.
                     ControlMessageOwned::RxqOvfl(lost) => self.lost.store(lost, Ordering::Relaxed),
                     _ => {}
                 }
@@ -188,6 +192,7 @@ impl<S: FnMut() -> bool> Recorder<S> {
     fn finish(&mut self) -> io::Result<bool> {
         self.end = Some(End { time: Duration::ZERO, rest: 0 });
         let [_, lost] = getsockopt(&self.socket, Statistics)?;
+        // The number beside packets is that of the latest read one; this one also counts the losses after it.
         self.lost.fetch_max(lost, Ordering::Relaxed);
         Ok(false)
     }

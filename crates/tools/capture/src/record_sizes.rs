@@ -45,6 +45,7 @@ impl RecordCounter {
             }
             if usize::from(self.seen) == self.header.len() {
                 let length = u16::from_be_bytes([self.header[3], self.header[4]]);
+                // Behind bytes that are no header, there is no way to find the next record.
                 self.is_over = !matches!(self.header, [20..=24, 3, ..]);
                 self.sizes.count += u64::from(!self.is_over);
                 self.sizes.largest = self.sizes.largest.max(length);

@@ -290,6 +290,7 @@ fn finding(totals: &[(Cause, Duration)], causes: &[CauseReport], round_trip: Opt
         parts.iter().take(PARTS).filter(is_visible).map(|(_, part)| part.clone()).collect();
     let shown = parts.iter().take(PARTS).filter(is_visible).map(|(time, _)| *time).sum();
     let rest = sum.saturating_sub(shown);
+    // Below half a percent, the rest is an error of rounding to readers.
     if rest * 200 > sum {
         words.push(format!("{} other", text(rest)));
     }
@@ -298,6 +299,7 @@ fn finding(totals: &[(Cause, Duration)], causes: &[CauseReport], round_trip: Opt
 
 /// Round trips, by number if they are whole ones.
 fn trips(total: Duration, round_trip: Option<Duration>) -> String {
+    // Over shorter links, the number would be one of delays of the machines.
     let one = round_trip.filter(|one| *one >= Duration::from_millis(1));
     let number = one.map(|one| total.as_secs_f64() / one.as_secs_f64());
     match (one, number) {

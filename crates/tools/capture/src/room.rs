@@ -18,6 +18,7 @@ impl Room {
     /// Bytes that `sender` may still send to `receiver`; `None` if the window is unknown.
     fn between(sender: &Half, receiver: &Half) -> Option<u32> {
         let edge = receiver.ack?.wrapping_add(receiver.window(sender)?);
+        // Negative if the receiver has shrunk its window (RFC 9293 section 3.8.6).
         Some(edge.wrapping_sub(sender.next?).cast_signed().max(0).cast_unsigned())
     }
 

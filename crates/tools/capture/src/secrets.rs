@@ -63,6 +63,7 @@ impl fmt::Display for SkippedLines {
     }
 }
 
+// By hand, because a derived `Debug` would print the secrets.
 impl fmt::Debug for Secrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Secrets({})", self.0.len())
@@ -92,6 +93,7 @@ impl Secrets {
 
     /// Keeps a secret unless a limit is reached.
     fn keep(&mut self, random: [u8; 32], secret: Secret) -> bool {
+        // Known connections still get their further secrets, or they could be decrypted in part only.
         if self.0.len() >= CONNECTIONS && !self.0.contains_key(&random) {
             return false;
         }

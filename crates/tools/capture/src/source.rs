@@ -30,6 +30,7 @@ impl<R: Read> Source<R> {
     /// Reads the first four bytes.
     pub(crate) fn new(mut input: R) -> io::Result<Self> {
         let mut raw = Vec::new();
+        // A single `read` of a pipe may return fewer bytes.
         input.by_ref().take(4).read_to_end(&mut raw)?;
         let coding = if raw.starts_with(&GZIP) {
             Some(Coding::Gzip)
@@ -46,6 +47,7 @@ impl<R: Read> Source<R> {
         self.decoded.clear();
         self.given = 0;
         while self.decoded.is_empty() {
+            // The decoder may hold output for which it had no room, so it is called without new input first.
             if self.raw.is_empty() && !self.has_more {
                 self.input.by_ref().take(PIECE as u64).read_to_end(&mut self.raw)?;
                 if self.raw.is_empty() {

@@ -85,6 +85,7 @@ impl Stream {
 
     fn take(&mut self, seq: u32, bytes: &[u8], deliver: &mut dyn FnMut(&[u8])) {
         let next = self.next.unwrap_or(seq);
+        // A retransmission may overlap: only its end is new.
         let known = next.wrapping_sub(seq) as usize;
         if let Some(fresh) = bytes.get(known..).filter(|fresh| !fresh.is_empty()) {
             self.next = Some(next.wrapping_add(fresh.len() as u32));
@@ -94,10 +95,12 @@ impl Stream {
 
     fn keep(&mut self, seq: u32, bytes: &[u8], missing: usize, room: Room) {
         let is_full = self.kept + bytes.len() > room.bytes() || self.later.len() == SEGMENTS;
+        // Bytes that were not captured never arrive, so the memory of the later ones would be wasted.
         if is_full || missing > 0 {
             self.end();
             return;
         }
+        // Retransmissions behind a gap must not fill the room.
         let is_known = self.later.iter().any(|(kept, held)| *kept == seq && held.len() >= bytes.len());
         if !is_known {
             self.kept += bytes.len();

@@ -110,6 +110,7 @@ impl Summary {
         if self.first == Nanos::default() {
             self.first = time;
         }
+        // Packets of several interfaces are not always in the order of their times.
         self.last = self.last.max(time);
     }
 
@@ -158,6 +159,7 @@ impl Summary {
         let Some(tls) = &report.tls else { return };
         self.tls_connections += 1;
         let round_trip = report.round_trip.unwrap_or_default();
+        // A part of the round trips, so the time is listed in addition, and not in the sum.
         if tls.hello_retry > 0 {
             self.rows[HELLO_RETRY].add(round_trip, true);
         }

@@ -107,6 +107,7 @@ impl Output for Slowest {
         let place = self.reports.partition_point(|other| lost(other) >= lost(report));
         if place < self.most {
             let mut report = report.clone();
+            // The diagram is drawn already, and the packets would be most of the memory.
             report.rows = None;
             self.reports.insert(place, report);
             self.reports.truncate(self.most);

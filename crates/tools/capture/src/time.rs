@@ -14,6 +14,7 @@ impl Nanos {
     /// Time of a pcapng packet: `units` and `offset` seconds. `resolution` is the value of `if_tsresol`: units per second as an
     /// exponent of 10, or of 2 if the highest bit is set. Saturates.
     pub(crate) fn from_units(units: u64, resolution: u8, offset: i64) -> Self {
+        // The product has up to 94 bits.
         let nanos = u128::from(units) * 1_000_000_000;
         let nanos = match resolution {
             0x80.. => nanos >> (resolution & 0x7f),

@@ -56,7 +56,9 @@ enum State {
 impl TlsBytes {
     /// Starts a recording if `first`, the first bytes of a client, are those of TLS.
     pub(crate) fn start(first: &[u8], base: Nanos) -> Option<Box<Self>> {
+        // The first segment may have a single byte.
         let is_tls = first.first() == Some(&HANDSHAKE) && first.get(1).is_none_or(|major| *major == 3);
+        // Any `Instant` will do: only differences to it are used.
         let (recording, epoch, counters) = (Recording::default(), Instant::now(), Default::default());
         let (state, early) = (State::Waiting, Vec::new());
         is_tls.then(|| Box::new(Self { recording, epoch, base, counters, state, early }))
@@ -290,6 +292,7 @@ fn facts(view: &ConnectionView, hello: Option<Progress>, counters: [RecordCounte
     facts.certificate_bytes = view.message(Party::Server, CERTIFICATE).map(|message| message.len);
     let records = || view.client.iter().chain(&view.server);
     let alerts = records().filter_map(|record| Some((record.from, record.alert?.1)));
+    // `close_notify` (0) is the regular end.
     let alerts = alerts.filter(|(_, alert)| *alert != 0).take(8);
     facts.alerts = alerts.map(|(from, alert)| (from, alert_text(alert))).collect();
     facts.is_decrypted = if is_tls13(&facts) {
@@ -345,6 +348,7 @@ fn milestones(view: &ConnectionView, rows: &[StepRow], epoch: Instant) -> Vec<(M
     let mut found = Vec::new();
     let mut add = |milestone, at: Instant| found.push((milestone, at.saturating_duration_since(epoch)));
     let is_hello = |row: &&StepRow| row.from == Party::Client && row.name == "ClientHello";
+    // After a `HelloRetryRequest`, the second hello is the one that the handshake continues from.
     if let Some(hello) = rows.iter().rfind(is_hello) {
         add(Milestone::ClientHello, hello.at);
     }

@@ -212,6 +212,8 @@ impl Waits {
     pub(crate) fn step(&mut self, step: &Step) {
         let (acked, is_blocked) = (self.acked.take(), std::mem::take(&mut self.is_blocked));
         let last = self.last.replace((step.time, step.from));
+        // A response of the other side acknowledges the flight, so the next one starts with no bytes in
+        // flight.
         if last.is_none_or(|(_, from)| from != step.from) {
             (self.flight, self.segments, self.is_acked) = (0, 0, false);
         }
@@ -231,6 +233,7 @@ impl Waits {
         };
         if let Some(cause) = step.repair {
             self.add(cause, gap, step);
+        // The network has at most a round trip; the rest is the time of the side that had its turn.
         } else if from != step.from {
             let network = gap.min(step.round_trip);
             self.add(Cause::RoundTrip, network, step);
@@ -282,6 +285,7 @@ impl Waits {
     }
 
     fn add(&mut self, cause: Cause, time: Duration, step: &Step) {
+        // Before the limit: many short times add up, although none is worth a span.
         self.totals[cause as usize] += time;
         if time < SHORTEST {
             return;
@@ -292,6 +296,7 @@ impl Waits {
             self.spans.push(span);
             return;
         }
+        // Linear, but over `SPANS` entries only.
         let shortest = self.spans.iter_mut().min_by_key(|span| span.time);
         if let Some(shortest) = shortest.filter(|shortest| shortest.time < time) {
             *shortest = span;

@@ -24,6 +24,7 @@ pub(crate) fn waterfall(report: &ConnectionReport) -> String {
     let Some(first) = requests.iter().map(|request| request.begin_us).min() else { return String::new() };
     let ends =
         requests.iter().map(|request| request.end_us.or(request.response_us).max(Some(request.begin_us)));
+    // At least a microsecond later, because bars are divided by the difference.
     let last = ends.max().flatten().unwrap_or(first).max(first + 1);
     let span = text(Duration::from_micros(last - first));
     let axis = format!("0{span:>0$}", BAR - 1);

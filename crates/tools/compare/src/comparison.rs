@@ -134,6 +134,7 @@ pub fn compare(plan: &Plan, is_present: &[bool], runner: &mut impl Runner) -> Co
         if cells.iter().all(|cell| cell.given_up) {
             break Ended::Nothing;
         }
+        // Before the maximum of rounds: a comparison that settles in the last round has settled.
         if rounds >= plan.limits.rounds.0 && unsettled(plan, &cells).is_empty() {
             break Ended::Settled;
         }
@@ -161,6 +162,7 @@ fn round(
     let order = order(plan, cells, index);
     for place in &order {
         let is_measured = needed[*place] && !cells[*place].given_up;
+        // `None` in each round without a run: `ratio` pairs the samples of two cells by their index.
         let sample = if is_measured { attempt(plan, cells, *place, index, begin, runner) } else { Ok(None) };
         match sample {
             Ok(sample) => cells[*place].samples.push(sample),
@@ -172,6 +174,7 @@ fn round(
             continue;
         }
         match attempt(plan, cells, place, index, begin, runner) {
+            // In place of the failed run: a further element would shift all later rounds of this cell.
             Ok(sample) => *cells[place].samples.last_mut().expect("this round's") = sample,
             Err(ended) => return Some(ended),
         }
@@ -194,11 +197,13 @@ fn attempt(
     if runner.now().saturating_sub(begin) >= plan.limits.time {
         return Err(Ended::Time);
     }
+    // In the first round, only baselines, which have no ratio, would count as settled.
     let working = cells.iter().filter(|cell| !cell.given_up).count();
     let settled = if round == 0 { 0 } else { working.saturating_sub(unsettled(plan, cells).len()) };
     let Cell { target, mode, .. } = cells[place];
     runner.progress(&Progress { round: round + 1, target, mode, settled, cells: working });
     let result = runner.measure(target, mode);
+    // A signal also ends the run that is in progress, so its result is no sample.
     if runner.interrupted() {
         return Err(Ended::Interrupted);
     }
@@ -232,6 +237,8 @@ fn order(plan: &Plan, cells: &[Cell], round: usize) -> Vec<usize> {
         places.chunk_by(|one, other| group(*one) == group(*other)).map(<[_]>::to_vec).collect();
     for group in &mut groups {
         let length = group.len();
+        // The rotation changes the place of each cell in the round, and the reversal exchanges its
+        // predecessor and successor.
         group.rotate_left(round / 2 % length);
         if round % 2 == 1 {
             group.reverse();
@@ -252,6 +259,7 @@ fn unsettled(plan: &Plan, cells: &[Cell]) -> Vec<usize> {
         let known = match baseline(plan.baseline, cells, *place) {
             // The baseline has no ratio; `needed` adds it while another cell needs it.
             Some(base) if base == *place => return false,
+            // Without a baseline that works, the value of the cell has to be precise.
             Some(base) if !cells[base].given_up => ratio(cells, *place, base, measure),
             _ => cells[*place].value(measure),
         };
@@ -310,6 +318,8 @@ impl Cell {
             Err(failure) => {
                 self.failures += 1;
                 self.failure = Some(failure);
+                // A cell that has worked once may fail by a disturbance; a cell that never has probably lacks
+                // a feature, such as resumption.
                 let tolerated =
                     if self.has_figures() { TOLERATED_FAILURES } else { TOLERATED_FIRST_FAILURES };
                 self.given_up = self.failures > tolerated;

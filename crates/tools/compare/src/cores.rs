@@ -11,6 +11,7 @@ pub fn run_on(cores: &[usize]) -> io::Result<()> {
         return Ok(());
     }
     let mut set = CpuSet::new();
+    // `CpuSet::set` panics beyond its size.
     for core in cores.iter().filter(|core| **core < CpuSet::MAX_CPU) {
         set.set(*core);
     }

@@ -21,6 +21,7 @@ impl Interrupt {
     pub fn watch() -> io::Result<Self> {
         let interrupt = Self::default();
         let noted = interrupt.clone();
+        // `signal` needs the context of a runtime, which only the thread below drives.
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let guard = runtime.enter();
         let (mut interrupts, mut terminations) =
@@ -29,11 +30,15 @@ impl Interrupt {
         let wait = async move {
             loop {
                 tokio::select! { _ = interrupts.recv() => {}, _ = terminations.recv() => {} }
+                // Relaxed: the flag publishes no other data.
                 if noted.0.swap(true, Ordering::Relaxed) {
+                    // No destructor runs: the second signal ends the process at once and leaves started
+                    // servers running, as documented.
                     process::exit(INTERRUPTED);
                 }
             }
         };
+        // Callers are synchronous and have no runtime that could wait for signals.
         thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(wait))?;
         Ok(interrupt)
     }

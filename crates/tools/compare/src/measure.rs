@@ -102,6 +102,7 @@ impl Sample {
 
     /// The value of `measure`; `None` if the run does not have it.
     pub fn get(&self, measure: Measure) -> Option<f64> {
+        // `ALL` has the order of definition, so the discriminant is the index.
         self.0[measure as usize]
     }
 }

@@ -189,6 +189,7 @@ impl Plan {
         let targets = kept("target", names, targets, self.baseline.target)?;
         let names = self.modes.iter().map(|mode| mode.name.as_str());
         let modes = kept("mode", names, modes, self.baseline.mode)?;
+        // Indices change with the removed elements, also in `Mode::targets` and in the baseline.
         let place = |kept: &[usize], old: usize| kept.iter().position(|index| *index == old);
         self.baseline.target = self.baseline.target.and_then(|old| place(&targets, old));
         self.baseline.mode = self.baseline.mode.and_then(|old| place(&modes, old));
@@ -206,6 +207,7 @@ impl Plan {
     /// The options of the plan, the target and the mode as command-line arguments.
     pub fn options(&self, target: usize, mode: usize, variables: &Variables) -> Result<Vec<String>, String> {
         let parts = [&self.options, &self.targets[target].options, &self.modes[mode].options];
+        // Each part is split by itself, so that an open quote cannot swallow the next one.
         let words = parts.into_iter().map(|part| variables.words(part)).collect::<Result<Vec<_>, _>>()?;
         Ok(words.concat())
     }

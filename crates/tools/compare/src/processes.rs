@@ -129,12 +129,14 @@ impl Testbed {
         let commands = Commands { folder: &plan.folder, interrupt };
         if let Some(command) = &plan.prepare {
             let lines = commands.output("prepare", command, &variables)?;
+            // Other lines are no error: programs that `prepare` starts may print them.
             for (name, value) in lines.lines().filter_map(|line| line.split_once('=')) {
                 variables.set(name, value);
             }
         }
         let mut services = Vec::new();
         for service in &plan.services {
+            // Into the variables of the plan: targets connect to their services by these ports.
             set_ports(&mut variables, &service.ports)?;
             let fill =
                 |text| variables.fill(text).map_err(|problem| ServerError::plan(&service.name, problem));
@@ -202,6 +204,7 @@ fn read_pid(name: &str, file: &Path) -> Result<u32, ServerError> {
 
 /// Sets each of `names` to a free port. All ports stay bound until the last one is known, so that they are different.
 fn set_ports(variables: &mut Variables, names: &[String]) -> io::Result<()> {
+    // Another process may take a port after the listeners are closed; the server then ends with an error.
     let listeners =
         names.iter().map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<Vec<_>>>()?;
     for (name, listener) in names.iter().zip(&listeners) {
@@ -228,12 +231,14 @@ impl Commands<'_> {
     ) -> Result<Process, ServerError> {
         let mut command = self.command(name, text, variables)?;
         let mut process = Process::spawn(name, command.stdout(Stdio::null()), text)?;
+        // After an error, `process` is dropped and thus stopped.
         process.wait_until_ready(ready, self.interrupt)?;
         Ok(process)
     }
 
     /// Runs a command to its end and returns its standard output. A failure is an error.
     fn output(&self, name: &str, text: &str, variables: &Variables) -> Result<String, ServerError> {
+        // A file rather than a pipe, which would block the command when it is full.
         let mut written = tempfile::tempfile()?;
         let mut command = self.command(name, text, variables)?;
         let mut process = Process::spawn(name, command.stdout(written.try_clone()?), text)?;
@@ -251,6 +256,7 @@ impl Commands<'_> {
             if program.contains('/') { fs::canonicalize(self.folder)?.join(program) } else { program.into() };
         let mut command = Command::new(program);
         command.args(words).current_dir(self.folder).stdin(Stdio::null());
+        // A value in the environment selects another build.
         if let (Ok(own), None) = (env::current_exe(), env::var_os(PROGRAM)) {
             command.env(PROGRAM, own);
         }
@@ -327,6 +333,7 @@ impl Drop for Process {
             return;
         }
         // Errors mean that it has ended already.
+        // Only to the server, which stops its children itself.
         let _ = kill_process(pid, Signal::TERM);
         let started = Instant::now();
         while started.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {

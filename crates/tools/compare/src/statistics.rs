@@ -30,6 +30,7 @@ pub struct Estimate {
 impl Estimate {
     /// Half the width of the interval, relative to the median.
     pub fn precision(&self) -> f64 {
+        // Not a division by zero: an interval of 0 to 0 is precise.
         (self.high - self.low) / 2.0 / self.median.abs().max(f64::MIN_POSITIVE)
     }
 
@@ -60,6 +61,7 @@ fn rank(count: usize) -> (usize, f64) {
     let mut below = 0.5_f64.powf(count as f64);
     let mut outcome = below;
     let mut best = (1, 1.0 - 2.0 * below);
+    // Beyond the middle, the ends of the interval would cross.
     for rank in 2..=count.div_ceil(2) {
         // The probability of rank - 1 heads, computed from that of one fewer.
         outcome *= (count + 2 - rank) as f64 / (rank - 1) as f64;

@@ -13,6 +13,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         "h" => 3600.0,
         _ => return None,
     };
+    // `from_secs_f64` would panic for a negative or too large number.
     Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
 }
 

@@ -72,12 +72,14 @@ impl Chain {
     /// Reads certificates in DER. Never fails: unreadable certificates are counted.
     pub fn read(chain: &[impl AsRef<[u8]>], staple_bytes: usize) -> Self {
         let mut found = Self { staple_bytes, ..Self::default() };
+        // Certificates beyond `MOST` count too, because they were sent.
         found.bytes = chain.iter().map(|der| der.as_ref().len()).sum();
         let mut expected: Option<Vec<u8>> = None;
         for (index, der) in chain.iter().take(MOST).enumerate() {
             let der = der.as_ref();
             let Ok((_, certificate)) = X509Certificate::from_der(der) else {
                 found.unreadable += 1;
+                // Without a readable issuer there is no reason to call the next certificate out of order.
                 expected = None;
                 continue;
             };
@@ -85,6 +87,7 @@ impl Chain {
             if expected.is_some_and(|issuer| issuer != certificate.subject().as_raw()) {
                 found.out_of_order.push(read.subject.clone());
             }
+            // A self-signed first certificate is the server's own, and not superfluous.
             if index > 0 && read.is_self_signed && found.root.is_none() {
                 found.root = Some((read.subject.clone(), der.len()));
             }
@@ -120,6 +123,7 @@ impl Certificate {
             key: key(certificate),
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
+            // The names suffice here: the TLS client judges trust, with a check of the signature.
             is_self_signed: subject.as_raw() == issuer.as_raw(),
             names_responder: names(certificate, "1.3.6.1.5.5.7.48.1"),
             names_issuer: names(certificate, "1.3.6.1.5.5.7.48.2"),

@@ -108,6 +108,9 @@ pub struct Ticket {
 impl Ticket {
     /// Whether the ticket can be resumed: it is not empty and, in TLS 1.3, has a lifetime.
     pub fn is_of_use(&self, version: ProtocolVersion) -> bool {
+        // RFC 5077 section 3.3: an empty ticket withdraws the announced one, and a lifetime of 0 is
+        // unspecified. RFC 8446 section 4.6.1: in TLS 1.3, a lifetime of 0 means that the ticket is discarded
+        // at once.
         self.bytes > 0 && (version != ProtocolVersion::TLS1_3 || self.lifetime_s > 0)
     }
 
@@ -122,6 +125,7 @@ impl Ticket {
         input.short()?;
         let bytes = input.long()?.len();
         let all = extensions(input.long()?);
+        // RFC 8446 section 4.2.10: in a ticket, `early_data` contains the maximum size.
         let early = all.iter().find(|(number, _)| *number == 42);
         let early_data = early.and_then(|(_, content)| FieldReader(content).four()).unwrap_or(0);
         Some(Self { lifetime_s, bytes, early_data })
@@ -131,11 +135,13 @@ impl Ticket {
 /// Group and scheme of a `ServerKeyExchange` with a named curve (RFC 8422 section 5.4).
 pub fn key_exchange(body: &[u8]) -> Option<(NamedGroup, SignatureScheme)> {
     let mut input = FieldReader(body);
+    // RFC 8422 section 5.4: explicit curves are deprecated, and have fields of other lengths.
     if input.byte()? != 3 {
         return None;
     }
     let group = NamedGroup(input.two()?);
     input.short()?;
+    // RFC 8446 section 4.2.3: schemes have the numbers of the pairs of hash and signature in TLS 1.2.
     Some((group, SignatureScheme(input.two()?)))
 }
 

@@ -28,6 +28,7 @@ struct Key {
     seq: u64,
 }
 
+// By hand, because a derived `Debug` would print secrets.
 impl fmt::Debug for Opener {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Opener").finish_non_exhaustive()
@@ -105,6 +106,8 @@ impl Sealer {
         let Key { cipher, .. } = &self.0;
         let length = (content.len() + 1 + cipher.algorithm().tag_len()) as u16;
         let [high, low] = length.to_be_bytes();
+        // RFC 8446 section 5.2: the header is authenticated, so the length of the ciphertext is needed before
+        // encryption.
         let header = [23, 3, 3, high, low];
         let mut sealed = [content, &[kind]].concat();
         cipher.seal_in_place_append_tag(self.0.nonce(), Aad::from(header), &mut sealed).ok()?;
@@ -118,6 +121,7 @@ fn algorithms(suite: CipherSuite) -> (&'static aead::Algorithm, hmac::Algorithm)
     match suite {
         CipherSuite::TLS_AES_256_GCM_SHA384 => (&aead::AES_256_GCM, hmac::HMAC_SHA384),
         CipherSuite::TLS_CHACHA20_POLY1305_SHA256 => (&aead::CHACHA20_POLY1305, hmac::HMAC_SHA256),
+        // A suite that is not supported needs no error of its own: no record can be opened with these keys.
         _ => (&aead::AES_128_GCM, hmac::HMAC_SHA256),
     }
 }
@@ -140,9 +144,13 @@ impl Key {
     }
 
     fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+        // A copy, because a failed decryption may overwrite the buffer, and the record is tried with further
+        // keys.
         let mut buffer = payload.to_vec();
         let plain = self.cipher.open_in_place(self.nonce(), Aad::from(header), &mut buffer).ok()?;
+        // Only after a success: a record under the next key must not advance this one.
         self.seq += 1;
+        // RFC 8446 section 5.4: zeros after the type are padding, and a record of zeros only is an error.
         let end = plain.iter().rposition(|byte| *byte != 0)?;
         Some((plain[end], plain[..end].to_vec()))
     }
@@ -162,6 +170,7 @@ pub fn expand(hash: hmac::Algorithm, secret: &[u8], label: &[u8], context: &[u8]
         if output.len() >= len {
             break;
         }
+        // RFC 5869 section 2.3: each block covers the previous block, the info and the counter.
         block.extend_from_slice(&info);
         block.push(counter);
         block = hmac::sign(&key, &block).as_ref().to_vec();

@@ -39,6 +39,7 @@ impl RecordOpener {
         let secret = |label: &&str| recording.secret(label);
         let keys = match chosen {
             Some(chosen) if chosen.version == ProtocolVersion::TLS1_3 => {
+                // The order of use: `Opener` never returns to an earlier secret.
                 let labels: &[&str] = match party {
                     Party::Client => &[
                         "CLIENT_EARLY_TRAFFIC_SECRET",
@@ -67,9 +68,11 @@ impl RecordOpener {
     pub fn open(&mut self, header: [u8; 5], payload: &[u8]) -> OpenedRecord {
         let outer = ContentType::of(header[0]);
         let is_encrypted = match self.keys {
+            // RFC 8446 section 5.2: every encrypted record has this type; the inner type is encrypted.
             Keys::Tls13(_) => outer == ContentType::ApplicationData,
             Keys::Older(_) => self.changed,
         };
+        // After `is_encrypted`: the `change_cipher_spec` itself is not encrypted yet.
         self.changed |= !self.is_tls13() && outer == ContentType::ChangeCipherSpec;
         let content = match &mut self.keys {
             _ if !is_encrypted => Some((header[0], payload.to_vec())),

@@ -38,6 +38,7 @@ impl Direction {
         let room = KEPT.saturating_sub(self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..room]);
         self.total += bytes.len() as u64;
+        // The new piece replaces the last, so that its end still covers all bytes.
         if self.pieces.len() == PIECES {
             self.pieces.pop();
         }
@@ -46,6 +47,7 @@ impl Direction {
 
     /// Time of the piece that contains the byte before offset `end`; `None` beyond the last piece.
     pub(crate) fn time_of(&self, end: u64) -> Option<Instant> {
+        // The binary search is valid, because the ends of pieces never decrease.
         let index = self.pieces.partition_point(|(piece, _)| *piece < end);
         self.pieces.get(index).map(|(_, at)| *at)
     }
@@ -59,6 +61,7 @@ struct Secret {
     value: Vec<u8>,
 }
 
+// By hand, because a derived `Debug` would print the value.
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Secret({})", self.label)
@@ -104,6 +107,7 @@ impl Recording {
 
     /// Random of a `ClientHello` at the beginning of the client's bytes, by which key logs name a connection.
     pub fn client_random(&self) -> Option<&[u8; 32]> {
+        // 5 bytes of the record header, 4 of the message header and 2 of the version precede the random.
         let hello = self.client.bytes.get(11..)?;
         hello.first_chunk().filter(|_| self.client.bytes[0] == 22 && self.client.bytes[5] == 1)
     }

@@ -110,6 +110,7 @@ pub struct ConnectionView {
 impl ConnectionView {
     /// Parses a recording. Never fails: lists end before the first malformed record.
     pub fn read(recording: &Recording) -> Self {
+        // Read first: the keys of both directions depend on the server's choice.
         let hellos = server_hellos(&recording.server.bytes);
         let chosen = hellos.iter().find(|hello| !hello.is_retry);
         let overhead = chosen.map_or(0, |hello| overhead(hello.suite));
@@ -120,6 +121,7 @@ impl ConnectionView {
         let (client, server) = (read(Party::Client), read(Party::Server));
         let mut messages = client.messages;
         messages.extend(server.messages);
+        // The sort is stable, so messages of one read keep their order.
         messages.sort_by_key(|message| message.at);
         Self { client: client.records, server: server.records, messages, hellos }
     }
@@ -156,6 +158,7 @@ impl ConnectionView {
             self.messages.iter().rfind(|message| message.from == Party::Server && message.kind == Some(kind))
         };
         let end = last_of(if is_tls13 { message::FINISHED } else { message::SERVER_HELLO_DONE })?;
+        // RFC 8446 section 4.1.4: a `HelloRetryRequest` has the same type, so the last one counts.
         let begin = last_of(message::SERVER_HELLO)?;
         let last = &self.server[end.record + end.records - 1];
         Some((self.server[begin.record].offset, last.offset + last.len as u64))
@@ -204,6 +207,7 @@ pub fn server_hellos(bytes: &[u8]) -> Vec<ServerChoice> {
 
 /// Whether the handshake continues after this alert, e.g. `unrecognized_name` in TLS 1.2 (RFC 5246 section 7.2).
 pub fn is_warning(alert: &[u8]) -> bool {
+    // `close_notify` (0) has the level of a warning, and is the end of the connection.
     matches!(alert, [1, description] if *description != 0)
 }
 
@@ -278,6 +282,7 @@ impl Reader {
         };
         let plaintext = match &opened {
             Some((_, body)) => Some(body.len()),
+            // Without keys the size follows from the suite; in TLS 1.3 the padding is unknown.
             None if !is_tls13 => payload.len().checked_sub(self.overhead),
             None => None,
         };
@@ -303,6 +308,7 @@ impl Reader {
         if self.gathered.is_empty() {
             self.begun = self.records.len() - 1;
         }
+        // A peer may announce a message of 16 MiB; the memory for it is not reserved.
         if self.gathered.len() + bytes.len() > GATHERED {
             return;
         }

@@ -70,6 +70,7 @@ pub fn steps(view: &ConnectionView, began: Instant, connected: Instant, rtt: Dur
     for party in [Party::Client, Party::Server] {
         rows.extend(of_records(view.from(party), began));
     }
+    // At one time the client is first: its bytes cannot respond to bytes that it has not read yet.
     rows.sort_by_key(|row| (row.at, row.from == Party::Server, row.offset));
     number(&mut rows, began, connected, rtt);
     rows
@@ -115,6 +116,7 @@ fn of_records(records: &[Record], began: Instant) -> Vec<StepRow> {
         let is_data = record.content == ContentType::ApplicationData;
         if let Some(row) = rows.last_mut().filter(|row| {
             is_data
+                // A handshake record between two records of data ends the step.
                 && last == Some(index.wrapping_sub(1))
                 && row.name == ContentType::ApplicationData.name()
                 && record.at.saturating_duration_since(row.at) < TOGETHER
@@ -178,6 +180,7 @@ fn number(rows: &mut [StepRow], began: Instant, connected: Instant, rtt: Duratio
             }
             Party::Server => {
                 let answered = flights.iter().rev().find(|(sent, _)| *sent + near <= row.at);
+                // A round trip never decreases, even if the measured one was too long for this step.
                 row.round = answered.or(flights.first()).map_or(1, |(_, round)| *round).max(heard);
                 let sent = flights.iter().find(|(_, round)| *round == row.round).map(|(sent, _)| *sent);
                 // Between two steps of one round nothing of the client had to arrive.

@@ -49,6 +49,7 @@ impl Tls12Opener {
         let secret = tls_prf::Secret::new(hash, master).ok()?;
         let [client, server] = randoms;
         let length = 2 * (key_len + iv_len);
+        // The server's random is first here, unlike in the master secret.
         let block = secret.derive_with_seed_concatination(b"key expansion", server, client, length).ok()?;
         let (keys, ivs) = block.as_ref().split_at(2 * key_len);
         let (key, iv) = match from {
@@ -63,6 +64,8 @@ impl Tls12Opener {
     pub(crate) fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; 12];
         nonce[..self.iv.len()].copy_from_slice(&self.iv);
+        // RFC 7905 section 2: the nonce is the IV with the sequence number. RFC 5288 section 3: with AES-GCM,
+        // the record contains 8 bytes of the nonce.
         let sealed = if self.iv.len() == nonce.len() {
             for (byte, part) in nonce[4..].iter_mut().zip(self.seq.to_be_bytes()) {
                 *byte ^= part;
@@ -76,6 +79,7 @@ impl Tls12Opener {
         let length = sealed.len().checked_sub(self.cipher.algorithm().tag_len())?;
         let length = u16::try_from(length).ok()?.to_be_bytes();
         let [kind, major, minor, ..] = header;
+        // RFC 5246 section 6.2.3.3: the length is that of the plaintext, not the one in the header.
         let aad = [&self.seq.to_be_bytes()[..], &[kind, major, minor], &length].concat();
         let mut buffer = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(nonce);

@@ -43,6 +43,7 @@ pub fn window(recording: &Recording, rtt: Duration, segment: u32) -> Option<Wind
     let burst = &bursts[index];
     let is_limit = bursts.get(index + 1).is_some_and(|next| {
         let gap = next.begin.saturating_duration_since(burst.begin);
+        // Later bytes, or bytes after a request in between, had another cause than an acknowledgement.
         gap >= near(rtt) && gap < rtt * 3 / 2 && sent(recording, burst.begin, next.begin) < SMALL
     });
     let segments = burst.bytes.div_ceil(u64::from(segment));
@@ -59,6 +60,7 @@ pub fn waited(recording: &Recording, begin: u64, end: u64, rtt: Duration, segmen
     let (mut before, mut last) = (begin, first);
     for (reached, at) in recording.server.pieces.iter().filter(|(reached, _)| *reached > begin) {
         let is_late = at.saturating_duration_since(last) >= near(rtt);
+        // A shorter part did not fill a window of four segments, so the server itself paused.
         if is_late && before - begin >= LEAST * u64::from(segment) {
             return Some(true);
         }

@@ -38,6 +38,7 @@ struct Element(Result<Box<Entry>, String>);
 
 impl<'de> Deserialize<'de> for Element {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As any JSON first: a fault within an entry must not end the reading of the file.
         let value = Value::deserialize(deserializer)?;
         Ok(Self(Entry::deserialize(value).map(Box::new).map_err(|error| error.to_string())))
     }
@@ -278,6 +279,7 @@ fn recording(log: Log) -> Result<Recording, String> {
             }
         }
     }
+    // The model follows the starts, an order that files do not guarantee.
     entries.sort_by_key(|(started, _)| *started);
     let Some(first) = entries.first().map(|(started, _)| *started) else {
         return Err(recording.first_fault.unwrap_or_else(|| "it has no request".to_owned()));
@@ -312,6 +314,7 @@ fn web_url(url: &str) -> Option<String> {
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
+    // User and password must not reach the output.
     let host = authority.rsplit('@').next().unwrap_or(authority);
     let origin = format!("{scheme}://{host}");
     let origin = origin.parse::<Origin>().map_or(origin, |origin| origin.to_string());
@@ -343,6 +346,8 @@ fn asked(entry: &Entry, start: f64) -> Option<Asked> {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     };
+    // `_transferSize` counts the bytes on the wire, if the browser writes it; otherwise head and body are
+    // added.
     let bytes = match response.transfer_size {
         Some(bytes) if bytes >= 0.0 => bytes,
         _ => known(response.headers_size) + known(response.body_size),

@@ -81,6 +81,7 @@ impl Findings {
         let rtt = rtt.map(|rtt| rtt.as_secs_f64() * 1000.0);
         let asked = &recording.asked;
         let (names, origins) = origins(asked);
+        // A redirect has no document that could name other requests.
         let document = asked.iter().position(|asked| !asked.is_redirect).ok_or("no request has an answer")?;
         let own = origins[document];
         let mut all: Vec<_> = names.into_iter().map(|origin| Asks { origin, ..Asks::default() }).collect();
@@ -184,6 +185,7 @@ fn steps(asked: &[Asked], origins: &[usize], rtt: Option<f64>) -> Vec<Step> {
     for (index, request) in asked.iter().enumerate() {
         let named = request.initiator.as_deref().and_then(|url| by_url.get(url)).copied();
         let after = named.or_else(|| {
+            // A tolerance of a millisecond, since most files round starts to whole ones.
             let earlier = steps.iter().enumerate().filter(|(_, step)| step.end <= request.start + 1.0);
             earlier.max_by(|(_, one), (_, other)| one.end.total_cmp(&other.end)).map(|(index, _)| index)
         });
@@ -198,6 +200,7 @@ fn steps(asked: &[Asked], origins: &[usize], rtt: Option<f64>) -> Vec<Step> {
             }
             (waited, waits)
         } else if let Some((there, scale)) = key.and_then(|key| opened.get(&key)) {
+            // Not longer than `blocked`, the recorded wait for a connection.
             let waited = (there - request.start).clamp(0.0, request.blocked);
             (waited, waited * scale)
         } else {
@@ -245,6 +248,7 @@ fn toml(own: &Asks, others: &[Asks]) -> String {
         let Some(host) = host(&origin.origin) else { continue };
         let label = host.split('.').next().unwrap_or_default().replace(['[', ']', ':'], "");
         let short = format!("/_{}", label.get(..LABEL).unwrap_or(&label));
+        // Two hosts may begin with the same label, such as `cdn`.
         let numbered = (2..).map(|number| format!("{short}_{number}"));
         let mut paths = std::iter::once(short.clone()).chain(numbered);
         let Some(path) = paths.find(|path| !taken.contains(path)) else { continue };

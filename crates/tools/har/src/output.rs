@@ -69,6 +69,7 @@ fn text(findings: &Findings) -> String {
         output.push_str(
             "\n# Keep those that are yours or that you trust as your own pages: they become a part of this host.\n",
         );
+        // Writing to a string cannot fail.
         let _ = write!(output, "{}", findings.toml);
     }
     output

@@ -15,6 +15,7 @@ pub(super) fn nanoseconds(value: &Value) -> Option<i128> {
         Value::String(text) => of_text(text.trim()),
         // Milliseconds since 1970, as scripts note them.
         Value::Number(number) => {
+            // The bound excludes `NaN` and numbers that are no time: 1e15 ms is the year 33,658.
             let millis = number.as_f64().filter(|millis| millis.abs() < 1e15)?;
             Some((millis * 1e6) as i128)
         }

@@ -38,6 +38,7 @@ pub async fn read_response(
 ) -> Result<(), HttpError> {
     let mut buffer = Vec::new();
     let body = read_head(stream, &mut buffer, response).await?;
+    // Before the check of the length: after an error, the caller shows the head that has arrived.
     response.head_at = Some(Instant::now());
     let Some(mut body) = body else {
         return Err(HttpError::protocol("the answer has a content-length that is no number"));
@@ -104,11 +105,13 @@ async fn read_any_head(
         if !buffer.is_empty() {
             response.first_byte_at.get_or_insert_with(Instant::now);
             let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+            // `request` sends `GET` alone.
             let head = parse_head(buffer, &mut fields, false);
             let head =
                 head.map_err(|error| HttpError::protocol(format!("the answer is not HTTP/1.1: {error}")))?;
             if let Some(head) = head {
                 let text = |header: &httparse::Header<'_>| {
+                    // Terminals obey control characters, so those of a server must not reach the output.
                     let value = String::from_utf8_lossy(header.value);
                     (printable(&header.name.to_ascii_lowercase()), printable_value(&value))
                 };
@@ -117,6 +120,7 @@ async fn read_any_head(
                 return Ok((head, headers));
             }
         }
+        // Before each read: a head without an end would fill the memory.
         if buffer.len() > HEAD {
             let message = format!("the head of the answer is longer than {HEAD} bytes");
             return Err(HttpError::protocol(message));

@@ -171,6 +171,7 @@ impl Http2 {
             while let Some((head, payload)) = self.next_frame()? {
                 self.frame(head, &payload, &mut wanted).map_err(broken)?;
             }
+            // Before the check of the end: acknowledgements must not wait for the next request.
             if !self.out.is_empty() {
                 let out = std::mem::take(&mut self.out);
                 // A server that closes no longer reads: the reason in its `GOAWAY` is the error to report.
@@ -243,6 +244,8 @@ impl Http2 {
         payload: &[u8],
         wanted: &mut PendingResponse<'_>,
     ) -> Result<(), Reason> {
+        // Floods of `PING` or `SETTINGS` without a response would keep the client busy (CVE-2019-9512,
+        // CVE-2019-9515).
         if head.kind != kind::DATA {
             self.control += 1;
             if self.control > CONTROL {
@@ -261,6 +264,8 @@ impl Http2 {
         match head.kind {
             kind::SETTINGS if !head.has(flag::ACK) => {
                 let least = self.peer.apply(payload)?;
+                // RFC 7541 section 4.2: the smallest size comes first, because the table of the peer has lost
+                // its entries.
                 self.encoder.resize(least as usize);
                 self.encoder.resize(self.peer.header_table as usize);
                 self.send(kind::SETTINGS, flag::ACK, 0, &[]);
@@ -271,6 +276,7 @@ impl Http2 {
                 self.goaway = Some((word(payload) & 0x7fff_ffff, reason));
             }
             kind::RST_STREAM if head.stream == wanted.stream => return Err(Reason(word(payload))),
+            // RFC 9113 section 8.4: the settings of this side disable push.
             kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
             _ => {}
         }
@@ -304,6 +310,7 @@ impl Http2 {
         wanted: &mut PendingResponse<'_>,
     ) -> Result<(), Reason> {
         let mut lines = DecodedFields::default();
+        // Before the check of the stream: RFC 9113 section 4.3 has one table for the blocks of all streams.
         let decoded = self.decoder.decode(&block.bytes, FIELDS, LIST as usize, &mut lines);
         let whole = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?.is_whole;
         self.log.headers(Party::Server, head, &lines.0, whole);
@@ -337,6 +344,7 @@ impl Http2 {
         wanted: &mut PendingResponse<'_>,
     ) -> Result<(), Reason> {
         let bytes = without_padding(head.flags, payload)?.len();
+        // RFC 9113 section 6.9.1: padding counts against the windows too.
         let length = i64::from(head.length);
         (self.connection_window, self.stream_window) =
             (self.connection_window - length, self.stream_window - length);
@@ -351,6 +359,7 @@ impl Http2 {
         if head.has(flag::END_STREAM) {
             wanted.response.done_at = Some(Instant::now());
         }
+        // At half of the window: an update for each frame would cost a packet each.
         let (lacks, most) = (i64::from(WINDOW) - self.stream_window, i64::from(WINDOW) / 2);
         if lacks > most && wanted.response.done_at.is_none() {
             self.stream_window += lacks;

@@ -75,6 +75,7 @@ impl Default for Http3Client {
     fn default() -> Self {
         let mut transport = TransportConfig::default();
         transport
+            // RFC 9114 section 6.1: servers open no bidirectional streams.
             .max_concurrent_bidi_streams(0_u32.into())
             .max_concurrent_uni_streams(UNIDIRECTIONAL_STREAMS.into())
             .stream_receive_window(STREAM_WINDOW.into())
@@ -178,6 +179,7 @@ impl Http3 {
         poll_fn(|cx| {
             let mut shared = self.shared.borrow_mut();
             let Some(value) = check(&mut shared) else {
+                // A waker may be stored twice: a wake-up without a change only repeats the check.
                 shared.waiters.push(cx.waker().clone());
                 return Poll::Pending;
             };

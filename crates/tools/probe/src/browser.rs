@@ -81,6 +81,8 @@ pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeErr
         let mut tcp = prober.dial(address).await?;
         let mut answer = Vec::new();
         let work = ask(&mut tcp, &hello.bytes, &mut answer);
+        // Both halves share one deadline, so that a slow hello leaves less time for the rest and the sum
+        // keeps to the timeout of the settings.
         let outcome =
             timeout_at(deadline, work).await.unwrap_or_else(|_| HelloOutcome::Failed("no answer".to_owned()));
         if !outcome.goes_on() {
@@ -97,14 +99,20 @@ pub fn browser(settings: &Settings, report: &Report) -> Result<Browser, ProbeErr
 impl HelloOutcome {
     /// Whether the handshake can be completed here: TLS 1.3 without a `HelloRetryRequest`.
     fn goes_on(&self) -> bool {
+        // A retry would need a second hello with another key share, and TLS 1.2 another handshake;
+        // `DIFFERENCES` names both limits.
         matches!(self, Self::Hello { version: ProtocolVersion::TLS1_3, is_retry: false, .. })
     }
 }
 
 /// Sends the hello and reads the server's reaction.
 async fn ask(tcp: &mut TcpStream, hello: &[u8], answer: &mut Vec<u8>) -> HelloOutcome {
+    // No early return: a server that refuses may close before it has read the whole hello, and the alert in
+    // the receive buffer is a better reason than a broken pipe.
     let written = tcp.write_all(hello).await;
     loop {
+        // Each call parses from the first byte; `ANSWER` bounds the cost against a server that sends warnings
+        // forever.
         if let Some(outcome) = judge(answer) {
             return outcome;
         }
@@ -175,6 +183,7 @@ fn checks(outcome: &HelloOutcome, rest: Option<&RestOfConnection>, report: &Repo
         Some(Ok(got)) => {
             add("handshake", "completed".to_owned(), true, "completed");
             let status = report.answer.as_ref().map(|answer| answer.status);
+            // Without a response on the regular connection there is nothing to differ from.
             let is_same = status.is_none_or(|status| status == got.status);
             let text = format!("{} over {}", got.status, got.protocol);
             add("answer", text, is_same, "that of other clients");
@@ -182,6 +191,7 @@ fn checks(outcome: &HelloOutcome, rest: Option<&RestOfConnection>, report: &Repo
         None => {}
     }
     if let Some(tls) = &report.tls {
+        // The protocol of this connection has precedence: the regular one may have offered HTTP/1.1 only.
         let own = rest.and_then(|rest| rest.as_ref().ok()).map(|got| Some(got.protocol.clone()));
         let protocol = own.unwrap_or_else(|| tls.protocol.clone());
         let is_right = protocol.as_deref() == Some("h2");

@@ -134,6 +134,8 @@ impl PageRequest {
 pub fn browse(settings: &Settings, report: &Report) -> Result<PageLoad, ProbeError> {
     let mut browser = Chromium::start(settings, &trust_of_keys(settings, report))?;
     let version = browser.call("Browser.getVersion", &json!({}))?;
+    // Before the navigation: Chromium reports only events of enabled domains, and the first request would be
+    // missing.
     for domain in ["Network.enable", "Page.enable", "Runtime.enable"] {
         browser.call(domain, &json!({}))?;
     }
@@ -152,6 +154,7 @@ pub fn browse(settings: &Settings, report: &Report) -> Result<PageLoad, ProbeErr
 
 fn load(settings: &Settings, version: &Value, requests: Requests, facts: &Value) -> PageLoad {
     let (began, load_ms, requests) = requests.finish();
+    // Redirects are requests of their own, and documents of frames begin later.
     let document =
         requests.iter().find(|request| request.kind == "Document" && !(300..400).contains(&request.status));
     let url = document.map_or_else(|| settings.url.to_string(), |document| document.url.clone());

@@ -71,6 +71,8 @@ pub fn compare(
             progress(&format!("round {} of {rounds}", round + 1));
             let mut both = [Vec::new(), Vec::new()];
             for turn in 0..2 {
+                // A fixed order would favour one side: effects of the order, such as warm caches, fall on
+                // both sides alike.
                 let side = (turn + round) % 2;
                 let found = rows(&probers[side], sides[side].mode).await;
                 let found = found.map_err(|error| named(&sides[side], error))?;
@@ -124,6 +126,7 @@ async fn rows(prober: &Prober<'_>, mode: Mode) -> Result<MeasuredSteps, ProbeErr
     for step in &report.steps {
         let arrow = if step.from == Party::Client { "→" } else { "←" };
         let plain = format!("{arrow} {}", step.name);
+        // Rounds are aligned by name, so the second message of a name needs a name of its own.
         let before = rows.iter().filter(|(name, ..)| name.split(" #").next() == Some(&plain)).count();
         let name = if before == 0 { plain } else { format!("{plain} #{}", before + 1) };
         rows.push((name, false, step.at_ms, Some(step.bytes)));
@@ -157,6 +160,8 @@ fn aligned(all: &[[Vec<MeasuredStep>; 2]]) -> Vec<ComparedStep> {
         });
         let bytes = [0, 1]
             .map(|side| all.iter().rev().find_map(|both| find(&both[side], &name)).and_then(|row| row.3));
+        // Differences within a round: drift of the machine or the network moves both sides of a round, and
+        // cancels.
         let difference = Median::of(
             all.iter().filter_map(|[first, second]| Some(find(second, &name)?.2 - find(first, &name)?.2)),
         );

@@ -74,6 +74,8 @@ impl Connector {
         let tcp = self.dial(deadline, trace).await?;
         let secured = timeout_at(deadline, self.secure(tcp, start, trace)).await;
         let (mut kept, request) = secured.unwrap_or_else(|_| Err(self.late(trace)))?;
+        // The error is returned after `note`: a response that broke or was late is reported as far as it was
+        // received.
         let done = timeout_at(deadline, self.ask(&mut kept, request.as_deref(), trace)).await;
         kept.note(trace);
         done.unwrap_or_else(|_| Err(self.late(trace)))?;
@@ -118,6 +120,7 @@ impl Connector {
         let ConnectionStart { session, early } = start;
         let mut http2 = (early == Some(Protocol::Http2)).then(Http2::new);
         let early = early.map(|_| self.request(http2.as_mut()));
+        // The trace keeps the recorder, so that a failed handshake is shown with all its messages.
         let observer: Arc<Recorder> = Arc::clone(&trace.recorder);
         let connected = self.client.connect_observed(tcp, session, early.as_deref(), Some(observer)).await;
         let stream = connected.map_err(|error| unsecured(&error))?;
@@ -163,6 +166,7 @@ impl Connector {
         trace: &mut Trace,
     ) -> Result<(), ProbeError> {
         let Trace { milestones, response, .. } = trace;
+        // Filled in place: a timeout drops this future, and the received part has to stay in the trace.
         let response = response.insert(Response::default());
         milestones.reach(Step::Request);
         milestones.asked = Some(std::time::Instant::now());

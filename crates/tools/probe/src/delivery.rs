@@ -63,6 +63,7 @@ pub(crate) fn content_type(headers: &[(String, String)]) -> String {
 
 /// Whether content of this [`content_type`] is text, which compression makes much shorter.
 pub(crate) fn is_text(kind: &str) -> bool {
+    // A compressor may hold events back until it has enough of them.
     kind.starts_with("text/") && kind != "text/event-stream"
         || TEXTS.contains(&kind)
         || TEXT_SUFFIXES.iter().any(|suffix| kind.ends_with(suffix))
@@ -134,6 +135,7 @@ fn uncached(answer: &AnswerFacts, kind: &str) -> Option<Finding> {
                 "not-cached",
                 format!("the resource {kept}: browsers request it again at later visits"),
             )
+            // Even a 304 costs a round trip.
             .costs(1, 0)
             .change(
                 "response_headers = { set = { Cache-Control = \"public, max-age=31536000, immutable\" } }",

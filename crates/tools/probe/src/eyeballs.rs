@@ -77,6 +77,8 @@ async fn dial_until(
             && let Some(address) = waiting.pop_front()
         {
             let began = Instant::now();
+            // Set before the result is known: a timeout is reported with the address and the time of the last
+            // attempt.
             trace.address = Some(address);
             trace.milestones.began.get_or_insert(began);
             trace.milestones.dialled = Some(began);
@@ -100,6 +102,7 @@ async fn dial_until(
                 trace.milestones.dialled = Some(began);
                 trace.milestones.connected = Some(ended);
                 blame(&mut trace.refused, &open, began, ended);
+                // The drop of `attempts` aborts the slower attempts.
                 return Ok(tcp);
             }
             Err(error) => trace.refused.push(Refused::of(address, began, &reason(&error))),
@@ -107,6 +110,7 @@ async fn dial_until(
         if open.is_empty() && waiting.is_empty() {
             return Err(DialError::All);
         }
+        // A failed attempt needs no head start: the next address is tried at once.
         due = Deadline::now();
     }
 }
@@ -122,6 +126,7 @@ fn blame(refused: &mut Vec<Refused>, open: &[(SocketAddr, Instant)], began: Inst
 /// Alternates between the families, beginning with that of the first address; within a family the order is kept (RFC
 /// 8305 section 4).
 fn in_turns(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
+    // The index is valid, since the closure runs only for elements.
     let is_first = |address: &&SocketAddr| addresses[0].is_ipv6() == address.is_ipv6();
     let mut own = addresses.iter().filter(is_first);
     let mut other = addresses.iter().filter(|address| !is_first(address));

@@ -21,6 +21,7 @@ pub(crate) async fn fast_open(address: SocketAddr) -> FastOpen {
     if bits.is_none_or(|bits| bits & 1 == 0) {
         return FastOpen::OffHere;
     }
+    // The first connection requests a cookie, and the second shows whether the kernel has received one.
     for _ in 0..2 {
         match has_cookie(address).await {
             None => return FastOpen::NotAsked,

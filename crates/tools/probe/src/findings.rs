@@ -96,6 +96,7 @@ pub(crate) fn findings(report: &Report, settings: &Settings) -> Vec<Finding> {
     for finding in &mut all {
         finding.ms += f64::from(finding.round_trips) * rtt;
     }
+    // Time is before round trips: over loopback a dead address costs more than a round trip.
     let price = |finding: &Finding| (finding.is_fatal, finding.ms, finding.round_trips, finding.bytes);
     all.sort_by(|a, b| price(b).partial_cmp(&price(a)).unwrap_or(std::cmp::Ordering::Equal));
     all.truncate(MOST);
@@ -162,6 +163,7 @@ fn old_version(tls: &TlsFacts) -> Option<Finding> {
 
 fn not_post_quantum(tls: &TlsFacts) -> Option<Finding> {
     let group = tls.group.as_deref().filter(|group| !group.contains("MLKEM"))?;
+    // TLS 1.2 has no hybrid groups; `old-version` is the finding there.
     if tls.version != "TLS 1.3" {
         return None;
     }
@@ -237,6 +239,7 @@ fn uncompressed(tls: &TlsFacts, chain: &Chain) -> Option<Finding> {
 
 fn no_staple(chain: &Chain) -> Option<Finding> {
     let first = chain.certificates.first()?;
+    // Without the URL of a responder there is no status that a server could staple.
     if !first.names_responder || chain.staple_bytes > 0 {
         return None;
     }
@@ -247,6 +250,7 @@ fn no_staple(chain: &Chain) -> Option<Finding> {
 
 /// Seconds until the end of validity, if fewer than 14 days and less than a third of the validity are left.
 fn ends_in(begin: i64, end: i64, now: i64) -> Option<i64> {
+    // A third as well: certificates for six days would always be near their end.
     let few = (DAYS * 86_400).min(end.saturating_sub(begin) / 3);
     Some(end.saturating_sub(now)).filter(|left| (0..few).contains(left))
 }
@@ -254,6 +258,7 @@ fn ends_in(begin: i64, end: i64, now: i64) -> Option<i64> {
 fn sessions(tls: &TlsFacts, all: &mut Vec<Finding>) {
     // A handshake that was not completed has no session yet, and is not "full".
     if !tls.gives_session && tls.resumption == "full" {
+        // A full handshake of TLS 1.3 has as many round trips as a resumption; only the chain is saved.
         let is12 = tls.version != "TLS 1.3";
         let text =
             "the server gives no session that could be resumed: each connection pays for a full handshake";

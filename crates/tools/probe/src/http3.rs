@@ -185,6 +185,7 @@ impl Trip<'_> {
 fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
     let socket = UdpSocket::bind(any)?;
+    // A connected socket receives ICMP errors, so a closed port ends the test at once, not by timeout.
     socket.connect(address)?;
     socket.set_nonblocking(true)?;
     Ok(socket)

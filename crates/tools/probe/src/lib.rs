@@ -111,6 +111,7 @@ impl Settings {
         let https = tokio::spawn({
             let (url, server, is_fixed) = (self.url.clone(), self.name_server, self.connect.is_some());
             async move {
+                // The record describes the public servers of the name, not the one at a fixed address.
                 if is_fixed && server.is_none() {
                     HttpsAnswer::NotAsked
                 } else {
@@ -129,6 +130,7 @@ impl Settings {
         let resolved = Resolved { addresses, took: trip.resolved, https };
         let mut report = Report::of(self, resolved, &trip.trace, error.as_ref());
         if let (Some(tcp), Some(address), None) = (&mut report.tcp, trip.trace.address, &report.failure) {
+            // After the report: further connections beside the measured one would change its times.
             tcp.fast_open = fast_open::fast_open(address).await;
         }
         Ok(report)
@@ -144,6 +146,7 @@ impl Settings {
         let mut settings = ClientSettings::new(self.url.host.clone());
         settings.verification = Verification::Reported(self.authorities.clone());
         settings.versions = self.version.into_iter().collect();
+        // Offered, because a missing compression is a finding only if the client accepts one.
         settings.certificate_compression = true;
         settings.protocols = protocols.iter().map(|name| (*name).to_owned()).collect();
         Client::new(settings).map_err(|error| ProbeError::Settings(error.to_string()))
@@ -155,6 +158,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ProbeError::System(format!("cannot start: {error}")))?;
     let result = runtime.block_on(work);
+    // A drop of the runtime would wait for the blocking thread of `getaddrinfo`, beyond every timeout.
     runtime.shutdown_background();
     Ok(result)
 }

@@ -64,6 +64,7 @@ fn protocol(first: &[u8]) -> Option<&'static str> {
         _ if begins("220 ") || begins("220-") => Some("mail (SMTP) or FTP"),
         _ if begins("* OK") => Some("mail (IMAP)"),
         _ if begins("+OK") => Some("mail (POP3)"),
+        // Redis is silent until a command arrives, and responds to the arguments of this GET with an error.
         _ if begins("-ERR") => Some("Redis"),
         _ => None,
     }

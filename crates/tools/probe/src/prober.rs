@@ -127,6 +127,8 @@ impl<'a> Prober<'a> {
         let start = match ready {
             None => ConnectionStart::default(),
             Some(ResumableSession { session, protocol }) => {
+                // RFC 8446 section 4.2.10: early data uses the protocol of the connection that issued the
+                // session.
                 ConnectionStart { session: Some(session), early: early.then_some(protocol) }
             }
         };
@@ -147,6 +149,7 @@ impl<'a> Prober<'a> {
             return Ok(self.trip(None, false).await);
         }
         let mut first = self.trip(None, false).await;
+        // A resumed handshake verifies no certificate, so the verdict is the one of this connection.
         let (ready, before) = (first.session().await, first.trace.verdict());
         if let Some(error) = first.close().await {
             return Err(error);

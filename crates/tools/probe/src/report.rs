@@ -319,6 +319,7 @@ fn since(began: Instant, at: Instant) -> f64 {
 /// Minimum round-trip time observed.
 pub(crate) fn rtt(trace: &Trace) -> Duration {
     let infos = [trace.tcp_end, trace.tcp];
+    // The end has precedence, because its minimum is the one of the whole connection. Zero means no sample.
     let least = infos.iter().flatten().map(|info| info.least_rtt).find(|rtt| !rtt.is_zero());
     let smooth = trace.tcp.map(|info| info.rtt).filter(|rtt| !rtt.is_zero());
     least.or(smooth).unwrap_or_default()

@@ -72,6 +72,7 @@ pub(crate) async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, ProbeError> 
         lookup_host((url.host.as_str(), url.port)).await.map_err(|error| failed(error.to_string()))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found {
+        // The search is linear, and cheap because of the limit.
         if !addresses.contains(&address) && addresses.len() < ADDRESSES {
             addresses.push(address);
         }
@@ -84,6 +85,7 @@ pub(crate) async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, ProbeError> 
 
 /// HTTPS record of the host, from `server` or the first server of the system.
 pub(crate) async fn https(url: &Url, server: Option<SocketAddr>) -> HttpsAnswer {
+    // RFC 6761 section 6.3: these names never leave the machine.
     let is_local = url.host == "localhost" || url.host.ends_with(".localhost");
     if server.is_none() && (url.address().is_some() || is_local) {
         return HttpsAnswer::NotAsked;
@@ -116,14 +118,19 @@ async fn ask(url: &Url, server: SocketAddr) -> Result<HttpsAnswer, String> {
     let bytes = query.to_vec().map_err(|error| error.to_string())?;
     let local: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };
     let socket = UdpSocket::bind(local).await.map_err(|error| error.to_string())?;
+    // On a connected socket the kernel drops datagrams of other hosts, which might be forged (RFC 5452
+    // section 9).
     socket.connect(server).await.map_err(|error| error.to_string())?;
     socket.send(&bytes).await.map_err(|error| error.to_string())?;
     let mut answer = vec![0; ANSWER];
     loop {
         let len = socket.recv(&mut answer).await.map_err(|error| format!("{server}: {error}"))?;
+        // A wrong ID is skipped, not an error: a forged datagram must not end the wait for the response.
         if answer[..len].first_chunk::<2>() != bytes.first_chunk::<2>() {
             continue;
         }
+        // The query has no EDNS, so servers truncate at 512 bytes (RFC 1035 section 2.3.4) and this is
+        // common.
         return if is_truncated(&answer[..len]) {
             let whole = over_tcp(&bytes, server).await;
             read(&whole.map_err(|error| format!("{server}, over TCP: {error}"))?)

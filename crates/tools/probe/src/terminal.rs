@@ -94,6 +94,7 @@ fn titled(table: &Table, paint: &Paint) -> String {
 /// A time in milliseconds.
 pub(crate) fn ms(value: f64) -> String {
     match value {
+        // The limits are where rounding adds a digit: 99.96 with one decimal would be `100.0`.
         _ if value >= 1000.0 => format!("{:.2} s", value / 1000.0),
         _ if value >= 99.95 => format!("{value:.0} ms"),
         _ if value >= 0.995 => format!("{value:.1} ms"),
@@ -304,6 +305,7 @@ fn part(time: f64) -> String {
 }
 
 fn steps(report: &Report, paint: &Paint) -> String {
+    // Colours are added to finished lines: a table would count escape sequences as columns.
     let text = table(&folded::folded(&report.steps), paint.width() >= WIDE).to_text(paint.width());
     let mut lines = text.lines();
     let title = lines.next().unwrap_or_default();

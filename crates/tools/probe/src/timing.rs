@@ -124,6 +124,7 @@ impl Measurements {
             return Ok(());
         };
         let mut resumed = prober.trip(Some(session), false).await;
+        // RFC 8446 appendix C.4: a ticket is used once, so early data takes a ticket of this connection.
         self.note(1, &resumed);
         let session = resumed.session().await;
         if let Some(error) = resumed.close().await {
@@ -182,6 +183,7 @@ fn sample(trip: &ProbedConnection) -> Option<Sample> {
     let times = &trip.trace.milestones;
     let since = |at: Instant| millis(at.saturating_duration_since(trip.began));
     let is_early = trip.trace.facts.as_ref()?.early_data == EarlyOutcome::Accepted;
+    // Early data is in the first flight, so the request begins as soon as TCP has connected.
     let pretransfer = if is_early { times.connected? } else { times.asked? };
     Some([
         millis(trip.resolved),

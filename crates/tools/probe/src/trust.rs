@@ -30,6 +30,7 @@ pub(crate) fn refusal(chain: &Chain, verdict: &str, host: &str, now: i64) -> Ref
         };
         found.extend(wrong_time(&subject, certificate, now));
     }
+    // Words of `brisk_tls_client::ClientError`: a change of its messages changes the branches here and below.
     if verdict.contains("not valid for") {
         found.push(wrong_name(leaf, host));
     }

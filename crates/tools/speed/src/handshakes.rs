@@ -80,6 +80,7 @@ impl Load {
         for handshake in KINDS {
             kinds.push(Kind::prepare(handshake, self.address).await?);
         }
+        // In turn, so that a temporary load by other programs affects all kinds equally.
         for _ in 0..pace.rounds {
             for kind in &mut kinds {
                 let cost = self.round(kind, pace.slice).await?;
@@ -98,6 +99,7 @@ impl Load {
         for number in 0..LANES {
             lanes.spawn_local(kind.caller.clone().call(number, until));
         }
+        // A failed handshake ends the run, since its cost would be a part of the others.
         lanes.join_all().await.into_iter().collect::<Result<(), _>>()?;
         let after = self.usage_at_rest().await?;
         let count = after.handshakes - before.handshakes;
@@ -156,6 +158,7 @@ fn settings(handshake: Handshake) -> ClientSettings {
     let mut settings = ClientSettings::new(NAME);
     settings.versions = vec![ProtocolVersion::TLS1_3];
     settings.suites = vec![CipherSuite::TLS_AES_128_GCM_SHA256];
+    // One group and one scheme: the server has no choice, and the row measures the named algorithms.
     settings.groups = vec![NamedGroup::X25519];
     settings.schemes = vec![SignatureScheme::ECDSA_SECP256R1_SHA256];
     settings.protocols = vec!["http/1.1".to_owned()];
@@ -190,6 +193,7 @@ impl Caller {
             if Instant::now() >= until {
                 return Ok(());
             }
+            // Lanes have disjoint numbers and thus different source addresses, without a shared counter.
             number += LANES;
         }
     }
@@ -202,6 +206,7 @@ impl Caller {
         let session = self.session.as_ref().as_ref().and_then(SavedSession::try_clone);
         let stream = self.client.connect(tcp, session, None).await?;
         let found = stream.facts().resumption;
+        // A full handshake among resumed ones would raise their cost unnoticed.
         if found == self.expected {
             return Ok(stream);
         }

@@ -59,9 +59,11 @@ pub fn run(settings: &Settings, observer: &mut dyn Observer) -> Result<SpeedResu
     let kinds = if settings.forecasts() { handshakes::MEASURED } else { 0 };
     let of = pace.rounds * (measured + kinds) as u32;
     let mut progress = Progress { observer, done: 0, of };
+    // The operations first: the forecast with batches needs the costs of both signatures.
     let rows = on_core(&cores, || measure::measure(works, pace, &mut progress))?;
     let handshakes =
         if settings.forecasts() { forecast(&cores, pace, &mut progress, &rows)? } else { Vec::new() };
+    // After the measurements, which have made the choices: `measured` itself measures nothing.
     let choices = BatchChoice::measured().collect();
     Ok(SpeedResult {
         core: cores.measured(),
@@ -88,6 +90,7 @@ fn on_core<T: Send>(
     cores: &Cores,
     measure: impl FnOnce() -> Result<T, SpeedError> + Send,
 ) -> Result<T, SpeedError> {
+    // A thread of its own, because the affinity must not stay with the thread of the caller.
     thread::scope(|scope| {
         join(scope.spawn(|| {
             cores.occupy()?;

@@ -28,6 +28,8 @@ pub(crate) fn measure(
     progress: &mut Progress<'_>,
 ) -> Result<Vec<Row>, SpeedError> {
     let mut meters = Vec::with_capacity(works.len());
+    // Before the first round, so that the determination of `calls` does not fall into the slice of another
+    // operation.
     for Work { operation, act } in works {
         let meter = match act {
             Ok(act) => Ok(Meter::new(operation, act)?),
@@ -87,13 +89,16 @@ impl Meter {
         let (cpu, started) = (thread_cpu(), Instant::now());
         let mut last = started;
         let mut samples = 0;
+        // One call may take longer than the slice.
         while samples == 0 || last - started < time {
             perform(&mut self.act, self.calls)?;
+            // The end of a sample is the begin of the next one: one reading of the clock for each.
             let now = Instant::now();
             self.samples.saturating_record((now - last).as_nanos() as u64);
             last = now;
             samples += 1;
         }
+        // Processor time, as in `openssl speed`; the histogram has the time of the clock.
         let rate = (samples * self.operations) as f64 / thread_cpu().saturating_sub(cpu).as_secs_f64();
         self.rates.push(rate);
         Ok(rate)

@@ -226,6 +226,7 @@ pub(crate) fn with_batches(measured: Vec<Forecast>, rows: &[Row]) -> Vec<Forecas
         let is = |operation: &Operation| {
             operation.algorithm == Algorithm::Rsa2048 && (operation.batch > 1) == batched
         };
+        // The first such row is the signature: the verification, which is no batch either, follows it.
         rows.iter().find(|row| is(&row.operation)).map(|row| row.figure)
     };
     let derive = |whole: Result<Cost, Missing>| {

@@ -51,6 +51,7 @@ impl Server {
         let acceptor = Arc::new(acceptor()?);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket =
+            // Without `SO_REUSEPORT`, by which another process could take a part of the connections.
             listener::bind(&ListenerSettings { reuse_port: false, ..ListenerSettings::new(address) })?;
         Ok(Self { acceptor, socket, runtime: Builder::new_current_thread().enable_all().build()? })
     }
@@ -90,6 +91,7 @@ async fn connection(acceptor: Arc<Acceptor>, tcp: TcpStream, completed: Rc<Cell<
     // The client reports why a handshake failed.
     let Ok(mut accepted) = acceptor.accept(tcp, Vec::new(), &mut Timeline::start()).await else { return };
     completed.set(completed.get() + 1);
+    // After the count, the connection remains open until the client closes: closing is a part of the cost.
     let stream = &mut accepted.stream;
     // The client may have left without its ticket.
     let _ = poll_fn(|cx| stream.poll_drain(cx)).await;
@@ -99,6 +101,7 @@ async fn connection(acceptor: Arc<Acceptor>, tcp: TcpStream, completed: Rc<Cell<
 /// An acceptor with the defaults of the gateway, and an engine that works on the calling thread.
 fn acceptor() -> Result<Acceptor, SpeedError> {
     let now = SystemTime::now();
+    // Deleted at the end of this function: certificates and keys are in memory by then.
     let folder = tempfile::tempdir()?;
     let authority = DevelopmentCa::open_or_create(folder.path(), now)?;
     let mut keystore = Keystore::new();
@@ -108,6 +111,7 @@ fn acceptor() -> Result<Acceptor, SpeedError> {
         certificates.push(Arc::new(loaded.certificate));
     }
     let host = HostSettings { certificates, ..HostSettings::new([NAME]) };
+    // On the serving thread, as with `offload = []`: the processor time of other threads is not measured.
     let engine: Arc<dyn PrivateKeyEngine> = Arc::new(LocalEngine::new(Arc::new(keystore)));
     host.publish(&engine);
     Ok(Acceptor::new(TlsSettings::default(), &[host], &Resources::of_process(now))?)

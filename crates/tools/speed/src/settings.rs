@@ -41,6 +41,7 @@ pub(crate) struct Pace {
 
 impl Settings {
     pub(crate) fn measures(&self, algorithm: Algorithm) -> bool {
+        // The derived forecast of RSA in batches is computed from the signatures of RSA-2048.
         self.names(Subject::Algorithm(algorithm)) || (algorithm == Algorithm::Rsa2048 && self.forecasts())
     }
 

@@ -39,6 +39,7 @@ impl Work {
         act: impl FnMut() -> Result<(), SpeedError> + Send + 'static,
     ) -> Self {
         let operation = Operation { algorithm, action, batch: LANES, bytes: None };
+        // A missing instruction set leaves a row with the reason, not a gap in the table.
         let act = if are_there { Ok(Box::new(act) as Call) } else { Err(Missing::Avx512) };
         Self { operation, act }
     }

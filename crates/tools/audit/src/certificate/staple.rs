@@ -54,6 +54,7 @@ pub(super) fn logs(certificate: &X509Certificate<'_>, shown: &SentChain, found: 
     let embedded = certificate.extensions().iter().filter(|one| one.oid.to_id_string() == EMBEDDED);
     let mut lists: Vec<&[u8]> = embedded.filter_map(|one| octets(one.value)).collect();
     lists.extend(shown.scts.as_deref());
+    // Clients reject a wrong staple together with its SCTs.
     if found.is_stapled && !found.staple_is_wrong {
         lists.extend(shown.staple.as_deref().and_then(stapled_scts));
     }

@@ -70,6 +70,7 @@ fn read(mut messages: &[u8]) -> Answer {
             }
             _ => {}
         }
+        // `NLMSG_ALIGNTO` of linux/netlink.h.
         messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Answer::More
@@ -78,6 +79,7 @@ fn read(mut messages: &[u8]) -> Answer {
 fn header(bytes: &[u8]) -> Option<(usize, u16)> {
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    // A length of 0 would not advance the reader.
     (length >= 16).then_some((length, kind))
 }
 

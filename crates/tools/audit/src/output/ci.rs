@@ -19,6 +19,7 @@ pub fn sarif(audit: &Audit, version: &str) -> String {
             "defaultConfiguration": { "level": level(kind.severity) },
         })
     };
+    // A colon of an IPv6 address could be read as the end of a scheme, which code scanning does not accept.
     let place = format!("{}/{}", audit.host.trim_matches(['[', ']']).replace(':', "-"), audit.port());
     let result = |finding: &crate::Finding| {
         json!({
@@ -64,6 +65,7 @@ fn level(severity: Severity) -> &'static str {
 pub fn junit(audit: &Audit) -> String {
     let failed = |kind: &Kind| {
         let own = audit.findings.iter().find(|finding| finding.kind.id == kind.id);
+        // Information requires no change, so it must not fail a pipeline.
         own.filter(|finding| finding.kind.severity > Severity::Info)
     };
     let skipped = |kind: &Kind| {

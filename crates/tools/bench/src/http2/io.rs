@@ -37,6 +37,7 @@ impl Io {
     /// Removes and returns the bytes that were written without a connection.
     pub(super) fn gathered(&self) -> Vec<u8> {
         match &mut *self.0.borrow_mut() {
+            // The state stays: it contains the waker of `h2`, which already waits for data.
             State::Gathering { bytes, .. } => mem::take(bytes),
             State::Open(_) | State::Cut => Vec::new(),
         }
@@ -107,6 +108,7 @@ impl AsyncWrite for Io {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, piece: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self.0.borrow_mut() {
             State::Gathering { bytes, .. } => {
+                // Never blocks: the first flight has to be complete before there is a connection.
                 bytes.extend_from_slice(piece);
                 Poll::Ready(Ok(piece.len()))
             }

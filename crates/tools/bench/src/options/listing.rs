@@ -33,6 +33,7 @@ impl Options {
         text(&mut list, "--sessions", self.session_use.map(name).as_ref());
         self.versions.iter().for_each(|version| {
             let number = version.to_string();
+            // As typed: the option takes the number alone.
             text(&mut list, "--tls", Some(&number.trim_start_matches("TLS ")));
         });
         self.suites.iter().for_each(|suite| text(&mut list, "--suite", Some(suite)));

@@ -24,6 +24,7 @@ pub fn version(text: &str) -> Result<ProtocolVersion, NameError> {
 
 /// Parses the IANA name of a suite, ignoring case.
 pub fn suite(text: &str) -> Result<CipherSuite, NameError> {
+    // A server cannot select a signalling value.
     let real = CipherSuite::ALL.iter().filter(|suite| !suite.to_string().ends_with("_SCSV"));
     find(text, "a suite", real.map(|suite| (suite.to_string(), *suite)))
 }

@@ -25,10 +25,12 @@ impl UrlParts {
             _ => return Err(wrong("does not begin with https:// or http://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
+        // `Authority::host` would drop user and password silently.
         if authority.as_str().contains('@') {
             return Err(wrong("has a user name, which brisk bench does not send"));
         }
         let target = Target::new(authority.host(), authority.port_u16().unwrap_or(port));
+        // Names in certificates and in SNI have no brackets, unlike `Host`.
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let path = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         Ok(Self { scheme, host, authority: authority.clone(), target, path })

@@ -22,6 +22,7 @@ pub fn run(result: &RunResult, machine: &Machine, program: &str) -> String {
     ]);
     body += &highlights(&main_figures(result));
     body += &plots::all(result);
+    // Without the first table, the summary: facts and highlights contain it.
     body.extend(tables::all(result).iter().skip(1).map(Table::to_html));
     page(&result.target, &body)
 }

@@ -168,6 +168,7 @@ impl<W: Write> LiveFigures<W> {
         if self.latency.is_empty() {
             return Vec::new();
         }
+        // Edges are ratios, so the least one must not be 0.
         let (least, most) = (self.latency.min().max(1), self.latency.value_at_quantile(0.999));
         let ratio = (most.max(least + 1) as f64 / least as f64).powf(1.0 / BUCKETS as f64);
         let edge = |bucket: usize| least as f64 * ratio.powf(bucket as f64);

@@ -205,6 +205,7 @@ fn bins(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
 /// Latency over rarity: 90 %, 99 %, 99.9 % have equal distances.
 fn percentiles(result: &RunResult) -> String {
     let rarest = phases(result).iter().map(|(_, histogram)| histogram.len()).max().unwrap_or(1);
+    // More nines than the number of values has would only repeat the maximum.
     let nines = (rarest as f64).log10().clamp(1.0, 6.0);
     let series: Vec<_> = phases(result)
         .into_iter()

@@ -44,6 +44,7 @@ pub fn read(path: &Path, common: &Common) -> Result<Weighted<Request>, BenchErro
 
 fn request(line: &str, folder: &Path, common: &Common) -> Result<(u32, Request), BenchError> {
     let mut words: Vec<_> = line.split_whitespace().collect();
+    // Neither methods nor paths are numbers.
     let weight = match words[0].parse() {
         Ok(weight) => {
             words.remove(0);
@@ -78,6 +79,7 @@ fn path_of(target: &str, common: &Common) -> Result<PathAndQuery, BenchError> {
     };
     let uri: Uri = target.parse().map_err(|_| wrong())?;
     match uri.authority() {
+        // A path needs no comparison with the server of the run.
         _ if target.starts_with('/') => {}
         _ if uri.scheme() != Some(scheme) => return Err(wrong()),
         None => return Err(wrong()),

@@ -70,6 +70,7 @@ impl Http1 {
             side.begin.get_or_insert(place);
             side.head.extend_from_slice(bytes);
             let before = side.head.len() - bytes.len();
+            // The head is parsed anew with each piece; `HEAD` bounds the cost.
             let length = match from {
                 Party::Client => self.request(exchanges)?,
                 Party::Server => self.response(place, exchanges)?,
@@ -104,6 +105,7 @@ impl Http1 {
         exchange.host = short(value("host").unwrap_or_default());
         let is_chunked = value("transfer-encoding").is_some();
         let body = match value("content-length") {
+            // RFC 9112 section 6.3: `Transfer-Encoding` overrides `Content-Length`.
             _ if is_chunked => Body::chunked(),
             Some(length) => Body::of_length(number(length).ok_or(NotHttp)?),
             None => Body::none(),
@@ -125,6 +127,7 @@ impl Http1 {
     /// Takes the head of a response if it is complete, and returns its length.
     fn response(&mut self, place: Place, exchanges: &mut Exchanges) -> Result<Option<usize>, NotHttp> {
         let side = &mut self.sides[Party::Server as usize];
+        // RFC 9112 section 9.3.2: responses have the order of their requests.
         let (index, method) = *self.pending.front().ok_or(NotHttp)?;
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
         let head = parse_head(&side.head, &mut fields, method == Method::Head).map_err(|_| NotHttp)?;
@@ -134,6 +137,7 @@ impl Http1 {
         }
         if let Some(exchange) = exchanges.get(index) {
             exchange.status = Some(head.status);
+            // The end is a preliminary one: a response without a body ends with its head.
             (exchange.response, exchange.end) = (side.begin, Some(place));
         }
         self.pending.pop_front();

@@ -46,6 +46,8 @@ struct Side {
 
 impl Default for Side {
     fn default() -> Self {
+        // The table may be larger than the encoder's: indices count from the newest entry (RFC 7541 section
+        // 2.3.3), so older entries do no harm, and the SETTINGS of the peer need not be followed.
         Self { preface: 0, partial: Vec::new(), frame: None, block: None, decoder: Decoder::new(TABLE) }
     }
 }
@@ -95,6 +97,7 @@ impl Http2 {
         let side = &mut self.sides[from as usize];
         if from == Party::Client && side.preface < PREFACE.len() {
             let length = (PREFACE.len() - side.preface).min(bytes.len());
+            // Only counted: `Http::is_begin` has compared the first bytes.
             side.preface += length;
             bytes = &bytes[length..];
         }
@@ -139,6 +142,8 @@ impl Http2 {
             kind::HEADERS | kind::CONTINUATION => {
                 side.partial.extend_from_slice(taken);
                 let block = side.block.as_ref().map_or(0, |(_, block)| block.len());
+                // RFC 9113 section 6.10 does not limit the number of CONTINUATION frames, so their sum is
+                // limited.
                 if side.partial.len() + block > BLOCK {
                     return None;
                 }
@@ -168,6 +173,8 @@ impl Http2 {
         if is_headers && frame.has(flag::END_HEADERS) {
             let (first, block) = side.block.take()?;
             let mut lines = Lines::default();
+            // Also for streams that are not kept: later blocks refer to entries of this one. After an error,
+            // the rest of the connection cannot be decoded.
             side.decoder.decode(&block, FIELDS, BLOCK, &mut lines).ok()?;
             self.head(from, first, &lines, place, exchanges);
             if first.has(flag::END_STREAM) {
@@ -199,6 +206,7 @@ impl Http2 {
                     (exchange.status, exchange.response) = (Some(status), Some(place));
                 }
             }
+        // Trailers of a known stream end in the branch above.
         } else if from == Party::Client && self.streams.len() < STREAMS {
             let mut exchange = Exchange::new(frame.stream, place);
             exchange.method = lines.value(":method");

@@ -44,6 +44,7 @@ pub(crate) fn svg(report: &ConnectionReport) -> Option<String> {
     text(&mut svg, (990, 16), "end", "soft", &server);
     // Writing to a string cannot fail.
     let _ = writeln!(svg, "<path d=\"M190 24V{height}M990 24V{height}\"/>");
+    // Before the arrows: SVG paints in the order of the file, and the areas would cover texts.
     for index in zero_windows(&lines) {
         let y = HEAD + index * ROW - ROW / 2;
         let _ = writeln!(svg, "<rect class=\"zero\" x=\"190\" y=\"{y}\" width=\"800\" height=\"{ROW}\"/>");

@@ -67,9 +67,11 @@ pub(super) fn read(datagram: &[u8]) -> Option<(LongHeader<'_>, &[u8])> {
     };
     let (destination, rest) = rest.get(1..)?.split_at_checked(id(rest)?)?;
     let (source, rest) = rest.get(1..)?.split_at_checked(id(rest)?)?;
+    // RFC 9000 section 17.2.1: in a Version Negotiation packet, the second bit is arbitrary.
     if first & 0x80 == 0 || first & 0x40 == 0 && version != 0 {
         return None;
     }
+    // RFC 9369 section 3.2: version 2 has other numbers of types, each higher by one (modulo 4).
     let number = match first >> 4 & 3 {
         number if version == VERSIONS[1].0 => number.wrapping_sub(1) & 3,
         number => number,
@@ -127,6 +129,7 @@ pub(super) fn open(header: &LongHeader<'_>, id: &[u8], from: Party) -> Option<Ve
     for (byte, part) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
         *byte ^= part;
     }
+    // RFC 9001 section 5.3: the tag covers the header without its protection.
     let (aad, sealed) = packet.split_at_mut(header.header + length);
     let opened = key.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(&*aad), sealed).ok()?;
     Some(opened.to_vec())
@@ -163,6 +166,7 @@ fn frame<'a>(bytes: &'a [u8], found: &mut Vec<(u64, &'a [u8])>) -> Option<&'a [u
             let (_, rest) = split(rest)?;
             let (ranges, mut rest) = split(rest)?;
             let counts = if *kind == 3 { 3 } else { 0 };
+            // A larger number is forged: an Initial packet of usual size has no room for 1000 ranges.
             for _ in 0..1 + 2 * ranges.min(1000) + counts {
                 rest = split(rest)?.1;
             }

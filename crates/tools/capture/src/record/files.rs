@@ -66,6 +66,7 @@ impl RingFiles {
     /// Adds a packet, to the next file if this one would become too large.
     pub(super) fn add(&mut self, header: &[u8], parts: &[&[u8]]) -> io::Result<()> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        // A packet that is larger than a whole file is written all the same, or each file would stay empty.
         let is_begin = self.written <= header.len() as u64;
         if let Some(ring) = self.ring.filter(|ring| self.written + bytes > ring.bytes && !is_begin) {
             self.flush()?;
@@ -85,6 +86,7 @@ impl RingFiles {
 /// Creates or empties a file. A new file is readable by its owner only, since it has the contents of connections. Links are not
 /// followed (`O_NOFOLLOW`), since another user may have made one.
 fn create(path: &Path) -> io::Result<File> {
+    // For the message only: `O_NOFOLLOW` refuses a link that appears after this check.
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Err(io::Error::other(format!("{} is a symbolic link: write to its target", path.display())));
     }

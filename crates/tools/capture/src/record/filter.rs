@@ -79,6 +79,7 @@ impl Condition {
             Some(Packet::Fragment(fragment)) => self.kind.fits_fragment(&fragment.key),
             None => Some(false),
         };
+        // In doubt the packet is recorded: it can be ignored later, but not be recovered.
         is_met.is_none_or(|is_met| is_met != self.is_negated)
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{Baseline, Limits, Mode, ProcessSource, Service, Target};
 use crate::{Measure, duration};
 
+// Unknown keys are errors in all tables: a misspelt limit would silently be the default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
@@ -44,6 +45,7 @@ struct Compare {
 impl Default for Compare {
     fn default() -> Self {
         let measures = ["rate", "server-cpu", "p99"].map(str::to_owned).to_vec();
+        // Six rounds are the fewest for an interval of 95 %.
         Self { target: None, mode: None, measures, precision: 0.03, rounds: [6, 30], time: "10m".to_owned() }
     }
 }
@@ -142,6 +144,7 @@ impl Compare {
                 "compare.rounds is [{least}, {most}]: write the least and the most, as [6, 30]"
             ));
         }
+        // Negated, because TOML has `nan`, for which both comparisons are false.
         if !(self.precision > 0.0 && self.precision < 1.0) {
             return Err(format!(
                 "compare.precision is {}: write a part of one, as 0.03 for 3 %",

@@ -43,6 +43,7 @@ impl Variables {
 
     /// The words of `text` with variables replaced as by [`fill`](Self::fill). A value is never split.
     pub fn words(&self, text: &str) -> Result<Vec<String>, String> {
+        // Split before the replacement: quotes and spaces of a value must not become syntax.
         let words = shlex::split(text).ok_or_else(|| format!("a quote has no partner in {text:?}"))?;
         words.iter().map(|word| self.fill(word)).collect()
     }

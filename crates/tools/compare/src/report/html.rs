@@ -55,6 +55,7 @@ fn chart(report: &Report<'_>, measure: Measure) -> String {
     }
     let values = rows.iter().filter_map(|row| row.range).flat_map(|(value, low, high)| [value, low, high]);
     let axis = if compared {
+        // With 1, so that the line of equality is visible even if all ratios are on one side of it.
         Axis::new(&format!("{}, ratio", measure.title()), Scale::Logarithmic, values.chain([1.0]))
     } else {
         Axis::new(measure.title(), Scale::Linear, values)

@@ -111,8 +111,10 @@ fn overviews(report: &Report<'_>) -> Vec<Table> {
     };
     let mut measures = plan.measures.clone();
     if !measures.contains(&Measure::ServerBusy) && !client_bound_cells(report).is_empty() {
+        // The reader has to see how far the rates are lower bounds.
         measures.push(Measure::ServerBusy);
     }
+    // A server without a known process has no processor time and no memory.
     measures.retain(|measure| cells.iter().any(|cell| cell.value(*measure).is_some()));
     measures.iter().map(overview).collect()
 }

@@ -91,6 +91,7 @@ impl Body {
                     }
                     used as usize
                 }
+                // Byte by byte, since a line may be split between two reads at any place.
                 Rest::Size { .. } | Rest::ChunkEnd | Rest::Trailer { .. } => {
                     self.0 = self.next(rest[0])?;
                     1
@@ -103,9 +104,11 @@ impl Body {
     /// The [`Rest`] after one more byte of a line.
     fn next(&self, byte: u8) -> Result<Rest, HttpError> {
         Ok(match self.0 {
+            // A chunk extension or a trailer without an end would otherwise keep the client busy.
             Rest::Size { seen, .. } | Rest::Trailer { seen } if seen > LINE => {
                 return Err(wrong("a line of the chunked body is too long"));
             }
+            // RFC 9112 section 7.1: a size has at least one digit.
             Rest::Size { seen: 0, .. } if byte == b'\n' || byte == b'\r' => return Err(bad_size()),
             // RFC 9112 section 7.1: a chunk of size 0 is the last one; trailers follow.
             Rest::Size { size, .. } if byte == b'\n' => {
@@ -116,10 +119,13 @@ impl Body {
                 }
             }
             Rest::Size { seen, size, extension } => {
+                // RFC 9112 section 7.1.1: unknown chunk extensions are ignored, and with them the white space
+                // before.
                 let extension = extension || matches!(byte, b';' | b' ' | b'\t' | b'\r');
                 let size = if extension { size } else { longer(size, byte)? };
                 Rest::Size { seen: seen + 1, size, extension }
             }
+            // RFC 9112 section 2.2 permits a line break without the carriage return.
             Rest::ChunkEnd if byte == b'\r' => Rest::ChunkEnd,
             Rest::ChunkEnd if byte == b'\n' => Rest::Size { seen: 0, size: 0, extension: false },
             Rest::ChunkEnd => return Err(wrong("a chunk of the body is longer than its size")),
@@ -137,6 +143,7 @@ impl Body {
 /// Appends a hexadecimal digit to `size`.
 fn longer(size: u64, digit: u8) -> Result<u64, HttpError> {
     let digit = char::from(digit).to_digit(16).ok_or_else(bad_size)?;
+    // An overflow would end a chunk too early, and its content would be read as the next chunk.
     size.checked_mul(16).map(|size| size + u64::from(digit)).ok_or_else(bad_size)
 }
 

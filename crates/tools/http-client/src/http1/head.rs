@@ -35,9 +35,11 @@ pub fn parse_head<'b>(
     let Status::Complete(len) = parsed else { return Ok(None) };
     let status = response.code.expect("a complete head has a status");
     let fields = &*response.headers;
+    // RFC 9112 section 6.3: these responses have no body, even with a length.
     let body = if is_head_request || matches!(status, 100..200 | 204 | 304) {
         Some(Body::none())
     } else if has_token(fields, "transfer-encoding", "chunked") {
+        // RFC 9112 section 6.3: `Transfer-Encoding` overrides `Content-Length`.
         Some(Body::chunked())
     } else {
         match fields.iter().find(|header| header.name.eq_ignore_ascii_case("content-length")) {
@@ -47,6 +49,7 @@ pub fn parse_head<'b>(
     };
     // After 101 another protocol follows (RFC 9110 section 15.2.2).
     let is_last = status == 101
+        // RFC 9112 section 9.3: HTTP/1.0 closes unless the connection is kept explicitly.
         || response.version == Some(0) && !has_token(fields, "connection", "keep-alive")
         || has_token(fields, "connection", "close")
         || body.as_ref().is_some_and(Body::ends_with_connection);

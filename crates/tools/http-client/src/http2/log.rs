@@ -165,5 +165,6 @@ fn settings(payload: &[u8]) -> String {
         };
         format!("{name} {value}")
     };
+    // A frame may have up to 2,730 settings.
     settings.iter().take(32).map(setting).collect::<Vec<_>>().join(", ")
 }

@@ -74,9 +74,12 @@ impl Future for Driver {
         let driver = self.get_mut();
         let shared = Rc::clone(&driver.shared);
         let mut shared = shared.borrow_mut();
+        // A clone at each poll would cost an atomic operation.
         if shared.driver.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             shared.driver = Some(cx.waker().clone());
         }
+        // Before the timers: an acknowledgement that has arrived must not be preceded by the timer for its
+        // loss.
         driver.receive(&mut shared, cx);
         let now = Instant::now();
         if shared.connection.poll_timeout().is_some_and(|at| at <= now) {
@@ -85,6 +88,7 @@ impl Future for Driver {
         if let Poll::Ready(Err(error)) = shared.socket.poll_unblock(cx) {
             shared.lose(&Http3Error::Unreachable(Arc::new(error)));
         }
+        // Events first, since reading the streams gives back windows, which `transmit` announces.
         shared.process();
         shared.transmit(now);
         // The system reports an unused port as an error of the next send.

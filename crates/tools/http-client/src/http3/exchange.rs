@@ -88,6 +88,7 @@ impl Exchange {
                 if response.interim > INTERIM {
                     return Err(protocol("interim responses without an end".to_owned()));
                 }
+                // Fields of an interim response do not belong to the final one.
                 response.headers.clear();
                 self.reader.order.interim();
             }

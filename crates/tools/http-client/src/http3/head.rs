@@ -94,6 +94,7 @@ impl ResponseFields<'_> {
             (self.kept_fields == KeptFields::All).then(|| (name, printable_value(&text())))
         };
         match name {
+            // An invalid status becomes 0, which `Exchange::head` refuses.
             b":status" => Line::Status(text().parse().unwrap_or_default()),
             b"content-length" => Line::Length(text().parse().ok(), kept()),
             _ if self.kept_fields == KeptFields::None => Line::Other(None),

@@ -71,6 +71,7 @@ impl Shared {
         handshake: QuicHandshake,
     ) -> io::Result<Self> {
         let mut config = ClientConfig::new(handshake.config());
+        // Without stored tokens, each connection costs as much as that of a new client.
         config.transport_config(Arc::clone(&client.transport)).token_store(Arc::new(NoneTokenStore));
         let mut endpoint =
             Endpoint::new(Arc::clone(&client.endpoint), None, socket.forbids_fragments(), None);
@@ -176,6 +177,7 @@ impl Shared {
 
     /// Ends all [`Exchange`]s with `reason`.
     pub(super) fn lose(&mut self, reason: &Http3Error) {
+        // The first reason is the cause; later ones are consequences.
         self.lost.get_or_insert_with(|| reason.clone());
         self.exchanges.values_mut().for_each(|exchange| exchange.finish(Err(reason.clone())));
     }
@@ -184,6 +186,7 @@ impl Shared {
     pub(super) fn receive(&mut self, datagram: Datagram) {
         let Datagram { at, remote, ecn, data, .. } = datagram;
         self.out.clear();
+        // Other events concern servers and unknown connections.
         let event = self.endpoint.handle(at, remote, None, ecn, data, &mut self.out);
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
             self.connection.handle_event(event);
@@ -235,6 +238,7 @@ impl Shared {
     fn repeat(&mut self) {
         self.open_control();
         self.numbers.clear();
+        // A `HashMap` has no order; the requests keep theirs on the new streams.
         let mut numbers: Vec<u64> = self.exchanges.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -262,6 +266,7 @@ impl Shared {
         let Some(exchange) = self.exchanges.get_mut(&number) else { return };
         let mut sending = self.connection.send_stream(exchange.stream);
         while !exchange.unsent.is_empty() {
+            // `write_chunks` changes the given slice; the clone shares the bytes, and `advance` follows.
             match sending.write_chunks(std::slice::from_mut(&mut exchange.unsent.clone())) {
                 Ok(written) => exchange.unsent.advance(written.bytes),
                 Err(WriteError::Blocked) => return,
@@ -296,6 +301,7 @@ impl Shared {
                 }
             }
         };
+        // The result requests a transmission, which follows `process` in any case.
         let _ = chunks.finalize();
         match read {
             Ok(()) => {}

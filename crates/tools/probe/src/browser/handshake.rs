@@ -80,6 +80,8 @@ impl ServerFlight {
             let [high, low] = ALPS.to_be_bytes();
             all.extend(handshake(ENCRYPTED_EXTENSIONS, &[0, 4, high, low, 0, 0]));
         }
+        // RFC 8446 section 4.4.2: a client without a certificate sends an empty list, and no
+        // `CertificateVerify` after it.
         if let Some(context) = &self.asks {
             all.extend(handshake(CERTIFICATE, &[&[context.len() as u8][..], context, &[0, 0, 0]].concat()));
         }
@@ -101,6 +103,8 @@ pub(super) struct Messages {
 
 impl Messages {
     fn push(&mut self, content: &[u8]) -> Result<(), String> {
+        // The sum is limited, not the buffer: complete messages leave the buffer, so an endless flight of
+        // short ones would never fill it.
         self.taken += content.len();
         if self.taken > MOST {
             return Err(format!("the server's handshake is longer than {MOST} bytes"));
@@ -208,6 +212,8 @@ pub(super) async fn complete(
     let shared = answer.extension(extension::KEY_SHARE).and_then(|share| secrets.agree(share));
     let shared = shared.ok_or("the server's key share is of no use")?;
     let mut schedule = Schedule::new(answer.suite, [hello, &message].concat(), &shared);
+    // RFC 8446 section 7.1: the handshake secrets cover both hellos, so the order of derivation and of
+    // additions to the transcript must not change.
     let (client, server) = (schedule.traffic(b"c hs traffic"), schedule.traffic(b"s hs traffic"));
     let mut opener = Opener::new(answer.suite, [&server[..]].into_iter());
 
@@ -216,6 +222,8 @@ pub(super) async fn complete(
         let content = handshake_content(read, &mut opener).await?;
         for (kind, message) in flight(&mut said, &mut messages, &content)? {
             if kind == FINISHED {
+                // RFC 8446 section 4.4.4: a `Finished` covers the messages before it, so it joins the
+                // transcript afterwards.
                 let key = schedule.finished(&server);
                 hmac::verify(&key, schedule.transcript_hash().as_ref(), &message[4..])
                     .map_err(|_| "the server's Finished is wrong")?;
@@ -225,9 +233,12 @@ pub(super) async fn complete(
             schedule.transcript.extend(message);
         }
     }
+    // RFC 8446 section 4.4.2: the hello offers no pre-shared key, so a server has to send both.
     if !said.has_certificate || !said.is_signed {
         return Err("the server proves nothing: it sends no certificate, or no signature".to_owned());
     }
+    // RFC 8446 section 7.1: the application secrets end with the server's `Finished`. They are derived before
+    // the messages of the client join the transcript.
     schedule.advance(&vec![0; schedule.digest.output_len()]);
     let (next_client, next_server) = (schedule.traffic(b"c ap traffic"), schedule.traffic(b"s ap traffic"));
 
@@ -239,6 +250,8 @@ pub(super) async fn complete(
     ));
     let failed = "keys cannot be made";
     let mut sealer = Sealer::new(answer.suite, &client).ok_or(failed)?;
+    // RFC 8446 appendix D.4: a client with a session ID in its hello sends a `change_cipher_spec` before its
+    // flight.
     let mut bytes = vec![20, 3, 3, 0, 1, 1];
     bytes.extend(sealer.seal(22, &own).ok_or(failed)?);
     write.write_all(&bytes).await.map_err(|error| format!("the connection breaks: {error}"))?;
@@ -255,6 +268,8 @@ pub(super) async fn record(read: &mut (impl AsyncRead + Unpin)) -> Result<([u8; 
     let mut header = [0; 5];
     read.read_exact(&mut header).await.map_err(broken)?;
     let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    // Checked before the payload is read: a server of another protocol would otherwise keep the client
+    // waiting for a length that is no length.
     if !(20..=24).contains(&header[0]) || header[1] != 3 || length > RECORD {
         return Err("the server sends what is no record of TLS 1.3".to_owned());
     }
@@ -274,6 +289,8 @@ async fn server_hello(read: &mut (impl AsyncRead + Unpin)) -> Result<(ServerHell
             _ => return Err("the server sends data before its hello".to_owned()),
         }
         if let Some((kind, message)) = messages.next() {
+            // RFC 8446 section 5.1: the keys change after the hello, so bytes behind it in the record were
+            // not protected.
             if !messages.bytes.is_empty() {
                 return Err("the server's hello is not the end of its record".to_owned());
             }
@@ -290,9 +307,12 @@ async fn handshake_content(
     read: &mut (impl AsyncRead + Unpin),
     opener: &mut Opener,
 ) -> Result<Vec<u8>, String> {
+    // A bound of its own: `change_cipher_spec` records never reach `Messages`, so its limit does not count
+    // them.
     for _ in 0..MOST / 16 {
         let (header, payload) = record(read).await?;
         match header[0] {
+            // RFC 8446 section 5: such a record is dropped without further processing.
             20 => {}
             23 => {
                 return match opener.open(header, &payload) {

@@ -87,6 +87,7 @@ pub(super) fn chrome(url: &Url) -> Result<Hello, ProbeError> {
     let (session, rest) = rest.split_at(32);
     let (grease, rest) = rest.split_at(8);
     let secrets = Secrets {
+        // One X25519 key serves both shares: a server takes only one of them, so the key is used once.
         quantum: DecapsulationKey::generate(&ML_KEM_768).map_err(failed)?,
         classical: PrivateKey::generate(&X25519).map_err(failed)?,
     };
@@ -96,14 +97,19 @@ pub(super) fn chrome(url: &Url) -> Result<Hello, ProbeError> {
 
     let mut body = vec![3, 3];
     body.extend_from_slice(nonce);
+    // RFC 8446 appendix D.4: middleboxes expect a session ID, so Chrome sends a random one.
     body.push(32);
     body.extend_from_slice(session);
     put(&mut body, &[&reserved(grease[0])[..], &words(SUITES)].concat());
+    // RFC 8446 section 4.1.2: exactly one compression method, null. Any other list is refused by TLS 1.3
+    // servers.
     body.extend_from_slice(&[1, 0]);
     let shares = shares(reserved(grease[1]), &hybrid, classical.as_ref());
     let extensions = extensions(url, grease, &shares, rest);
     put(&mut body, &extensions);
 
+    // RFC 8446 section 5.1: an initial hello may have the record version 0x0301, for servers that refuse
+    // newer ones.
     let mut record = vec![22, 3, 1];
     record.extend_from_slice(&((body.len() + 4) as u16).to_be_bytes());
     record.push(1);
@@ -114,6 +120,7 @@ pub(super) fn chrome(url: &Url) -> Result<Hello, ProbeError> {
 
 fn shares(reserved: [u8; 2], hybrid: &[u8], classical: &[u8]) -> Vec<u8> {
     let mut shares = Vec::new();
+    // RFC 8446 section 4.2.8: no share may be empty, so the reserved group has one byte.
     for (group, share) in [(reserved, &[0][..]), ([0x11, 0xec], hybrid), ([0, 0x1d], classical)] {
         shares.extend_from_slice(&group);
         put(&mut shares, share);
@@ -139,6 +146,8 @@ fn extensions(url: &Url, grease: &[u8], shares: &[u8], random: &[u8]) -> Vec<u8>
     }
     add([0, 23], &[]);
     add([0xff, 1], &[0]);
+    // RFC 8446 section 4.2.8: each share needs its group in this list. The reserved one is therefore drawn
+    // from the same byte as in `shares`.
     add([0, 10], &list(&[&reserved(grease[1])[..], &words(GROUPS)].concat()));
     add([0, 11], &[1, 0]);
     add([0, 35], &[]);
@@ -153,6 +162,7 @@ fn extensions(url: &Url, grease: &[u8], shares: &[u8], random: &[u8]) -> Vec<u8>
     // ALPS, for HTTP/2.
     add([0x44, 0xcd], &list(b"\x02h2"));
     add([0xfe, 0x0d], &ech(random));
+    // One reserved extension is empty and one has a byte, because servers have to ignore both forms.
     add(end, &[0]);
     all
 }

@@ -43,12 +43,14 @@ pub(super) async fn ask(
         loop {
             let length = from.read(&mut buffer).await.map_err(|error| error.to_string())?;
             if length == 0 {
+                // An end of the requests must not end `select!`: the response may still be on its way.
                 return pending().await;
             }
             let bytes = sealer.seal(23, &buffer[..length]).ok_or("a record cannot be sealed")?;
             write.write_all(&bytes).await.map_err(|error| format!("the connection breaks: {error}"))?;
         }
     };
+    // Both futures run in this task, so a cell without a lock is enough.
     let refusal = RefCell::new(None);
     let down = async {
         // The end, however it comes, is the reader's business.
@@ -65,6 +67,8 @@ pub(super) async fn ask(
                 None => return Err("a record of the server cannot be opened".to_owned()),
             }
         }
+        // `exchange` reads the rest of the buffer and then the end. A return here would end `select!` and
+        // lose the rest. The shutdown fails only if `exchange` has dropped its side.
         let _ = to.shutdown().await;
         pending().await
     };

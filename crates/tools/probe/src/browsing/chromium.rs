@@ -51,6 +51,8 @@ impl Chromium {
         let profile = TempDir::new().map_err(|error| failed(&error))?;
         // The shell gives the pipes the numbers that Chromium expects: it reads from 3 and writes to 4.
         let mut command = Command::new(SHELL);
+        // `exec` makes the browser the child itself; without it, `kill` would end the shell and leave the
+        // browser.
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null"]);
         command.arg(program()?).arg("--remote-debugging-pipe").arg("--headless");
         command.args([
@@ -61,6 +63,8 @@ impl Chromium {
         ]);
         command.args(["--disable-extensions", "--disable-dev-shm-usage", "--window-size=1280,900"]);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
+        // Chromium on Linux also uses `$HOME/.pki`, whose authorities and keys are not part of the probed
+        // setup.
         command.env("HOME", profile.path());
         if rustix::process::geteuid().is_root() {
             // Chromium refuses to run as root with its sandbox.
@@ -69,6 +73,7 @@ impl Chromium {
         if let Some(address) = settings.connect {
             let host = &settings.url.host;
             let address = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+            // Only the probed host is mapped: other origins of the page are reached as by any browser.
             command.arg(format!("--host-resolver-rules=MAP {host} {address}"));
         }
         if !keys.is_empty() {
@@ -84,6 +89,7 @@ impl Chromium {
             loop {
                 let mut message = Vec::new();
                 let read = (&mut output).take(LONGEST).read_until(0, &mut message);
+                // A message of `LONGEST` bytes has no end here, and the next read would begin inside of it.
                 if read.is_err() || message.pop() != Some(0) {
                     return;
                 }
@@ -117,6 +123,8 @@ impl Chromium {
         loop {
             let rest = deadline.saturating_duration_since(Instant::now());
             let mut message = self.messages.recv_timeout(rest).map_err(|_| lost())?;
+            // Events of the first request may precede the result of `Page.navigate`; they are kept for
+            // `events`.
             if message["id"] != self.last {
                 self.early.push(message);
                 continue;
@@ -143,6 +151,7 @@ impl Chromium {
         }
         loop {
             let rest = deadline.saturating_duration_since(Instant::now());
+            // Each event restarts the wait, because a late script may request more.
             let wait = if is_complete { rest.min(quiet) } else { rest };
             match self.messages.recv_timeout(wait) {
                 Ok(event) => is_complete = handle(&event),
@@ -163,6 +172,7 @@ impl Chromium {
 
     /// Ends the browser.
     pub(super) fn close(mut self) {
+        // `Browser.close` concerns the browser, not the page of the session.
         self.session = None;
         // A browser that does not answer is ended by drop.
         let _ = self.call("Browser.close", &json!({}));
@@ -173,6 +183,8 @@ impl Drop for Chromium {
     fn drop(&mut self) {
         // Both fail only if the process has ended.
         let _ = self.child.kill();
+        // Without `wait` the process would remain as a zombie, and could still write into the profile while
+        // it is removed.
         let _ = self.child.wait();
     }
 }

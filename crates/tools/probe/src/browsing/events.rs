@@ -61,6 +61,7 @@ impl Requests {
                     pending.finish(parameters);
                 }
             }
+            // This event precedes the response, so `respond` must not reset the flag.
             "Network.requestServedFromCache" => {
                 if let Some(pending) = self.pending(parameters) {
                     pending.request.is_cached = true;
@@ -99,6 +100,8 @@ impl Requests {
         if !url.starts_with("http") || self.all.len() >= MOST {
             return;
         }
+        // A redirect has no `loadingFinished` of its own: the next request with its ID is its end. This
+        // precedes the insertion below, which replaces the index of the ID.
         if let Some(pending) = self.pending(parameters).filter(|_| !parameters["redirectResponse"].is_null())
         {
             pending.respond(&parameters["redirectResponse"]);
@@ -141,6 +144,7 @@ impl Pending {
             response["connectionId"].as_f64().map(|id| format!("{id:.0}")).unwrap_or_default();
         request.is_cached |= response["fromDiskCache"] == true || response["fromPrefetchCache"] == true;
         let timing = &response["timing"];
+        // `-1` marks a step that did not occur, as on a reused connection.
         let at = |name: &str| timing[name].as_f64().filter(|time| *time >= 0.0);
         let between = |begin: &str, end: &str| {
             at(begin).zip(at(end)).map_or(0.0, |(begin, end)| (end - begin).max(0.0))

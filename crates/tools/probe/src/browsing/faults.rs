@@ -52,6 +52,7 @@ const NAMED: usize = 3;
 pub(super) fn findings(requests: &[PageRequest], url: &str, facts: &Value) -> Vec<Finding> {
     let document = PageRequest { url: url.to_owned(), ..PageRequest::default() };
     let own = document.origin();
+    // The operator can change compression and caching of the own origin only.
     let is_own = |request: &&PageRequest| request.origin() == own && !request.is_cached;
     let own_requests: Vec<_> = requests.iter().filter(is_own).collect();
     let found = [
@@ -118,6 +119,7 @@ fn uncached(requests: &[&PageRequest]) -> Option<Finding> {
 
 fn blocking_fonts(requests: &[PageRequest], facts: &Value) -> Option<Finding> {
     let fonts = facts["fonts"].as_array()?;
+    // `auto` leaves the choice to the browser, and Chromium hides the text as with `block`.
     let blocks = |font: &&Value| matches!(font["display"].as_str(), Some("auto" | "block"));
     let mut families: Vec<_> =
         fonts.iter().filter(blocks).filter_map(|font| font["family"].as_str()).collect();
@@ -141,6 +143,7 @@ fn blocking_fonts(requests: &[PageRequest], facts: &Value) -> Option<Finding> {
 
 fn missing_priority(requests: &[PageRequest], facts: &Value) -> Option<Finding> {
     let largest = &facts["lcp"];
+    // Text has no URL, and a picture in a `data:` URL needs no request.
     let url = largest["url"].as_str().filter(|url| url.starts_with("http"))?;
     let request = requests.iter().find(|request| request.url == url)?;
     let preloads = facts["preloads"].as_array();
@@ -163,6 +166,7 @@ fn missing_priority(requests: &[PageRequest], facts: &Value) -> Option<Finding> 
 
 fn failed(requests: &[PageRequest]) -> Option<Finding> {
     let is_failed = |request: &&PageRequest| {
+        // Aborted requests were cancelled by the page itself, and are no fault of a server.
         request.status >= 400 || request.failure.as_deref().is_some_and(|why| why != "net::ERR_ABORTED")
     };
     let found: Vec<_> = requests.iter().filter(is_failed).collect();
@@ -179,10 +183,12 @@ fn other_origins(requests: &[PageRequest], own: &str) -> Vec<Finding> {
         let origin = origins.entry(request.origin()).or_default();
         origin.0 += 1;
         origin.1 += request.dns_ms + request.connect_ms;
+        // A shorter resolution is one from a cache nearby, which costs no round trip.
         origin.2 += u32::from(request.dns_ms > 1.0)
             + u32::from(request.connect_ms > 0.0)
             + u32::from(request.tls_ms > 0.0);
     }
+    // An origin without a round trip shared a connection, e.g. by HTTP/2 coalescing, and costs nothing.
     let needs = origins.into_iter().filter(|(_, (_, _, trips))| *trips > 0);
     let finding = |(origin, (count, time, trips)): (&str, (usize, f64, u32))| {
         let text = format!(

@@ -32,6 +32,8 @@ fn entry(load: &PageLoad, request: &PageRequest) -> Value {
     };
     let time = request.time_ms.unwrap_or_default();
     let connecting = request.dns_ms + request.connect_ms;
+    // HAR 1.2: the parts without -1 add up to `time`, and `connect` includes `ssl`. Chromium counts the
+    // connection as blocked, so it is subtracted, and `receive` is the rest.
     let blocked = (request.blocked_ms - connecting).max(0.0);
     let receive = (time - request.blocked_ms - request.wait_ms).max(0.0);
     let known = |time: f64| if time > 0.0 { time } else { -1.0 };
@@ -73,6 +75,7 @@ fn entry(load: &PageLoad, request: &PageRequest) -> Value {
             "receive": receive,
         },
         "connection": request.connection,
+        // Names with an underscore are extensions (HAR 1.2); these are the names of Chromium's own export.
         "_priority": request.priority,
         "_resourceType": request.kind.to_ascii_lowercase(),
         "_initiator": { "type": request.initiator_kind, "url": request.initiator },

@@ -55,6 +55,7 @@ fn summary(load: &PageLoad) -> String {
 /// End of the last request in milliseconds.
 fn span(load: &PageLoad) -> f64 {
     let end = |request: &PageRequest| request.start_ms + request.time_ms.unwrap_or_default();
+    // At least a millisecond: bars are divided by the span.
     load.requests.iter().map(end).chain(load.load_ms).fold(1.0, f64::max)
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn services<'v>(values: impl IntoIterator<Item = &'v str>) -> Vec<Alt
 /// The port at which one of `services` serves `h3` for `host`.
 pub(super) fn h3_port(services: &[AlternativeService], host: &str) -> Option<u16> {
     let is_same = |service: &&AlternativeService| {
+        // An IPv6 address has brackets here (RFC 3986 section 3.2.2), but none in `Url::host`.
         let own = service.host.trim_start_matches('[').trim_end_matches(']');
         service.protocol == "h3" && (own.is_empty() || own.eq_ignore_ascii_case(host))
     };
@@ -58,6 +59,7 @@ fn unquoted(text: &str) -> Option<String> {
     let mut contents = String::new();
     while let Some(letter) = letters.next() {
         match letter {
+            // RFC 9110 section 5.6.4: inside of a quoted string a quote needs a backslash.
             '"' => return None,
             '\\' => contents.push(letters.next()?),
             _ => contents.push(letter),

@@ -37,6 +37,7 @@ pub(super) async fn ask(address: SocketAddr) -> Vec<String> {
         let answer = timeout(WAIT, async {
             loop {
                 let length = socket.recv(&mut buffer).await.ok()?;
+                // Other datagrams are skipped, or a late or forged one would end the attempt.
                 if let Some(versions) = read(&buffer[..length], destination, source) {
                     return Some(versions);
                 }
@@ -55,12 +56,15 @@ pub(super) async fn ask(address: SocketAddr) -> Vec<String> {
 /// The versions of a `Version Negotiation` packet (RFC 9000 section 17.2.1) that has these IDs; `None` for other packets.
 pub(crate) fn read(packet: &[u8], destination: &[u8], source: &[u8]) -> Option<Vec<u32>> {
     let (header, rest) = packet.split_first_chunk::<5>()?;
+    // RFC 9000 section 17.2.1: the other bits of the first byte are arbitrary.
     if header[0] & 0x80 == 0 || header[1..] != [0; 4] {
         return None;
     }
     let (own, rest) = id(rest)?;
     let (theirs, rest) = id(rest)?;
     let (versions, remainder) = rest.as_chunks::<4>();
+    // RFC 9000 section 17.2.1: both random IDs are echoed, so a host that has not seen the packet cannot
+    // forge the list.
     let is_answer = own == source && theirs == destination && remainder.is_empty();
     is_answer.then(|| versions.iter().take(VERSIONS).map(|version| u32::from_be_bytes(*version)).collect())
 }

@@ -34,6 +34,7 @@ pub(super) fn tls(
         verify.and_then(|message| message::scheme(&message.body)).or(exchange.map(|(_, scheme)| scheme));
     let is13 = version == ProtocolVersion::TLS1_3;
     let protocol = facts.and_then(|facts| facts.protocol.as_deref().map(str::to_owned));
+    // 1,500 bytes of Ethernet less 40 bytes of IPv4 and TCP.
     let segment = trace.tcp.map_or(1460, |tcp| tcp.segment);
     let hello_bytes = view.client.first().map_or(0, |record| record.len as u64);
     let resumption = facts.map(|facts| facts.resumption);
@@ -55,6 +56,7 @@ pub(super) fn tls(
         suite: suite.to_string(),
         group: group.or(exchange.map(|(group, _)| group)).map(|group| group.to_string()),
         scheme: scheme.map(|scheme| scheme.to_string()),
+        // The probe offers no suite without AEAD, so only ALPN and ECDHE remain to be checked.
         false_start: false_start.then_some(protocol.is_some() && exchange.is_some()),
         protocol,
         is_complete: facts.is_some(),
@@ -69,6 +71,8 @@ pub(super) fn tls(
         flight_bytes: bytes,
         flight_waited,
         window_bytes: u64::from(segment) * u64::from(INITIAL_WINDOW),
+        // RFC 9000 section 8.1: three times the received bytes. Section 14.1: a first datagram has at least
+        // 1,200.
         quic_bytes: 3 * hello_bytes.max(1200),
         is_trusted: (verdict != Verdict::Unknown).then_some(verdict == Verdict::Trusted),
         distrust: reason.as_ref().map(in_words),
@@ -82,6 +86,7 @@ pub(super) fn tls(
 /// Whether the server issued a session that can be resumed.
 fn gives_session(trace: &Trace, version: ProtocolVersion, tickets: &[Ticket], has_id: bool) -> bool {
     let is_kept = tickets.is_empty() && !trace.sessions.is_empty();
+    // RFC 8446 section 4.1.3: in TLS 1.3 the ID is an echo of the client's, and no session.
     let has_id = has_id && version != ProtocolVersion::TLS1_3;
     tickets.iter().any(|ticket| ticket.is_of_use(version)) || has_id || is_kept
 }
@@ -89,6 +94,7 @@ fn gives_session(trace: &Trace, version: ProtocolVersion, tickets: &[Ticket], ha
 fn chain(recorded: &Recorded, view: &ConnectionView) -> Chain {
     let mut chain = Chain::read(&recorded.chain, recorded.staple.len());
     let compressed = view.message(Party::Server, message::COMPRESSED_CERTIFICATE);
+    // A trial compression costs time, and the size is known if the server compresses.
     if compressed.is_none() {
         chain.compressible = compressible(&recorded.chain);
     }

@@ -44,6 +44,7 @@ fn bar(begin: f64, length: f64) -> String {
     if !eighths.is_multiple_of(8) {
         bar.push(PARTS[eighths % 8]);
     }
+    // A phase that took almost no time is still visible.
     if eighths == 0 {
         bar.push(PARTS[1]);
     }

@@ -15,6 +15,7 @@ use crate::subject::Algorithm;
 
 /// Key generation and the server's part of X25519, each single and in lanes.
 pub(super) fn x25519() -> Result<Vec<Work>, SpeedError> {
+    // One share of a client for all calls: its generation is no cost of the server.
     let peer = own_share()?.1;
     let peer_in_lanes = peer_in_lanes()?;
     let are_there = LanesUse::of_this_processor().is_some();
@@ -72,12 +73,14 @@ pub(super) fn mlkem768() -> Result<Vec<Work>, SpeedError> {
 
 fn encapsulate(key: &[u8]) -> Result<(), Unspecified> {
     let key = EncapsulationKey::new(&ML_KEM_768, black_box(key)).map_err(|_| Unspecified)?;
+    // `black_box`: the compiler must neither drop an unused result nor compute a constant one once.
     black_box(key.encapsulate()?);
     Ok(())
 }
 
 fn encapsulate_in_lanes(key: &[u8]) -> Result<(), Unspecified> {
     let new = || Encapsulation::new(black_box(key)).ok_or(Unspecified);
+    // The import of the keys belongs to the cost, as in single operations.
     let mut all = (0..LANES).map(|_| new()).collect::<Result<Vec<_>, _>>()?;
     Encapsulation::perform_together(&mut all);
     black_box(all[0].shared()).map(drop).ok_or(Unspecified)

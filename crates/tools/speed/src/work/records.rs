@@ -25,6 +25,7 @@ pub(super) fn seal(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let work = |bytes| -> Result<Work, SpeedError> {
         let mut sealer = Sealer::new(algorithm)?;
         let mut record = vec![0; bytes];
+        // The buffer is sealed again and again: the cost does not depend on the content.
         let act = move || Ok(sealer.seal(black_box(&mut record))?);
         Ok(Work::new(algorithm, Action::Seal, act).with_bytes(bytes))
     };
@@ -77,6 +78,7 @@ impl Sealer {
         // RFC 8446 section 5.3: the sequence number, XORed with the IV, which is zero here.
         let mut nonce = [0; NONCE_LEN];
         nonce[NONCE_LEN - 8..].copy_from_slice(&self.sequence.to_be_bytes());
+        // `TlsRecordSealingKey` refuses a nonce that does not increase.
         self.sequence += 1;
         let (nonce, header) = (Nonce::assume_unique_for_key(nonce), Aad::from(HEADER));
         let tag = match &mut self.key {

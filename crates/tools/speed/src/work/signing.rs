@@ -43,9 +43,12 @@ pub(super) fn rsa(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     let single = Signer::new(der.as_ref(), SignatureScheme::RSA_PSS_RSAE_SHA256)?;
     let (batched, public, signature) = (single.clone(), single.public.clone(), single.sign()?);
     let alone = Work::new(algorithm, Action::Sign, move || single.sign().map(drop));
+    // Measured at the first call and kept, so that the batch of the row is the one of `choices`.
     let choice = LocalEngine::batch_choice(bits).expect("keys of these sizes can share a batch");
     let together = match choice.operations() {
         1 => {
+            // Without a gain, the processor lacks the instructions; with one, batches were measured and are
+            // slower.
             let missing = if choice.gain().is_some() { Missing::SlowLanes } else { Missing::Lanes };
             Work { operation: Operation { batch: FEWEST, ..alone.operation }, act: Err(missing) }
         }
@@ -86,6 +89,7 @@ pub(super) fn others(algorithm: Algorithm) -> Result<Vec<Work>, SpeedError> {
     ];
     if algorithm == Algorithm::P256 {
         let are_there = LanesUse::of_this_processor().is_some_and(LanesUse::is_any);
+        // Next to the single signature.
         works.insert(
             1,
             Work::in_lanes(algorithm, Action::Sign, are_there, move || gathering.sign_in_turn(LANES)),
@@ -131,6 +135,7 @@ impl Signer {
     fn sign_in_turn(&self, count: usize) -> Result<(), SpeedError> {
         let gathering = turn::Gathering::begin(|| {});
         let pending: Vec<_> = (0..count).map(|_| self.engine.submit(self.operation())).collect();
+        // The end of the turn performs the gathered signatures.
         drop(gathering);
         for mut pending in pending {
             pending.try_take().expect("it was performed at the end of the turn")?;
