@@ -18,6 +18,7 @@ pub const TOKEN: &str = "correct-horse-battery-staple";
 /// Adds the token file to `setup`.
 pub fn with_token(setup: Setup) -> Setup {
     let setup = setup.file("token", TOKEN);
+    // The dashboard refuses a token file that others can read.
     only_its_owners(&setup.folder().join("token"));
     setup
 }

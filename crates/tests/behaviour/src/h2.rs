@@ -93,6 +93,7 @@ pub fn get_with(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 /// Headers as literals without indexing (RFC 7541 section 6.2.2).
 pub fn lines(headers: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [length(text.len()), text.as_bytes().to_vec()].concat();
+    // Without indexing, blocks are independent of each other, and tests can send them in any order.
     let line = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
     headers.iter().flat_map(line).collect()
 }
@@ -108,6 +109,7 @@ fn length(length: usize) -> Vec<u8> {
 
 /// Header block (RFC 7541): `:method` by its index in the static table, `https`, then path and authority as literals.
 fn head(method: u8, path: &str) -> Vec<u8> {
+    // The length has one byte: paths and names of tests are shorter than 127 bytes (RFC 7541 section 5.1).
     let literal = |index: u8, text: &str| [&[index, text.len() as u8], text.as_bytes()].concat();
     [&[method, 0x87][..], &literal(4, path), &literal(1, NAME)].concat()
 }

@@ -69,6 +69,7 @@ impl Client {
             match self.connection.read(&mut buffer) {
                 Ok(0) => self.closed = true,
                 Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                // The kind of a timeout depends on the system.
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 }
                 Err(_) => self.closed = true,
@@ -99,6 +100,7 @@ impl Client {
     pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&Received) -> bool) -> Received {
         let until = Instant::now() + TIMEOUT;
         let mut seen = Vec::new();
+        // Frames before the end of the connection still count.
         while Instant::now() < until && !(self.closed && self.later.is_empty()) {
             let mut frames = self.frames(Duration::from_millis(5)).into_iter();
             while let Some(frame) = frames.next() {
@@ -135,6 +137,7 @@ impl Client {
     pub fn until_goaway(&mut self, rounds: usize, mut round: impl FnMut(&mut Self, usize)) -> u32 {
         for number in 0..rounds {
             round(self, number);
+            // Read in each round: otherwise the responses fill the socket, and the server stops reading.
             let frames = self.frames(Duration::from_millis(1));
             if let Some(goaway) = frames.iter().find(|frame| frame.kind == GOAWAY) {
                 return u32::from_be_bytes(goaway.payload[4..8].try_into().expect("four bytes"));
@@ -171,7 +174,9 @@ pub fn cancel_many(site: &Site, requests: u32, reached: impl Fn() -> usize) {
         let before = reached();
         let streams: Vec<u32> = (first..first + 10).map(|number| 2 * number + 1).collect();
         client.send(&streams.iter().flat_map(|stream| get(*stream, "/")).collect::<Vec<_>>());
+        // A reset before that would show nothing: the request might never be forwarded.
         wait_until("requests at the upstream", || (reached() >= before + streams.len()).then_some(()));
+        // `CANCEL` (RFC 9113 section 7).
         let reset = |stream: &u32| frame(RST_STREAM, 0, *stream, &8_u32.to_be_bytes());
         client.send(&streams.iter().flat_map(reset).collect::<Vec<_>>());
     }

@@ -140,6 +140,8 @@ impl H2Peer {
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.stream.read_exact(&mut payload)?;
         let stream = u32::from_be_bytes([s0, s1, s2, s3]);
+        // RFC 9113 sections 6.5.3 and 6.7: a peer without acknowledgements would be closed by a timeout, and
+        // the test would end for another reason than its own.
         match kind {
             SETTINGS if flags & ACK == 0 => self.stream.write_all(&frame(SETTINGS, ACK, 0, &[]))?,
             PING if flags & ACK == 0 => self.stream.write_all(&frame(PING, ACK, 0, &payload))?,

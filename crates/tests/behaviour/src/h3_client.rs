@@ -29,6 +29,7 @@ pub fn client(site: &Site) -> QuicClient {
 pub fn connect(client: &QuicClient, server: SocketAddr) -> QuicConnection {
     let mut connection = client.connect(server);
     connection.handshake().expect("a handshake");
+    // RFC 9114 section 6.2.1: a control stream begins with SETTINGS, or the server closes the connection.
     connection.send_uni(&[0, 4, 0]);
     connection
 }
@@ -119,6 +120,7 @@ pub fn get(connection: &mut QuicConnection, path: &str) -> Received {
 /// First frame: type, payload, and the rest.
 fn read_frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
+    // RFC 9000 section 16: the two highest bits are the logarithm of the length.
     let size = 1 << (rest.first()? >> 6);
     let number = rest.get(..size)?;
     let first = usize::from(number[0] & 0x3f);

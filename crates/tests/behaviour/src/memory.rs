@@ -42,6 +42,7 @@ impl Secrets {
     /// Adds the bytes of a text or a symmetric key, of at least 16 bytes.
     #[must_use]
     pub fn bytes(mut self, name: &str, secret: &[u8]) -> Self {
+        // A shorter rest is left out, because few bytes occur in memory by chance.
         for piece in secret.as_chunks::<PIECE>().0 {
             self.names.push(name.to_owned());
             self.pieces.push(piece.to_vec());
@@ -78,6 +79,7 @@ impl Secrets {
             return self.number(&format!("the scalar of {name}"), &der[at + P256.len()..][..32]);
         }
         let is_start = |window: &[u8]| window[..2] == RSA[..2] && window[4..] == RSA[4..];
+        // The last one: in PKCS#8, the outer structure begins in the same way.
         let at = der.windows(RSA.len()).rposition(is_start).expect("an RSA or P-256 key");
         let mut rest = &der[at + RSA.len()..];
         for number in ["n", "e", "d", "p", "q", "dp", "dq", "qinv"] {
@@ -95,19 +97,23 @@ impl Secrets {
         let open = |name: &str| File::open(format!("/proc/{process}/{name}")).ok();
         let (memory, pages) = (open("mem")?, open("pagemap")?);
         let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+        // One pass for all pieces, since the memory of a process is much larger than all secrets.
         let search = AhoCorasick::new(&self.pieces).expect("pieces");
         let (mut seen, mut found) = (0, Found::default());
         for line in maps.lines() {
             let mut words = line.split_whitespace();
             let (range, mode) = (words.next()?, words.next()?);
             let mapping = words.nth(3).unwrap_or("anonymous");
+            // Mappings without `w` are files or guards; secrets are written while the process runs.
             if !mode.starts_with("rw") {
                 continue;
             }
             let (start, end) = range.split_once('-')?;
             let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).expect("an address"));
+            // Only present pages, so that a search takes a tenth of a second.
             for at in present_runs(&pages, start, end) {
                 let mut run = vec![0; usize::try_from(at.end - at.start).expect("a length")];
+                // The process runs on, and may unmap the pages meanwhile.
                 let read = memory.read_at(&mut run, at.start).unwrap_or(0);
                 seen += read;
                 for hit in search.find_iter(&run[..read]) {
@@ -116,6 +122,7 @@ impl Secrets {
                 }
             }
         }
+        // A search that reads nothing would find nothing, and pass.
         assert!(seen > 1 << 18, "only {seen} bytes could be read");
         Some(found)
     }

@@ -13,6 +13,7 @@ use crate::site::{LIMIT, facts};
 pub fn s_client(ca: &TestCa, brisk: &Brisk, options: &[&str]) -> Command {
     let mut openssl = command("openssl");
     openssl.args(["s_client", "-connect", &brisk.https().to_string(), "-CAfile"]).arg(ca.root_file());
+    // Without `-ign_eof`, the end of the input would close the connection before the response.
     openssl.args(["-verify_return_error", "-ign_eof"]).args(options);
     openssl
 }

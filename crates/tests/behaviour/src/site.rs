@@ -99,6 +99,7 @@ impl Site {
     /// Requests `url` with curl, which resolves all names to brisk's address.
     pub fn curl_url(&self, options: &[&str], url: &str) -> Finished {
         let mut curl = command("curl");
+        // A proxy in the environment of the machine must not receive the requests of tests.
         curl.args(["--silent", "--show-error", "--max-time", "30", "--noproxy", "*", "--cacert"]);
         curl.arg(self.ca.root_file()).args(["--connect-to", "::127.0.0.1:"]).args(options).arg(url);
         run(&mut curl, b"", LIMIT)
@@ -134,6 +135,7 @@ impl Site {
 /// Connects from `source`, an address of this machine, so that brisk sees a client of its own.
 #[track_caller]
 pub fn connect_from(source: Ipv4Addr, listener: SocketAddr) -> TcpStream {
+    // The standard library cannot bind a socket before it connects.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&socket, &SocketAddrV4::new(source, 0)).expect("an address of this machine");
     connect(&socket, &listener).expect("a listener");

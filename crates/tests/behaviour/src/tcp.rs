@@ -23,5 +23,6 @@ pub fn certificate(leaf: &Leaf) -> String {
 
 /// Bytes whose order a copy cannot confuse.
 pub fn numbered(length: usize) -> Vec<u8> {
+    // A plain counter would repeat at each multiple of 256, which buffers have as lengths.
     (0..length).map(|place| ((place / 251) ^ place) as u8).collect()
 }

@@ -14,6 +14,7 @@ pub fn echo() -> Origin {
                     socket.send(message).map_err(io::Error::other)?;
                 }
                 Ok(_) => {}
+                // The client has closed: the regular end of each test.
                 Err(_) => return Ok(()),
             }
         }

@@ -30,6 +30,7 @@ impl Apache {
         let modules = ["mpm_event", "authz_core"].iter().chain(modules);
         let module = |name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
         let modules = modules.map(module).collect::<Vec<_>>().concat();
+        // Snippets of documentation contain a path that readers recognise; the test must not write there.
         let directives = directives.replace("/srv/", &format!("{base}/"));
         let file = path.join("apache.conf");
         let (process, address) = serve_on_free_port(|port| {

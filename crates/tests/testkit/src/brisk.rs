@@ -147,6 +147,8 @@ impl Setup {
         let start = if self.unread { Process::start_unread } else { Process::start };
         let mut process = start(self.command(self.subcommand).args(&self.options));
         let listeners = wait_until("brisk that serves", || {
+            // Otherwise a program that ended at its start would be reported as a timeout, without its
+            // message.
             let ended = process.ended();
             assert!(ended.is_none(), "brisk ended: {}{}", process.stdout(), process.stderr());
             // On standard error if standard output is an access log in JSON.
@@ -186,6 +188,8 @@ impl Setup {
         };
         self.pass_sockets(&mut command);
         command.arg(subcommand).current_dir(self.folder.path()).stdin(Stdio::null());
+        // The environment of a developer must not change the program, and the program must not write into the
+        // home folder.
         command.env_remove("SSLKEYLOGFILE").env("HOME", self.folder.path()).env_remove("XDG_STATE_HOME");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
@@ -201,6 +205,7 @@ impl Setup {
             parent_fd: socket.try_clone().expect("a copy of a socket"),
             child_fd,
         };
+        // sd_listen_fds(3): the first passed descriptor has the number 3.
         let mappings = (3..).zip(&self.inherited).map(mapping).collect();
         command.fd_mappings(mappings).expect("a number for each socket");
     }
@@ -296,6 +301,7 @@ impl Brisk {
 
     /// Sends SIGHUP, waits until the log contains the outcome of the reload, and returns that line.
     pub fn reload(&self) -> String {
+        // Lines of earlier reloads are in the log too, so the next one is found by its number.
         let count = || self.reload_lines().len();
         let before = count();
         self.process.signal(Signal::HUP);
@@ -333,6 +339,7 @@ impl Brisk {
     /// Any request to the admin listener.
     pub fn send_admin(&self, request: &str) -> Message {
         let mut stream = TcpStream::connect(self.admin()).expect("an admin listener");
+        // A gateway that hangs fails the test instead of blocking it.
         stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         stream.write_all(request.as_bytes()).expect("a listener that reads");
         Message::read_response(&mut stream).expect("a response")
@@ -348,6 +355,7 @@ impl Brisk {
     /// The lines of `access.log` so far.
     pub fn access_log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        // The program may be in the middle of the last line.
         let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
         complete.lines().map(str::to_owned).collect()
     }
@@ -369,6 +377,7 @@ impl Metrics {
     pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let series =
             self.0.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+        // By the whole name: many names are the beginning of others.
         let of_name = series.filter(|(series, _)| series.split('{').next() == Some(name));
         let fitting = of_name.filter(|(series, _)| labels.iter().all(|label| series.contains(label)));
         fitting.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()

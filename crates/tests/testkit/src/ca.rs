@@ -97,6 +97,7 @@ impl TestCa {
     pub fn intermediate_files(&self) -> (PathBuf, PathBuf) {
         let (certificate, key) =
             (self.folder().join("intermediate.crt"), self.folder().join("intermediate.key"));
+        // The key is written last, so its presence shows both files.
         if !key.exists() {
             write(&certificate, &self.intermediate_pem());
             write(&key, &self.intermediate.key().serialize_pem());
@@ -208,6 +209,7 @@ impl<'a> Request<'a> {
 
     /// Requires a staple (must-staple, RFC 7633).
     pub fn must_staple(mut self) -> Self {
+        // A list with one number: 5 is the extension `status_request` (RFC 7633).
         let feature = vec![0x30, 3, 2, 1, 5];
         let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], feature);
         self.params.custom_extensions.push(extension);
@@ -216,6 +218,8 @@ impl<'a> Request<'a> {
 
     fn with_access(mut self, method: u8, url: &str) -> Self {
         let method = [6, 8, 0x2b, 6, 1, 5, 5, 7, 0x30, method];
+        // All entries are collected for one extension, since a certificate may contain each extension only
+        // once (RFC 5280 section 4.2).
         self.access.extend(element(0x30, &[&method, &element(0x86, &[url.as_bytes()])]));
         self
     }
@@ -252,6 +256,7 @@ impl<'a> Request<'a> {
     /// Writes the chain file only.
     fn signed(mut self, key: &impl PublicKeyData) -> Leaf {
         let number = self.ca.issued.fetch_add(1, Ordering::Relaxed);
+        // Revocation lists and OCSP identify a certificate by its serial number, so no two may be equal.
         let serial = number as u64 + 1000;
         if !self.access.is_empty() {
             // AuthorityInfoAccess (RFC 5280 section 4.2.2.1).

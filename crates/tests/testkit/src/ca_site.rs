@@ -94,7 +94,9 @@ impl Shared {
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         let head = read_head(&mut client)?;
         let path = head.split(' ').nth(1).unwrap_or_default();
+        // RFC 6960 appendix A.1: a GET request to a responder is in the path, behind the path of the URL.
         let place = path.match_indices('/').nth(1).map_or(path, |(end, _)| &path[..end]).to_owned();
+        // Counted before the response, so that a client with the response finds the number.
         lock(&self.asked).push(place.clone());
         let answer = lock(&self.answers).get(&place).cloned();
         match answer.unwrap_or(Answer::Hangup) {
@@ -109,6 +111,7 @@ impl Shared {
                 io::copy(&mut server, &mut client).map(drop)
             }
             Answer::Silence => {
+                // Kept, because a drop would close the connection.
                 lock(&self.silent).push(client);
                 Ok(())
             }
@@ -127,6 +130,7 @@ fn read_head(client: &mut TcpStream) -> io::Result<String> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The panic of one connection's thread must not fail the others.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -144,6 +148,7 @@ pub fn responder(
 fn listening(openssl: &mut Command) -> (Process, SocketAddr) {
     let process = Process::start(openssl.args(["-port", "0"]));
     let address = wait_until("openssl ocsp that listens", || {
+        // Both streams: the lines may be on either one.
         let output = process.stdout() + &process.stderr();
         let port =
             output.split("ACCEPT ").nth(1)?.split_whitespace().next()?.rsplit(':').next()?.parse().ok()?;

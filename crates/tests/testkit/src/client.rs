@@ -75,6 +75,9 @@ impl TlsClient {
             .expect("a version that the provider has")
             .with_root_certificates(roots)
             .with_no_client_auth();
+        // A new configuration, because rustls fixes the versions of an existing one. Besides provider and
+        // roots, only the session store and the identity are kept, so other settings have to follow this
+        // call.
         self.config.resumption = resumption;
         self.config.client_auth_cert_resolver = identity;
         self
@@ -140,6 +143,7 @@ impl TlsClient {
 
     /// Completes the handshake over `tcp`.
     pub fn over(&self, tcp: TcpStream) -> io::Result<TlsStream> {
+        // Otherwise short writes in sequence wait for the acknowledgement of the first, which may be delayed.
         tcp.set_nodelay(true)?;
         // A silent server fails the test instead of blocking it.
         tcp.set_read_timeout(Some(TIMEOUT))?;
@@ -173,6 +177,7 @@ pub struct TlsStream(StreamOwned<ClientConnection, Uninterrupted<TcpStream>>);
 impl TlsStream {
     pub(crate) fn complete(tls: ClientConnection, tcp: TcpStream) -> io::Result<Self> {
         let mut stream = StreamOwned::new(tls, Uninterrupted(tcp));
+        // The last flight has to be sent too, or the server's handshake would remain incomplete.
         while stream.conn.is_handshaking() || stream.conn.wants_write() {
             stream.conn.complete_io(&mut stream.sock)?;
         }

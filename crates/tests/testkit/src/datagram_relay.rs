@@ -142,6 +142,7 @@ impl Shared {
     }
 
     fn replace(self: &Arc<Self>, address: Ipv4Addr) {
+        // Before the new socket: no datagram to the old one may arrive after the change.
         self.back().is_forgotten.store(true, Ordering::SeqCst);
         self.rebind(address);
     }
@@ -150,7 +151,9 @@ impl Shared {
         let mut buffer = vec![0; 65_536];
         while !self.is_stopped.load(Ordering::SeqCst) {
             let Ok((length, from)) = self.front.recv_from(&mut buffer) else { continue };
+            // With each datagram, because the client may move too.
             *lock(&self.client) = Some(from);
+            // The socket is looked up after the rule, which may have replaced it.
             self.relay(Way::Up, &buffer[..length], |datagram| self.back().socket.send(datagram));
         }
     }
@@ -162,6 +165,7 @@ impl Shared {
             let mut buffer = vec![0; 65_536];
             while !own.is_stopped.load(Ordering::SeqCst) && !back.is_forgotten.load(Ordering::SeqCst) {
                 let Ok(length) = back.socket.recv(&mut buffer) else { continue };
+                // Again, because the change may have happened during the wait.
                 if back.is_forgotten.load(Ordering::SeqCst) {
                     break;
                 }

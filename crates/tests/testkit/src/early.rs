@@ -28,6 +28,7 @@ impl FirstFlight {
     pub(crate) fn new(config: &ClientConfig, name: &str, early: &[u8]) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).expect("a host name");
         let mut tls = ClientConnection::new(Arc::new(config.clone()), name).expect("a client configuration");
+        // Before `write_tls`, so that the flight contains the early data too.
         tls.early_data()?.write_all(early).expect("room for early data");
         let mut bytes = Vec::new();
         while tls.wants_write() {
@@ -167,6 +168,8 @@ impl ClientSessionStore for FirstSessions {
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         let mut kept = self.lock();
         let first = kept.tls13.pop_front();
+        // From the first use on: a resumed connection issues new tickets, which would be younger than the
+        // test needs.
         kept.closed |= first.is_some();
         first
     }

@@ -27,6 +27,7 @@ impl Envoy {
             let file = folder.path().join("envoy.yaml");
             fs::write(&file, configuration.replace("PORT", &port.to_string())).expect("a temporary file");
             let mut envoy = optional_command("envoy").expect("a program");
+            // Envoys with one base ID share memory, and tests run several at a time.
             envoy.arg("-c").arg(file).args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]);
             envoy
         });

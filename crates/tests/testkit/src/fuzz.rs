@@ -30,6 +30,7 @@ pub fn drive(name: &str, words: &[&[u8]], target: impl Fn(&[u8])) {
         run(name, seed, &target);
     }
     let mut runs = 0;
+    // A fixed start, so that a failure of one machine is one of all machines.
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     loop {
         let (most, time) = limit.map_or((RUNS, TIME), |limit| (u64::MAX, limit));
@@ -57,6 +58,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/seeds").join(name);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
+    // The order of a folder depends on the file system, and would change the mutations.
     paths.sort();
     let seeds: Vec<_> = paths.iter().map(|path| fs::read(path).expect("a readable seed")).collect();
     assert!(!seeds.is_empty(), "{} holds no seed", folder.display());
@@ -105,6 +107,7 @@ impl Random {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
+        // The lowest bits of this generator are the weakest.
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 24
     }
 

@@ -48,6 +48,7 @@ impl Haproxy {
             let path = folder.path().display().to_string();
             let text = configuration.replace("PORT", &port.to_string()).replace("FOLDER", &path);
             let mut haproxy = command("haproxy");
+            // `-db` keeps one process in the foreground, which ends when it is killed.
             haproxy.arg("-db").arg("-f").arg(write("haproxy.cfg", &text));
             haproxy
         });

@@ -82,6 +82,7 @@ impl Message {
     pub fn read_response(stream: &mut impl Read) -> io::Result<Self> {
         let head = Head::read(stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let status = status(&head);
+        // RFC 9112 section 6.3: these responses have no body, even with a `Content-Length`.
         let length = if status < 200 || matches!(status, 204 | 304) { Some(0) } else { head.length() };
         Self::read_body(stream, head, length)
     }
@@ -90,6 +91,7 @@ impl Message {
     pub fn read_body(stream: &mut impl Read, head: Head, length: Option<usize>) -> io::Result<Self> {
         let mut message = Self { head, ..Self::default() };
         match length {
+            // RFC 9112 section 6.3: chunks have precedence over `Content-Length`.
             _ if message.head.is_chunked() => message.read_chunks(stream)?,
             Some(length) => {
                 message.body.resize(length, 0);
@@ -113,6 +115,7 @@ impl Message {
             let start = self.body.len();
             self.body.resize(start + size, 0);
             stream.read_exact(&mut self.body[start..])?;
+            // Strict, unlike most clients: a server that miscounts must fail the test.
             assert_eq!(read_line(stream)?, "", "a chunk ends with its size");
         }
         loop {

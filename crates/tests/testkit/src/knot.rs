@@ -54,6 +54,8 @@ impl Knot {
 
     /// Replaces the records of `zone`. Returns when they are served.
     pub fn set(&self, zone: &str, records: &str) {
+        // The serial number must grow with each change, and its line in the log shows that the zone is
+        // served.
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         fs::write(self.folder.path().join("zone"), contents(zone, serial, records))
             .expect("a temporary file");

@@ -121,6 +121,7 @@ impl Nginx {
         let (process, address) = serve_on_free_port(|port| {
             let path = folder.path().display().to_string();
             let text = configuration
+                // `LISTEN` first: its text contains `FOLDER`.
                 .replace(
                     "LISTEN",
                     &format!("127.0.0.1:{port} {listen};\nlisten unix:FOLDER/{SOCKET} {listen}"),
@@ -165,6 +166,7 @@ const SOCKET: &str = "server.sock";
 
 fn nginx(file: &std::path::Path, prefix: &str) -> Command {
     let mut command = command("nginx");
+    // `-e`: nginx opens its default log, a file of the system, before it reads the configuration.
     command.arg("-c").arg(file).args(["-p", prefix, "-e", "stderr"]);
     command
 }
@@ -179,6 +181,8 @@ fn bare(http: &str, server: &str) -> String {
     )
 }
 
+// One process without a master ends when it is killed. All temporary paths are set, because the defaults are
+// folders of the system. The default of 1,000 requests per connection would close connections in some tests.
 const CONFIGURATION: &str = r#"
 daemon off;
 master_process off;

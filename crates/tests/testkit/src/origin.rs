@@ -66,6 +66,7 @@ impl Origin {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
+                // Before the thread starts: a client with a response must find its connection counted.
                 own.connections.fetch_add(1, Ordering::SeqCst);
                 let (own, handler) = (Arc::clone(&own), Arc::clone(&handler));
                 // A failed write means that the client left, which is not an error here.
@@ -123,6 +124,7 @@ pub fn write_response(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
 
 /// Sends `bytes` and the end of the connection in one segment, so that no proxy reuses the connection.
 pub fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    // The kernel holds the bytes back until the end is added.
     rustix::net::sockopt::set_tcp_cork(&*stream, true)?;
     stream.write_all(bytes)?;
     stream.shutdown(Shutdown::Write)

@@ -121,6 +121,8 @@ impl Pebble {
                 .arg("-config")
                 .arg(&file)
                 .args(["-dnsserver", &asked])
+                // Pebble waits up to 15 seconds before each validation, reuses authorizations, and rejects
+                // some nonces, unless these variables forbid it.
                 .env("PEBBLE_VA_NOSLEEP", "1")
                 .env("PEBBLE_AUTHZREUSE", "0")
                 .env("PEBBLE_WFE_NONCEREJECT", options.nonces_rejected.to_string()),
@@ -259,6 +261,8 @@ pub(crate) fn dns_server(port: u16, management: u16) -> Process {
         &local(management),
         "-defaultIPv4",
         "127.0.0.1",
+        // An empty value: gateways of tests listen on IPv4 only. The challenge servers below are off, because
+        // the gateway responds to challenges.
         "-defaultIPv6",
         "",
         "-http01",

@@ -34,6 +34,7 @@ impl PhpFpm {
 
     /// Ends all processes and starts them again on the same socket.
     pub fn restart(&mut self, children: usize, settings: &str) {
+        // A kill would leave the children, which hold the socket.
         self.process.signal(rustix::process::Signal::TERM);
         self.process.wait();
         self.process = run(self.folder.path(), children, settings);

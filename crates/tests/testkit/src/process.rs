@@ -143,6 +143,7 @@ impl Process {
     /// Processor time so far, in clock ticks of 10 ms.
     pub fn cpu_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("a running process");
+        // The last bracket, because a name may contain brackets and spaces.
         let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
         after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum()
     }
@@ -228,6 +229,8 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
     let input = input.to_vec();
     // A program that does not read all of its input is not an error.
     thread::spawn(move || stdin.write_all(&input));
+    // Both pipes are read by threads: a full pipe would block the program, and this function waits for its
+    // end.
     let stdout = reader(child.stdout.take().expect("stdout is piped"));
     let stderr = reader(child.stderr.take().expect("stderr is piped"));
     let started = Instant::now();
@@ -264,6 +267,7 @@ fn describe(command: &Command) -> String {
 /// this process gets it.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test programs run at the same time, and each starts at another place.
     let start = (std::process::id() * 37 % 20_000) as u16;
     loop {
         let port = 10_000 + start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
@@ -276,10 +280,12 @@ pub fn free_port() -> u16 {
 /// Starts a server that takes its port as an argument: `command` creates the command for a port. Returns when it
 /// listens.
 pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, SocketAddr) {
+    // A free port may be taken before the server binds it.
     for _ in 0..5 {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut process = Process::start(&mut command(address.port()));
         let listens = wait_until("a server that listens", || match TcpStream::connect(address) {
+            // Before a success: another program may have taken the port, and accept the connection.
             _ if process.ended().is_some() => Some(false),
             Ok(_) => Some(true),
             Err(_) => None,

@@ -52,6 +52,7 @@ fn find(name: &str) -> Option<PathBuf> {
     let cache = cache().join("bin");
     let tools = env::var_os("BRISK_TOOLS").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
+    // Servers are in `sbin`, which is not in the path of every user.
     let system = ["/usr/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     let mut folders = tools.into_iter().chain([cache]).chain(env::split_paths(&path)).chain(system);
     folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))

@@ -307,12 +307,14 @@ impl QuicConnection {
         }
         let mut datagram = Vec::new();
         loop {
+            // Connection IDs are issued here, and the next packet may contain them.
             while let Some(event) = self.connection.poll_endpoint_events() {
                 if let Some(event) = self.endpoint.handle_event(self.handle, event) {
                     self.connection.handle_event(event);
                 }
             }
             datagram.clear();
+            // One datagram at a time: segmentation by the kernel would need another system call.
             let Some(transmit) = self.connection.poll_transmit(now, 1, &mut datagram) else { break };
             if self.first.is_empty() {
                 self.first.clone_from(&datagram);
@@ -333,6 +335,7 @@ impl QuicConnection {
     /// Receives datagrams for `limit` at most, or until the next timer.
     fn receive(&mut self, limit: Duration) {
         let timer = self.connection.poll_timeout().map(|at| at.saturating_duration_since(Instant::now()));
+        // A timeout of zero is an error of the standard library.
         let wait = timer.map_or(limit, |timer| timer.min(limit)).max(Duration::from_millis(1));
         self.socket.set_read_timeout(Some(wait)).expect("a timeout");
         let mut buffer = [0; 2048];
@@ -343,6 +346,7 @@ impl QuicConnection {
             if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
                 self.connection.handle_event(event);
             }
+            // The first datagram is waited for; the others are read if they are there.
             self.socket.set_nonblocking(true).expect("non-blocking");
         }
         self.socket.set_nonblocking(false).expect("blocking");

@@ -65,6 +65,8 @@ impl QuicPair {
     /// Passes datagrams until neither end has one to send. Timers of the next second expire at once, such as those of delayed
     /// acknowledgements.
     pub fn exchange(&mut self) {
+        // The clock is advanced by timers only, so no test waits. The idle timeout is longer and never
+        // expires.
         let end = self.now + Duration::from_secs(1);
         loop {
             let mut is_idle = true;

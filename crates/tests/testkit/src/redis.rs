@@ -57,6 +57,7 @@ impl RedisOptions {
     #[must_use]
     pub fn replica_of(self, primary: &Redis) -> Self {
         let port = primary.port().to_string();
+        // By default, a primary waits five seconds for further replicas.
         self.argument(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"])
     }
 
@@ -157,6 +158,7 @@ impl Redis {
     /// Waits until it has loaded its saved data.
     fn wait(&self) {
         wait_until("a Redis that answers", || {
+            // A refusal by an ACL shows a loaded server too.
             self.try_cli(&["PING"]).filter(|answer| answer == "PONG" || answer.contains("NOPERM"))
         });
     }
@@ -268,6 +270,7 @@ impl Cluster {
     pub fn start() -> Self {
         let mut buses = Vec::new();
         let node = |_| {
+            // By default the bus has the port plus 10,000, which another test may use.
             let bus = free_port();
             buses.push(bus);
             Redis::with(RedisOptions::default().argument(&[
@@ -284,6 +287,8 @@ impl Cluster {
         for (index, node) in nodes.iter().enumerate() {
             let [first, last] = [bounds[index], bounds[index + 1] - 1].map(|slot: u16| slot.to_string());
             node.cli(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            // Different epochs, as `redis-cli --cluster create` sets them: nodes with equal ones would first
+            // have to resolve the conflict.
             node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
         }
         let host = Ipv4Addr::LOCALHOST.to_string();

@@ -62,10 +62,13 @@ impl Relay {
 
 impl Shared {
     fn join(self: &Arc<Self>, client: TcpStream, server: TcpStream) -> io::Result<()> {
+        // Otherwise the kernel adds delays of its own to the one of the test.
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let (answers, to_client) = (server.try_clone()?, client.try_clone()?);
         pass_on(client, server);
+        // A queue between reading and writing: a pause before each write would add up, and limit the
+        // throughput.
         let (queue, due) = mpsc::channel();
         let own = Arc::clone(self);
         thread::spawn(move || {

@@ -22,6 +22,7 @@ pub struct TestKey {
 pub fn key(bits: usize) -> &'static TestKey {
     static KEYS: [OnceLock<TestKey>; SIZES.len()] = [const { OnceLock::new() }; SIZES.len()];
     let index = SIZES.iter().position(|size| *size == bits).expect("one of SIZES");
+    // One key for all tests of a process, because the generation takes seconds.
     KEYS[index].get_or_init(|| TestKey::generate(bits))
 }
 

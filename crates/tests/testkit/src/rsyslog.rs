@@ -57,6 +57,7 @@ action(type="omfile" file="{0}/messages" template="all")
         let file = folder.join("rsyslog.conf");
         fs::write(&file, text).expect("a temporary file");
         let mut command = command("rsyslogd");
+        // `-i`: with the common PID file, a second rsyslog would refuse to start.
         command.args(["-n", "-f"]).arg(file).arg("-i").arg(folder.join("pid"));
         command
     }
@@ -90,6 +91,7 @@ action(type="omfile" file="{0}/messages" template="all")
     /// The messages of an input so far: `imudp`, `imtcp` or `imuxsock`.
     pub fn messages(&self, input: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.folder.path().join("messages")).unwrap_or_default();
+        // rsyslog may be in the middle of the last line.
         let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
         let parse = |text: &str| serde_json::from_str::<Value>(text).expect("a JSON object");
         let messages = complete.lines().map(parse).filter(|message| message["input"] == input);

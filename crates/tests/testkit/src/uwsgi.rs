@@ -38,6 +38,7 @@ impl Uwsgi {
     pub fn restart(&mut self) {
         self.process.signal(Signal::KILL);
         self.process.wait();
+        // A killed server leaves its socket, and the file is no sign of a server that listens.
         fs::remove_file(self.socket()).expect("a socket");
         self.process = run(self.folder.path());
     }

@@ -37,6 +37,7 @@ impl TestCa {
         let list = |issuer: &Issuer<'_, KeyPair>, revoked: &[&Leaf]| {
             list(revoked, next_update).signed_by(issuer).expect("a revocation list")
         };
+        // Both, because a verifier may demand a list for each certificate of the chain.
         let (intermediate, root) = (list(&self.intermediate, revoked), list(&self.root, &[]));
         Crls {
             intermediate_der: intermediate.der().to_vec(),
@@ -63,6 +64,7 @@ impl TestCa {
         let time = |at: &str| element(0x18, &[at.as_bytes()]);
         // OCSPRequest { TBSRequest { requestList { Request { CertID, each shorter than 128 bytes.
         let next = next_update.map(|next| element(0xa0, &[&time(next)])).unwrap_or_default();
+        // RFC 6960 section 4.2.1: `[0] NULL` is the status good.
         let answer = [&request[8..], &[0x80, 0], &time(this_update), &next];
         let common = element(0x0c, &[b"brisk test intermediate"]);
         let name =
