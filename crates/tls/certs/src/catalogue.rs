@@ -104,6 +104,7 @@ impl Catalogues {
     /// Returns the open catalogue of `folder`, or opens one, which reads all file names but no certificate.
     pub fn open(&self, folder: &Path) -> Result<Arc<Catalogue>, CertError> {
         let unreadable = |source| CertError::Read { path: folder.to_owned(), source };
+        // By canonical path: two spellings of one folder share one index, one cache and one set of threads.
         let real = fs::canonicalize(folder).map_err(unreadable)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(catalogue) = open.get(&real).and_then(Weak::upgrade) {
@@ -147,6 +148,7 @@ impl Catalogue {
         engines: MakeEngine,
         maintenance: Option<&Arc<Maintenance>>,
     ) -> Result<(), CertError> {
+        // `set` succeeds once, so concurrent calls start the threads once.
         if self.engines.set(engines).is_err() {
             return Ok(());
         }
@@ -167,6 +169,8 @@ impl Catalogue {
         if let Some(loaded) = entry.loaded() {
             return CatalogueLookup::Ready(loaded);
         }
+        // A client that repeats the name of a faulty file must not keep the loading threads busy: ten
+        // seconds pass before the next attempt.
         let Some((loader, ..)) = self.loader.get().filter(|_| !entry.failed_lately()) else {
             return CatalogueLookup::Failed;
         };

@@ -64,6 +64,7 @@ impl FromStr for Fingerprint {
 
     /// Reads 64 hexadecimal digits in any case, with or without colons between the bytes.
     fn from_str(text: &str) -> Result<Self, InvalidFingerprint> {
+        // 64 digits and 31 colons, as `openssl x509 -fingerprint` prints them.
         let digits = if text.len() == 95 { text.replace(':', "") } else { text.to_owned() };
         let mut hash = [0; 32];
         let is_hex = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -128,6 +129,8 @@ impl Certificate {
             expired: false,
         };
         let response = fs::read(file).map_err(|source| CertError::Read { path: file.to_owned(), source })?;
+        // RFC 6066 section 8: a client aborts the handshake if the staple is not satisfactory, so a
+        // response that cannot be verified is never presented.
         let issuer = self.issuer.as_ref().ok_or_else(|| {
             wrong(
                 "the chain file does not have the certificate of its issuer, which is needed to verify it"
@@ -189,6 +192,7 @@ pub fn load(
 ) -> Result<Loaded, CertError> {
     let chain = Chain::read(chain_path)?;
     let key = add_key(key_path, keystore)?;
+    // Without this check, the mistake would show as a bad signature in every handshake.
     if keystore.public_key(key) != Some(chain.public_key()) {
         return Err(CertError::KeyMismatch {
             chain: chain_path.to_owned(),

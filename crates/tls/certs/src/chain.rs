@@ -57,6 +57,8 @@ impl Chain {
         let (links, root) = climb(leaf, &mut pool, source)?;
         let unused = pool
             .into_iter()
+            // No warning for a root: clients have their own roots, so its omission changes nothing for
+            // them.
             .filter(|link| !link.facts.self_issued())
             .map(|link| link.facts.subject)
             .collect();
@@ -138,6 +140,8 @@ impl Chain {
     /// Converts the chain into a certificate with the private key `key`.
     pub(crate) fn into_certificate(self, key: KeyId) -> Certificate {
         let leaf = self.leaf();
+        // The root counts as issuer too: OCSP responses for a certificate directly below a root are
+        // verified with its key.
         let above = self.links.get(1).map(|link| &link.der).or(self.root.as_ref());
         Certificate {
             fingerprint: Fingerprint::of(&self.links[0].der),
@@ -248,6 +252,8 @@ fn climb(
         let Some(place) = place else {
             return end(links, pool, source).map(|links| (links, None));
         };
+        // Each step takes a certificate out of the pool, so cross-signed certificates that name each other
+        // end the loop.
         links.push(pool.remove(place));
     }
     // RFC 8446 section 4.4.2: the root may be omitted, because clients have it. A self-signed server certificate stays.
@@ -260,6 +266,8 @@ fn climb(
 fn end(links: Vec<Link>, pool: &[Link], source: &Path) -> Result<Vec<Link>, CertError> {
     let last = &links.last().expect("begins with the server certificate").facts;
     match pool.first() {
+        // A lone server certificate is accepted, because its intermediate can be fetched. Other
+        // certificates without the issuer show that files were mixed up.
         Some(stranger) if links.len() == 1 => Err(CertError::BrokenChain {
             path: source.to_owned(),
             subject: last.subject.clone(),

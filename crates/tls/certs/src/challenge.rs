@@ -73,6 +73,8 @@ impl Challenges {
     /// The key authorization for the token in `path`; `None` if `path` is not that of a challenge. Waits up to five
     /// seconds for the fleet.
     pub async fn http(&self, path: &str) -> Option<Arc<str>> {
+        // Checked before the look-up: every client can request any path, and each look-up is a request to
+        // the store.
         let token = path.strip_prefix(HTTP_PATH).filter(|token| is_token(token))?;
         if let Some(answer) = self.http.get(token) {
             return Some(answer);
@@ -91,6 +93,8 @@ impl Challenges {
     async fn look<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> ChallengeLookup) -> Option<T> {
         let elsewhere = self.elsewhere.get()?;
         let (found, answer) = oneshot::channel();
+        // Never waits for a slot of the channel: a flood of unknown tokens fails here instead of holding
+        // requests.
         elsewhere.try_send(question(found)).ok()?;
         timeout(LOOK, answer).await.ok()?.ok()
     }

@@ -62,6 +62,7 @@ impl<'a> RevocationList<'a> {
         let signature = list.expect(BIT_STRING)?.bits()?;
         list.end()?;
         let mut inside = signed.inside();
+        // RFC 5280 section 5.1.2.1: lists of version 1 have no version field.
         inside.optional(INTEGER)?;
         // RFC 5280 section 5.1.1.2: signatureAlgorithm and tbsCertList.signature must be equal.
         if inside.expect(SEQUENCE)?.whole != algorithm {
@@ -114,6 +115,8 @@ impl<'a> RevocationList<'a> {
         let mut entries = self.entries;
         let mut is_understood = true;
         while let Some(entry) = Entry::next(&mut entries)? {
+            // Decided before the rest of the list is parsed: a fault in a later entry must not hide a
+            // revocation.
             if entry.serial == serial {
                 return entry.date.time().map(Some);
             }

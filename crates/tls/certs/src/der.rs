@@ -114,6 +114,8 @@ fn length(first: u8, rest: &[u8]) -> Result<(usize, &[u8]), Malformed> {
         return Ok((usize::from(first), rest));
     }
     let count = usize::from(first & 0x7f);
+    // Four bytes cannot overflow `usize`. A count of 0 is the indefinite form, which DER forbids (X.690
+    // section 10.1).
     let Some((bytes, rest)) = rest.split_at_checked(count).filter(|_| (1..=4).contains(&count)) else {
         return Err("a length that is unknown here");
     };

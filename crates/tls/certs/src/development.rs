@@ -56,6 +56,8 @@ impl DevelopmentCa {
     /// Several processes may call this at once. Blocks on the file system; generating an RSA key takes about 100 ms.
     pub fn open_or_create(folder: &Path, now: SystemTime) -> Result<Self, CertError> {
         make_folder(folder)?;
+        // Two first starts at once would create two CAs, and the user might trust the one that was
+        // overwritten.
         let _lock = lock(folder)?;
         let certificate = folder.join("ca.pem");
         let (authority, created) = match Authority::open(folder, now)? {
@@ -124,6 +126,8 @@ impl Authority {
     /// Opens the CA; `None` if there is none or it expires soon.
     fn open(folder: &Path, now: SystemTime) -> Result<Option<Self>, CertError> {
         let (certificate, key_file) = (folder.join("ca.pem"), folder.join("ca.key"));
+        // If one of the two is missing, opening fails below: a new CA would silently replace one that
+        // clients trust.
         if !certificate.exists() && !key_file.exists() {
             return Ok(None);
         }
@@ -200,6 +204,7 @@ fn server_params(now: SystemTime) -> Result<CertificateParams, rcgen::Error> {
     params.distinguished_name = distinguished_name("localhost");
     params.is_ca = IsCa::ExplicitNoCa;
     params.use_authority_key_identifier_extension = true;
+    // No `keyEncipherment`, also for RSA: brisk has no suite with RSA key exchange.
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.not_before = OffsetDateTime::from(now - BACKDATE);

@@ -20,6 +20,8 @@ impl Identity {
     /// Reads a verified certificate in DER. A certificate that cannot be parsed has a fingerprint only.
     pub fn read(der: &[u8]) -> Self {
         let mut identity = Self { names: Vec::new(), hosts: Vec::new(), fingerprint: Fingerprint::of(der) };
+        // The handshake verified the certificate with another parser. A disagreement of the parsers costs
+        // the names only.
         let Ok((_, certificate)) = X509Certificate::from_der(der) else { return identity };
         let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
         identity.names.extend(common.map(str::to_owned));

@@ -19,8 +19,11 @@ const EXPLICIT: u8 = 0xa0;
 
 /// The certificate among `bytes` that signed `certificate` (DER). Its signature is verified.
 pub fn issuer_in(bytes: &[u8], certificate: &[u8]) -> Option<CertificateDer<'static>> {
+    // `is_signed_by` ignores bytes after the certificate, which clients would receive as a part of it.
     let is_whole = |candidate: &CertificateDer<'_>| Facts::read(candidate).is_ok();
     let mut candidates = candidates(bytes).into_iter();
+    // The file has usually been fetched over plain HTTP: the signature alone proves that its certificate
+    // belongs here.
     candidates.find(|candidate| is_whole(candidate) && is_signed_by(certificate, candidate))
 }
 
@@ -51,6 +54,8 @@ fn bundled(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     }
     let mut data = sequence(info.expect(EXPLICIT).ok()?.content).ok()?;
     while let Ok(element) = data.next() {
+        // The content of `encapContentInfo` has this tag too, but one level deeper, so it is not mistaken
+        // for certificates.
         if element.tag == EXPLICIT {
             return Some(all(element.inside()));
         }

@@ -307,6 +307,8 @@ impl Shared {
 
     /// Starts maintaining `certificate`, seen in a slot, with the stored data if it is new.
     fn found(&self, certificate: &Arc<Certificate>, origin: Origin) {
+        // The lock is not held while the store is read. `or_insert` keeps the state that another caller
+        // created meanwhile.
         let is_new = !lock(&self.certificates).contains_key(&certificate.fingerprint);
         if is_new && (origin == Origin::Host || needs_maintenance(self.settings(), certificate)) {
             let maintained = Arc::new(MaintainedCertificate::new(Arc::clone(certificate), origin));
@@ -350,6 +352,8 @@ impl Shared {
 
     fn staple(&self, certificate: &Certificate) -> Option<Arc<Staple>> {
         let maintained = lock(&self.certificates).get(&certificate.fingerprint).cloned();
+        // This includes a staple from a file: a response from before the revocation would hide it from
+        // clients.
         if maintained.as_ref().is_some_and(|maintained| maintained.is_revoked()) {
             return None;
         }

@@ -134,6 +134,8 @@ impl CertId {
     /// Verifies that `response` is valid at `now` and states that the certificate is good (RFC 6960 section 3.2).
     pub fn verify(&self, response: &[u8], now: SystemTime) -> Result<Staple, OcspError> {
         let basic = Basic::read(response)?;
+        // A response for other certificates is refused before the signature is verified, which costs much
+        // more.
         let single = self.answer(&basic)?;
         self.verify_signature(&basic, now)?;
         if single.this_update > now + SKEW {
@@ -220,6 +222,8 @@ fn is_named(responder: &Responder<'_>, certificate: &X509Certificate<'_>) -> boo
     match responder {
         Responder::Name(name) => certificate.subject().as_raw() == *name,
         Responder::Key(hash) => {
+            // RFC 6960 section 4.2.1: `KeyHash` is always SHA-1. It only selects the signer, whose
+            // signature is verified.
             let key = &certificate.public_key().subject_public_key.data;
             digest(&SHA1_FOR_LEGACY_USE_ONLY, key).as_ref() == *hash
         }
@@ -227,6 +231,8 @@ fn is_named(responder: &Responder<'_>, certificate: &X509Certificate<'_>) -> boo
 }
 
 fn is_appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>, now: SystemTime) -> bool {
+    // RFC 6960 section 4.2.2.2: the issuer itself must have issued the certificate of the responder, so no
+    // chain is built here.
     let usage = signer.extended_key_usage().ok().flatten();
     let validity = signer.validity();
     let (begin, end) =

@@ -141,6 +141,8 @@ impl OnDemand {
         Self {
             settings,
             parts: (0..PARTS).map(|_| ArcSwap::default()).collect(),
+            // Keyed at random: clients choose the names, and names of one part would make each change copy
+            // all of them.
             hasher: RandomState::new(),
             engines: OnceLock::new(),
             ask,
@@ -199,6 +201,7 @@ impl OnDemand {
 
     /// Waits for the next request of a handshake. Concurrent callers wait for each other.
     pub async fn question(&self) -> Option<NameRequest> {
+        // An asynchronous mutex, because its guard is held while the receiver waits.
         self.asked.lock().await.recv().await
     }
 
@@ -303,6 +306,7 @@ impl OnDemand {
         let mut new = Part::clone(&part.load());
         let before = new.len();
         change(&mut new);
+        // Atomic addition wraps, so the wrapped difference subtracts after a removal.
         self.shown.fetch_add(new.len().wrapping_sub(before), Ordering::Relaxed);
         part.store(Arc::new(new));
     }

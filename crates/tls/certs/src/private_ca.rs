@@ -57,6 +57,8 @@ impl PrivateCa {
     pub fn create(folder: &Path, name: &str, now: SystemTime) -> Result<Self, CertError> {
         make_folder(folder)?;
         let (certificate, key_file) = files(folder);
+        // `write_file` would replace the files, and with the key every issued certificate would lose its
+        // CA.
         for path in [&certificate, &key_file] {
             refuse_existing(path)?;
         }
@@ -152,6 +154,7 @@ impl Purpose {
     fn names(&self) -> Result<Vec<SanType>, rcgen::Error> {
         match self {
             Self::Server(names) => Ok(CertificateParams::new(names.clone())?.subject_alt_names),
+            // Peers identify clients by the common name, see `Identity::is_named`.
             Self::Client(_) => Ok(Vec::new()),
         }
     }

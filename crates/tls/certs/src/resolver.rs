@@ -244,6 +244,7 @@ impl ClientAbilities<'_> {
     /// Whether the client can verify a handshake signed with a key of the type `algorithm`.
     pub fn verifies(&self, algorithm: KeyAlgorithm) -> bool {
         let signs_with = |scheme: &&SignatureScheme| self.schemes.contains(scheme);
+        // TLS 1.3 is negotiated if both sides support it, so the rules of TLS 1.2 do not matter then.
         if self.versions.contains(&ProtocolVersion::TLS1_3) {
             // RFC 8446 section 4.2.3: no PKCS #1 signatures in the handshake; ECDSA schemes determine the curve.
             return algorithm.schemes().iter().filter(|scheme| !is_pkcs1(**scheme)).any(|s| signs_with(&s));
@@ -267,6 +268,7 @@ impl ClientAbilities<'_> {
             KeyAlgorithm::EcdsaP384 => NamedGroup::SECP384R1,
             _ => return true,
         };
+        // RFC 8422 section 4: without the extension, the server may choose any curve.
         self.groups.is_empty() || self.groups.contains(&curve)
     }
 }

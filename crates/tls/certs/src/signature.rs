@@ -91,6 +91,8 @@ fn ml_dsa(oid: &Oid<'_>) -> Option<&'static dyn VerificationAlgorithm> {
 
 fn pss(algorithm: &AlgorithmIdentifier<'_>) -> Option<&'static dyn VerificationAlgorithm> {
     let parameters = RsaSsaPssParams::try_from(algorithm.parameters.as_ref()?).ok()?;
+    // Mask and salt length are not compared: `aws-lc-rs` verifies with MGF1 of this hash and a salt of its
+    // length, so a signature with other parameters fails.
     let hash = parameters.hash_algorithm_oid();
     if *hash == OID_NIST_HASH_SHA256 {
         Some(&signature::RSA_PSS_2048_8192_SHA256)

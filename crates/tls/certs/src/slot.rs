@@ -65,6 +65,7 @@ impl Slot {
 
     /// Replaces the certificates for new handshakes. A slot without certificates keeps no engine either.
     pub fn publish(&self, certificates: Vec<Served>) {
+        // The engine holds private keys, which must not outlive the certificates.
         if certificates.is_empty() {
             self.engine.store(None);
         }
@@ -90,6 +91,7 @@ impl Slot {
         let mut any = false;
         self.served.rcu(|shown| {
             let new: Vec<_> = shown.iter().map(changed).collect();
+            // Assigned, not accumulated: `rcu` repeats the closure after a concurrent publication.
             any = new.iter().any(Option::is_some);
             if !any {
                 return Arc::clone(shown);

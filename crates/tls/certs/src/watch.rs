@@ -101,6 +101,7 @@ fn run(
             continue;
         }
         reported.lock().unwrap_or_else(PoisonError::into_inner).extend(changed);
+        // A changed link may lead to another folder, which must be watched from now on.
         folders.follow(files.paths());
         // A full channel contains a report that has not been received, which covers this change too.
         let _ = report.try_send(());
@@ -114,6 +115,7 @@ fn calm(woken: &Receiver<()>, quiet: Duration) -> bool {
         Err(RecvTimeoutError::Timeout) => return true,
         Err(RecvTimeoutError::Disconnected) => return false,
     }
+    // Without this limit, a file that is written all the time would postpone every report.
     let latest = Instant::now() + quiet * DELAY_LIMIT;
     while Instant::now() < latest {
         match woken.recv_timeout(quiet) {
@@ -217,6 +219,8 @@ fn digest(path: &Path) -> Option<u64> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
+    // Wiped, because private keys are among the watched files. The digest is not cryptographic: it detects
+    // changes by an operator, and an attacker with write access needs no collision.
     let mut contents = Zeroizing::new(vec![0; 64 * 1024]);
     let mut hasher = DefaultHasher::new();
     loop {

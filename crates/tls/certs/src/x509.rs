@@ -53,6 +53,7 @@ impl Facts {
     /// Parses `der`. The error is a message for the operator.
     pub(crate) fn read(der: &[u8]) -> Result<Self, String> {
         let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+        // The bytes are sent to clients as they are, and clients refuse a certificate with trailing bytes.
         if !rest.is_empty() {
             return Err(format!("{} bytes follow the certificate", rest.len()));
         }
@@ -84,6 +85,8 @@ impl Facts {
 
     /// Whether subject and issuer are the same: a root, or a self-signed server certificate.
     pub(crate) fn self_issued(&self) -> bool {
+        // RFC 5280 section 3.2: a self-issued certificate is not always self-signed. Different key
+        // identifiers mark the link between two keys of one CA, which is no root.
         self.subject_der == self.issuer_der
             && (self.key_id.is_none()
                 || self.authority_key_id.is_none()

@@ -25,6 +25,8 @@ pub(super) fn config(settings: &ClientSettings) -> Result<ClientConfig, ClientEr
     let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(NotedClock))
         .with_protocol_versions(&versions)
         .map_err(ClientError::settings)?
+        // A verifier of this crate: that of rustls caches no chains, and cannot accept and report an
+        // untrusted server.
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &settings.identity {
@@ -39,6 +41,7 @@ pub(super) fn config(settings: &ClientSettings) -> Result<ClientConfig, ClientEr
     config.alpn_protocols = settings.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     config.key_log = Arc::new(NotedKeyLog);
     config.enable_sni = settings.send_server_name;
+    // `Records` takes over the traffic secrets, which rustls refuses without this permission.
     config.enable_secret_extraction = settings.session_use == SessionUse::Many;
     config.resumption =
         Resumption::store(Arc::new(CallersSessions)).tls12_resumption(match settings.tls12_sessions {
@@ -46,6 +49,7 @@ pub(super) fn config(settings: &ClientSettings) -> Result<ClientConfig, ClientEr
             Tls12Sessions::Ids => Tls12Resumption::SessionIdOnly,
         });
     if !settings.certificate_compression {
+        // rustls offers compression (RFC 8879) exactly if it has decompressors.
         config.cert_decompressors.clear();
     }
     Ok(config)
@@ -77,6 +81,8 @@ fn provider(
     cipher_suites.retain(offered);
     if settings.staple_request == StapleRequest::Omitted {
         let tls12 = cipher_suites.iter().any(|suite| suite.tls13().is_none());
+        // RFC 5246 section 7.4.8: the client signs the handshake messages themselves. rustls collects their
+        // original bytes, with the request, apart from the transcript that `staple` changes.
         if tls12 && settings.identity.is_some() {
             return Err(ClientError::Settings(
                 "a client with a certificate that offers TLS 1.2 cannot leave out the request for a staple"

@@ -118,6 +118,8 @@ impl ClientError {
             },
             Error::NoCertificatesPresented => Self::Certificate("it sent none".to_owned()),
             Error::PeerIncompatible(what) => Self::NothingInCommon(format!("{what:?}")),
+            // Servers without TLS, such as those of plain HTTP, send text, whose first byte is no content
+            // type.
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::NotTls,
             other => Self::Protocol(other.to_string()),
         }
@@ -167,6 +169,7 @@ pub(super) fn broken(error: rustls::Error) -> io::Error {
 fn alert_name(alert: AlertDescription) -> String {
     let known = format!("{alert:?}");
     let letters: Vec<char> = known.chars().collect();
+    // The debug form of an unknown alert contains parentheses; the number is its name.
     if !letters.iter().all(char::is_ascii_alphanumeric) {
         return u8::from(alert).to_string();
     }

@@ -33,6 +33,7 @@ const REUSED: [&dyn SupportedKxGroup; 4] = [&X25519MLKEM768, &X25519, &SECP256R1
 
 const UNIT: [&dyn SupportedKxGroup; 2] = [&UNIT_X25519, &UNIT_SECP256R1];
 
+// Per thread, so that the threads of a load generator share neither a lock nor a cache line.
 thread_local! {
     static X25519_PAIR: OnceCell<Arc<KeyPair>> = const { OnceCell::new() };
     static SECP256R1_PAIR: OnceCell<Arc<KeyPair>> = const { OnceCell::new() };
@@ -185,6 +186,8 @@ impl ActiveKeyExchange for HybridExchange {
     }
 
     fn hybrid_component(&self) -> Option<(NamedGroup, &[u8])> {
+        // rustls sends this part as a second share, so a server without ML-KEM needs no
+        // `HelloRetryRequest`.
         Some((NamedGroup::X25519, self.0.classical.public.as_ref()))
     }
 
@@ -279,6 +282,7 @@ fn of_thread<T>(
     make: impl FnOnce() -> Result<Arc<T>, Error>,
 ) -> Result<Arc<T>, Error> {
     cell.with(|cell| {
+        // `OnceCell::get_or_try_init` is not stable yet.
         if cell.get().is_none() {
             let _ = cell.set(make()?);
         }

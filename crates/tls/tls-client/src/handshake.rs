@@ -109,6 +109,7 @@ impl<'a> Handshake<'a> {
     /// Runs the handshake to its end. Has no time limit of its own. `name` is the server's name for errors.
     pub(super) async fn run(&mut self, tcp: &mut TcpStream, name: &str) -> Result<(), ClientError> {
         let mut progress = self.advance();
+        // Read from the hello, because the ticket of a session is private to rustls.
         self.offers_ticket = self.offered == Some(ProtocolVersion::TLS1_2)
             && matches!(
                 ClientHello::read(&self.outgoing, HELLO_LIMIT),
@@ -144,6 +145,8 @@ impl<'a> Handshake<'a> {
                     }
                 }
             }
+            // RFC 8446 section 4.1.3: a `HelloRetryRequest` is a `ServerHello` with a fixed random value.
+            // rustls reports the retry of full handshakes only, and resumed ones may have one too.
             self.hello_retry |= self.incoming.get(RANDOM).is_some_and(|random| random == RETRY);
             progress = self.advance();
         }
@@ -153,6 +156,7 @@ impl<'a> Handshake<'a> {
         if let Some(observer) = &self.notes.observer {
             observer.sent(Instant::now(), &self.outgoing);
         }
+        // Not `write_all`: the first system call shows how much was sent within the SYN (TCP Fast Open).
         let first = tcp.write(&self.outgoing).await?;
         if self.sent == 0 {
             (self.first_flight, self.first_write) = (self.outgoing.len() as u64, first as u64);
@@ -175,6 +179,7 @@ impl<'a> Handshake<'a> {
                     let begin = self.outgoing.len();
                     encode(data, &mut self.outgoing);
                     self.records += 1;
+                    // Before the record is sent: rustls itself cannot leave out the request.
                     if self.staple_request == StapleRequest::Omitted {
                         staple::omit_from_record(&mut self.outgoing[begin..]);
                     }
@@ -232,6 +237,8 @@ impl Handshake<'_> {
             _ if self.offers_ticket => Resumption::Ticket,
             _ => Resumption::SessionId,
         };
+        // In a resumed session, rustls reports the certificates of the original one, which were not
+        // received again.
         let certificates = tls.peer_certificates().filter(|_| !resumed).unwrap_or_default();
         let protocol = tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into());
         ClientFacts {
@@ -243,6 +250,7 @@ impl Handshake<'_> {
             early_data,
             protocol,
             hello_retry: self.hello_retry,
+            // Bytes behind the server's last flight are not of the handshake; `ClientStream` counts them.
             bytes_received: self.received - self.incoming.len() as u64,
             bytes_sent: self.sent,
             first_flight: self.first_flight,
@@ -273,6 +281,8 @@ fn transmit(
         for plaintext in early.chunks(PLAINTEXT) {
             let begin = outgoing.len();
             outgoing.resize(begin + plaintext.len() + OVERHEAD, 0);
+            // Fails only beyond the limit of the session, with which `Client::begin` has compared the
+            // length.
             let len = encrypter.encrypt(plaintext, &mut outgoing[begin..]).unwrap_or(0);
             outgoing.truncate(begin + len);
         }

@@ -109,6 +109,8 @@ impl Layer {
             match notes.lend(|| tls.process_tls_records(incoming)).state.map_err(broken)? {
                 ConnectionState::WriteTraffic(mut traffic) => {
                     let begin = outgoing.len();
+                    // At the limit of its cipher, rustls puts a `KeyUpdate` before the data, and both must
+                    // have room.
                     outgoing.resize(begin + KEY_UPDATE + plaintext.len() + OVERHEAD, 0);
                     let sealed = traffic.encrypt(plaintext, &mut outgoing[begin..]);
                     outgoing.truncate(begin + *sealed.as_ref().unwrap_or(&0));

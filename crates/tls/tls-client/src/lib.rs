@@ -67,10 +67,13 @@ impl Client {
     /// `settings`, or a file that they name, cannot be used.
     pub fn new(settings: ClientSettings) -> Result<Self, ClientError> {
         let name = settings.server_name.as_str();
+        // IPv6 addresses of URLs are in brackets, which `ServerName` refuses.
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let name = ServerName::try_from(bare.to_owned())
             .map_err(|_| ClientError::Settings(format!("{bare} is neither a host name nor an IP address")))?;
         let config = config::config(&settings)?;
+        // Two configurations, because early data is a property of the configuration and not of a
+        // connection.
         let mut early_config = config.clone();
         early_config.enable_early_data = true;
         let (config, early_config) = (Arc::new(config), Arc::new(early_config));

@@ -54,6 +54,7 @@ pub(super) struct Notes {
 impl Notes {
     /// Runs `work`, in which [`rustls`] may call back.
     pub(super) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        // The cell is borrowed for the swaps only: the callbacks in `work` borrow it too.
         CURRENT.with_borrow_mut(|current| mem::swap(current, self));
         let result = work();
         CURRENT.with_borrow_mut(|current| mem::swap(current, self));
@@ -101,6 +102,8 @@ impl ClientSessionStore for CallersSessions {
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         update(|notes| match notes.offered.take() {
             Some(SessionValue::Tls13(value)) => Some(value),
+            // rustls requests a TLS 1.3 session first and then one of TLS 1.2, so the session must survive
+            // this request.
             other => {
                 notes.offered = other;
                 None

@@ -235,6 +235,7 @@ impl Session for ClientSession {
                 reason,
             });
         }
+        // quinn-proto reports an event for each `true`, so `true` is returned once.
         Ok(!self.tls.is_handshaking() && !mem::replace(&mut self.is_announced, true))
     }
 
@@ -247,6 +248,8 @@ impl Session for ClientSession {
         let begin = buffer.len();
         let change = self.begun.notes().lend(|| self.tls.write_hs(buffer));
         if self.begun.client.inner.settings.staple_request == StapleRequest::Omitted {
+            // RFC 9001 section 3: QUIC carries handshake messages without records, so the hello itself
+            // begins here.
             staple::omit_request(&mut buffer[begin..]);
         }
         let keys = match change? {
@@ -310,6 +313,8 @@ fn is_valid_retry(original_id: &[u8], header: &[u8], payload: &[u8]) -> bool {
     let Some((token, tag)) = payload.split_last_chunk::<16>() else { return false };
     // RFC 9001 section 5.8: the pseudo-packet begins with the client's first destination ID.
     let pseudo = [&[original_id.len() as u8][..], original_id, header, token].concat();
+    // RFC 9001 section 5.8 fixes key and nonce: the tag protects against corruption and packets from off
+    // the path.
     let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &RETRY_KEY).expect("a key of 16 bytes"));
     let nonce = Nonce::assume_unique_for_key(RETRY_NONCE);
     key.open_in_place(nonce, Aad::from(&pseudo), &mut tag.to_vec()).is_ok()

@@ -93,6 +93,7 @@ impl Records {
         match (typ, payload) {
             (ContentType::ApplicationData, payload) => take(payload),
             (ContentType::Handshake, payload) => {
+                // RFC 8446 section 5.1: a message may be divided among records.
                 self.messages.extend_from_slice(payload);
                 self.process_messages(outgoing)?;
             }
@@ -110,11 +111,13 @@ impl Records {
         if self.messages.len() > MESSAGE_LIMIT {
             return Err(malformed("a handshake message that is too long"));
         }
+        // Taken, because the loop borrows the messages while it changes keys and sessions.
         let messages = std::mem::take(&mut self.messages);
         let mut rest = messages.as_slice();
         while let &[kind, high, middle, low, ref body @ ..] = rest {
             let len = u32::from_be_bytes([0, high, middle, low]) as usize;
             let Some((body, after)) = body.split_at_checked(len) else { break };
+            // RFC 8446 section 4: `new_session_ticket` and `key_update`.
             match kind {
                 4 => self.keep(body),
                 24 => self.update_keys(body, outgoing)?,
@@ -127,6 +130,7 @@ impl Records {
     }
 
     fn keep(&mut self, ticket: &[u8]) {
+        // A ticket that rustls refuses costs its session only, and not the connection.
         let Some(session) = ManyTimes::session(&self.origin, ticket) else { return };
         if self.sessions.len() == KEPT {
             self.sessions.remove(0);
@@ -137,6 +141,7 @@ impl Records {
     /// `KeyUpdate` (RFC 8446 section 4.6.3).
     fn update_keys(&mut self, body: &[u8], outgoing: &mut Vec<u8>) -> io::Result<()> {
         let (seq, secret) = self.origin().update_rx_secret().map_err(broken)?;
+        // RFC 8446 section 5.3: the sequence number begins at 0 with each key.
         (self.read_seq, self.decrypter) = (seq, decrypter(self.suite, secret).map_err(broken)?);
         if body == [1] {
             // RFC 8446 section 4.6.3: the reply is the last message under the old keys.

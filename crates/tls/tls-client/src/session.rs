@@ -114,6 +114,8 @@ impl ManyTimes {
     }
 
     fn value(&self) -> Option<Tls13ClientSessionValue> {
+        // RFC 8446 section 8.3: a server may refuse early data if the age of the ticket is implausible.
+        // rustls counts the age from this call, so the call sees the time of receipt.
         let mut notes = Notes { clock: Some(self.received), ..Notes::default() };
         let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
         notes.lend(|| origin.handle_new_session_ticket(&self.ticket)).ok()?;

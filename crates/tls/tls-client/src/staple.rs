@@ -32,6 +32,8 @@ pub(super) fn without_request(suite: SupportedCipherSuite) -> SupportedCipherSui
 fn wrap(suite: &SupportedCipherSuite) -> SupportedCipherSuite {
     let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
         suite: common.suite,
+        // The hash is the only part of a suite that sees the bytes of the hello, so it is the place for the
+        // change.
         hash_provider: Box::leak(Box::new(WithoutRequest(common.hash_provider))),
         confidentiality_limit: common.confidentiality_limit,
     };

@@ -102,6 +102,7 @@ impl Verifier {
     fn remember(&self, end_entity: &[u8], intermediates: &[CertificateDer<'_>], now: UnixTime) {
         let until = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + BELIEVED);
         let intermediates = intermediates.iter().map(|certificate| certificate.to_vec()).collect();
+        // Parsed once: a load generator verifies a signature with this key in each full handshake.
         let key = secp256r1_key(end_entity).map(Arc::new);
         let chain = Verified { end_entity: end_entity.to_vec(), intermediates, until, key };
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,6 +159,7 @@ impl Verifier {
             Err(error) if self.only_reports => {
                 observe(Some(&error));
                 notes::update(|notes| {
+                    // The first error stays: after a bad chain, a bad signature explains nothing more.
                     notes.distrust.get_or_insert(error);
                 });
                 Ok(accepted())
@@ -192,6 +194,7 @@ impl Verifier {
     /// Records the scheme. An error if the server signed with a scheme that was not offered.
     fn note_scheme(&self, scheme: SignatureScheme) -> Result<(), Error> {
         notes::update(|notes| notes.scheme = Some(scheme));
+        // The functions of rustls compare with all schemes that they support, and the offer may have fewer.
         if self.schemes.contains(&scheme) {
             return Ok(());
         }

@@ -132,6 +132,8 @@ impl Catalogue {
         }
         let Some(entry) = self.index.get(name) else { return };
         let _reading = entry.read();
+        // The change may be the repair: the next handshake reads the files at once and not after ten
+        // seconds.
         entry.set_failed(false);
         if !entry.is_read() {
             return;
@@ -157,6 +159,7 @@ impl Catalogue {
 
     /// Names that were added, removed, or whose files differ from the loaded ones.
     fn compare(&self, in_capitals: &mut Option<String>) -> Vec<String> {
+        // A folder that cannot be read removes no name: an unmounted file system must not end all hosts.
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut there = HashSet::new();
         let mut odd = None;
@@ -164,6 +167,8 @@ impl Catalogue {
             if let Some(name) = name_of_chain(&file) {
                 there.insert(name);
             } else if is_in_capitals(&file) {
+                // The last name in the alphabet, because the order of the folder varies and a change
+                // repeats the warning.
                 odd = odd.max(Some(file));
             }
         }

@@ -91,6 +91,7 @@ fn survey(catalogue: &Weak<Catalogue>) -> Option<FolderExpiry> {
             Some(Err(_)) => expiry.unreadable += 1,
             None => {}
         }
+        // Bounds the memory without sorting after each of perhaps 100,000 names.
         if expiry.first.len() >= 2 * LISTED {
             expiry.shorten();
         }
@@ -117,6 +118,7 @@ impl Catalogue {
     /// End of the validity of the certificates of `name`, the earlier one of two; `None` if it was removed.
     fn not_after(&self, name: &str) -> Option<Result<SystemTime, CertError>> {
         let chains = self.files(name).map(|(chain, _)| chain);
+        // Links are not followed: a link without a target is an unreadable chain and no removed name.
         let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
         let ends = chains
             .iter()

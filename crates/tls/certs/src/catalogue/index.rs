@@ -121,6 +121,8 @@ impl Index {
     pub(super) fn remove(&self, name: &str) {
         if let Some(entry) = self.get(name) {
             let _reading = entry.read();
+            // Certificates that wait for their staples have an older number from now on and cannot bring
+            // the name back.
             entry.begin(0);
             self.put(&entry, None);
             self.change(name, |part| drop(part.remove(name)));
@@ -174,6 +176,7 @@ impl Index {
         let drop_one = |entry: &Arc<IndexEntry>| {
             self.put(entry, None);
         };
+        // Many entries may have been used in the second of the limit; `take` keeps the surplus.
         old.take(count).inspect(drop_one).count()
     }
 
@@ -252,6 +255,8 @@ impl IndexEntry {
 
     /// Adds a waiting handshake. Returns whether it is the first, which must start the load.
     pub(super) fn wait(&self, waiter: oneshot::Sender<Arc<Vec<Served>>>) -> bool {
+        // Locked before the check: `answer` empties the list after the certificates are stored, so a waiter
+        // either finds them here or is in the list in time.
         let mut waiters = self.waiters();
         if let Some(loaded) = self.loaded() {
             // Loaded since the caller checked.
@@ -269,6 +274,8 @@ impl IndexEntry {
 
     /// Sends `loaded` to all waiting handshakes. [`Index::put`] must have stored it before.
     pub(super) fn answer(&self, loaded: &Arc<Vec<Served>>) {
+        // An entry that was never used has the oldest time, and would be evicted before its first
+        // handshake.
         self.used.store(now(), Ordering::Relaxed);
         let waiters = std::mem::take(&mut *self.waiters());
         for waiter in waiters {

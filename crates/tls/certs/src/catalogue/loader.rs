@@ -55,6 +55,7 @@ impl Loader {
 }
 
 fn run(catalogue: &Weak<Catalogue>, asked: &Mutex<Receiver<String>>) {
+    // The guard is held during `recv`: a channel has one receiver, so the other threads queue at the mutex.
     let next = || asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok(name) = next() {
         let Some(catalogue) = catalogue.upgrade() else { return };
@@ -67,6 +68,7 @@ impl Catalogue {
     fn answer(self: &Arc<Self>, name: &str) {
         let Some(entry) = self.index.get(name) else { return };
         let reading = entry.read();
+        // Another thread may have loaded the name since it was queued.
         if let Some(loaded) = entry.loaded() {
             entry.answer(&loaded);
             return;
@@ -83,6 +85,7 @@ impl Catalogue {
             }
             Err(error) => self.failed(name, &entry, &error),
         }
+        // Released before the eviction, which scans all names.
         drop(reading);
         self.evict();
     }
@@ -168,6 +171,7 @@ impl Catalogue {
     fn is_settling(&self, name: &str) -> bool {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_new = |file: &Path| {
+            // `ctime` and not `mtime`, which `cp -p` and `rsync` set to the time of the original.
             let changed = std::fs::metadata(file).map_or(0, |facts| facts.ctime());
             since.as_secs().abs_diff(changed.unsigned_abs()) <= SETTLING.as_secs()
         };
@@ -179,6 +183,7 @@ impl Catalogue {
         let mut hasher = DefaultHasher::new();
         for (chain, key) in self.files(name) {
             for file in [chain, key] {
+                // Without the contents: every loaded name is compared each minute.
                 let facts = std::fs::metadata(file).ok();
                 facts.map(|facts| (facts.modified().ok(), facts.len(), facts.ino())).hash(&mut hasher);
             }
@@ -201,6 +206,7 @@ impl Catalogue {
     fn load_files(&self, name: &str) -> Result<Vec<(Loaded, Keystore)>, CertError> {
         let mut found = Vec::new();
         for (chain, key) in self.files(name) {
+            // The first chain is read even if it is missing, so that the error names the file.
             if !found.is_empty() && !chain.is_file() {
                 continue;
             }

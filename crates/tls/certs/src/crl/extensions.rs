@@ -39,6 +39,8 @@ impl<'a> DistributionPoint<'a> {
             match field.tag {
                 NAME => {
                     let name = field.inside().next()?;
+                    // `nameRelativeToCRLIssuer` is no address, so it cannot be compared with those in
+                    // certificates.
                     if name.tag != FULL_NAME {
                         return Err("it is for a part of the certificates that is not named by an address");
                     }
@@ -47,6 +49,8 @@ impl<'a> DistributionPoint<'a> {
                 ONLY_AUTHORITIES | ONLY_ATTRIBUTES if field.content == TRUE => {
                     return Err("it is not for server certificates");
                 }
+                // A certificate that is absent from such a list may be revoked for one of the other
+                // reasons.
                 SOME_REASONS => return Err("it is for some reasons of revocation alone"),
                 INDIRECT if field.content == TRUE => {
                     return Err("it is of several issuers (an indirect list)");

@@ -51,6 +51,7 @@ impl Crl {
 
     fn parse(der: Vec<u8>) -> Result<Self, String> {
         let (list, _) = RevocationList::parse(&der)?;
+        // A malformed entry is a mistake of the file and is reported here, at the start or reload.
         list.check_entries()?;
         // RFC 5280 section 5.1.2.5: "Conforming CRL issuers MUST include the nextUpdate field in all CRLs."
         let next_update = list.next_update.ok_or("it does not say when the next one is due (nextUpdate)")?;

@@ -168,6 +168,7 @@ fn is_worth(staple: &Staple, before: Option<SystemTime>, now: SystemTime) -> boo
         // Its age is not compared: some responders sign long in advance, and any newer response is the newest
         // available.
         Some(before) => staple.this_update > before,
+        // The latest time of a renewal: a gateway would renew an older staple at once.
         None => now < refresh(staple.this_update, staple.next_update, 1.0),
     }
 }
@@ -181,6 +182,7 @@ impl ResponderTurn {
         let write = move || {
             let written =
                 response.filter(|_| is_open).map_or(Ok(()), |response| store.write(&name, &response));
+            // Released after the write, so that the next holder finds the staple and queries no responder.
             drop(lock);
             written
         };

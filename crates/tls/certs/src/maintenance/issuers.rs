@@ -39,6 +39,7 @@ pub(super) fn recall(shared: &Shared, maintained: &MaintainedCertificate) {
     }
     let now = SystemTime::now();
     let below = std::iter::once(&certificate.chain[0]).chain(&above);
+    // Verified again, because an intermediate may have expired since it was stored.
     let fits = below.zip(&above).all(|(below, above)| is_signed_by(below, above) && is_current(above, now));
     if fits && !above.is_empty() {
         maintained.complete(with(certificate, &above), false);
@@ -116,6 +117,8 @@ async fn climb(
     leaf: &CertificateDer<'static>,
     mut above: Vec<CertificateDer<'static>>,
 ) -> (Vec<CertificateDer<'static>>, Option<String>) {
+    // The issuers choose the addresses: without a limit, cross-signed certificates would be fetched in a
+    // circle.
     while above.len() < LONGEST {
         match issuer_of(shared, above.last().unwrap_or(leaf)).await {
             Ok(Some(issuer)) => above.push(issuer),

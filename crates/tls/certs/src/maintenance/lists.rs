@@ -55,9 +55,12 @@ impl Lists {
         let place = Arc::clone(lock(&self.0).entry(url.to_owned()).or_default());
         let mut kept = place.lock().await;
         if let Some(list) = kept.as_ref().filter(|list| SystemTime::now() < list.due && !list.is_old()) {
+            // The list in memory was fetched for another certificate, whose issuer or distribution points
+            // may differ.
             accept(&list.bytes)?;
             return Ok(list.clone());
         }
+        // Freed before the fetch, so that two lists of up to 16 MiB are not in memory at once.
         *kept = None;
         let fetched = shared.fetch(url, LIST_LIMIT).await?;
         let body = der(fetched.body)?;
@@ -70,6 +73,7 @@ impl Lists {
     /// Drops lists that were fetched more than five minutes ago.
     pub(super) fn forget_old(&self) {
         lock(&self.0).retain(|_, place| {
+            // An entry whose list is being fetched stays: a second entry would fetch the list twice.
             let is_used = Arc::strong_count(place) > 1;
             is_used || place.try_lock().is_ok_and(|kept| kept.as_ref().is_some_and(|list| !list.is_old()))
         });
@@ -191,6 +195,7 @@ async fn look(
     let found = list.revoked(&services.serial)?;
     let now = SystemTime::now();
     let expired = list.next_update.is_some_and(|next| next < now);
+    // An expired list still proves a revocation, but not its absence.
     match found {
         Some(since) => revoked(shared, maintained, RevocationSource::List, since, url),
         None if expired => return Err("it has expired".to_owned()),

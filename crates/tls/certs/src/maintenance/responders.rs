@@ -120,6 +120,7 @@ impl Round<'_> {
             match self.ask_one(responder, Form::Post, &request).await {
                 Ok(staple) => return Ok(Self::success(responder, staple, &failures)),
                 Err(failure) if failure.is_revocation() => return Err(vec![failure]),
+                // The failure of the GET request is among `failures` already.
                 Err(_) => {}
             }
         }
@@ -165,6 +166,7 @@ fn better(got: &RoundFailure, posted: RoundFailure) -> RoundFailure {
 
 // RFC 6960 appendix A.1 and RFC 5019 section 5: the request is part of the URL of a GET, which caches can answer.
 fn address(responder: &str, request: &[u8]) -> String {
+    // One slash in any case: caches and responders treat a path with two as another path.
     let mut url = responder.trim_end_matches('/').to_owned() + "/";
     for character in STANDARD.encode(request).chars() {
         match character {

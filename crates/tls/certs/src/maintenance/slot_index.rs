@@ -72,6 +72,7 @@ impl Shared {
     pub(super) fn refresh(&self, slot: &Slot) {
         slot.update(|shown| {
             let best = self.served(&shown.certificate, &shown.engine);
+            // Every survey refreshes all slots, and nearly all are unchanged.
             let same = best.staple == shown.staple && best.certificate.chain == shown.certificate.chain;
             (!same).then_some(best)
         });

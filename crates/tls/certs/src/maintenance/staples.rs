@@ -28,6 +28,8 @@ pub(super) fn sweep(shared: &Shared) {
     for store in [shared.store.as_ref(), shared.fleet.store()].into_iter().flatten() {
         // Errors are ignored: a leftover costs a few kilobytes.
         for name in store.list(&parent).unwrap_or_default() {
+            // Not verified, because the issuer is not at hand. The worst result of a forged time is one
+            // more fetch.
             let is_over = |kept: &[u8]| ends(kept).is_none_or(|end| end <= SystemTime::now());
             if let Ok(Some(kept)) = store.read(&name)
                 && is_over(&kept)
@@ -123,6 +125,8 @@ pub(super) async fn keep(
             complain(maintained, "its staple has expired, and there is no newer one");
         }
         if !next.is_past() {
+            // Wakes at the end of the staple too: an expired one is withdrawn even while the retry is hours
+            // away.
             let end = shown.as_ref().filter(|staple| staple.is_fresh(now)).map(|staple| staple.next_update);
             sleep_towards(end.map_or(next.moment(), |end| end.min(next.moment()))).await;
             continue;

@@ -94,6 +94,8 @@ impl Tasks {
 
     fn look_after(&mut self, shared: &Arc<Shared>, maintained: Arc<MaintainedCertificate>) {
         let fingerprint = maintained.certificate().fingerprint;
+        // Compared by state: a certificate that was loaded with another chain or staple file needs a new
+        // task.
         if self.0.get(&fingerprint).is_some_and(|task| Arc::ptr_eq(&task.maintained, &maintained)) {
             return;
         }

@@ -124,6 +124,7 @@ impl<'a> Basic<'a> {
 /// `ResponseData`: the signer, `producedAt` and the `SingleResponse`s.
 fn read_data(data: Element<'_>) -> Result<(Responder<'_>, SystemTime, Reader<'_>), Malformed> {
     let mut data = data.inside();
+    // RFC 6960 section 4.2.1: the version, usually omitted because v1 is the default and the only one.
     data.optional(CONSTRUCTED)?;
     let responder = data.next()?;
     let mut inside = responder.inside();
@@ -135,6 +136,7 @@ fn read_data(data: Element<'_>) -> Result<(Responder<'_>, SystemTime, Reader<'_>
     inside.end()?;
     let produced_at = data.expect(GENERALIZED_TIME)?.time()?;
     let answers = data.expect(SEQUENCE)?.inside();
+    // Extensions of the response are skipped: the request contains no nonce to compare.
     data.optional(CONSTRUCTED | 1)?;
     data.end()?;
     Ok((responder, produced_at, answers))

@@ -95,6 +95,8 @@ impl Store for Folder {
             options.create(true).truncate(false).write(true).mode(0o600);
             // In a folder that others can write to, the lock file may be a link to another file.
             let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&path)?;
+            // The lock file is never removed: a process that has opened the removed file would hold a lock
+            // that no other process sees.
             match file.try_lock() {
                 Ok(()) => Ok(Some(Box::new(Held(file)) as Box<dyn Lock>)),
                 Err(TryLockError::WouldBlock) => Ok(None),

@@ -32,6 +32,8 @@ impl Name {
 
     /// The name with the encoded part `written` appended; `None` if no part is encoded that way.
     pub fn below(&self, written: &str) -> Option<Self> {
+        // Encoded again and compared: of several spellings of one name, such as `%2A` and `%2a`, one is
+        // valid.
         let name = self.join(&read(written)?);
         name.0.ends_with(&format!("/{written}")).then_some(name)
     }
