@@ -66,6 +66,7 @@ impl WorkerBuffers {
 
 impl Drop for WorkerBuffers {
     fn drop(&mut self) {
+        // Without the last report, the total of the process would keep a rest of this worker after its end.
         self.metrics.change_answers_held(self.unreported.get());
     }
 }
@@ -118,6 +119,8 @@ impl AnswerBuffers {
         if held < SHARE || (fits() && self.is_reserved(held, limits)) {
             return Poll::Ready(());
         }
+        // Half of the limit, not the limit itself: the task would otherwise be woken for each piece that is
+        // written.
         self.wait(context, if held < limits.connection { SHARE } else { limits.connection / 2 });
         Poll::Pending
     }
@@ -133,6 +136,8 @@ impl AnswerBuffers {
 
     fn fits(&self, bytes: usize, limits: &RoomLimits<'_>) -> bool {
         let held = self.held.get();
+        // A connection below `SHARE` may exceed the limit once, because a body larger than the limit could
+        // never begin otherwise.
         held < SHARE || held + bytes <= limits.connection
     }
 
@@ -140,6 +145,8 @@ impl AnswerBuffers {
     /// [fit](Self::poll_fits). Fails if the client has no share left, or the process no memory.
     pub(crate) fn reserve(&self, bytes: usize, limits: &RoomLimits<'_>) -> Option<Result<(), Full>> {
         let after = self.held.get() + bytes;
+        // The reservation counts whole steps, so `after - 1` reserves the step of the last byte and not one
+        // more.
         let reserves = || !limits.worker.exceed(limits.process) && self.is_reserved(after - 1, limits);
         self.fits(bytes, limits).then(|| if after <= SHARE || reserves() { Ok(()) } else { Err(Full) })
     }
@@ -148,6 +155,7 @@ impl AnswerBuffers {
     fn wait(&self, context: &Context<'_>, below: usize) {
         self.wake_below.set(below);
         let mut waiting = self.waiting.borrow_mut();
+        // A stream may poll several times before memory is free; its waker is stored once.
         if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
             waiting.push(context.waker().clone());
         }
@@ -155,6 +163,8 @@ impl AnswerBuffers {
 
     /// Whether the client's share has room for one more step above `held`, which is reserved if necessary.
     fn is_reserved(&self, held: usize, limits: &RoomLimits<'_>) -> bool {
+        // One step above `held` at least: the length of the next piece is unknown, and its memory has to be
+        // reserved before.
         let needed = ((held - SHARE) / STEP + 1) * STEP;
         let mut reserved = self.reserved.borrow_mut();
         if let Some(reserved) = &mut *reserved {

@@ -59,6 +59,8 @@ impl Reserved {
     /// [`Full`] if the client has its share of the budget for responses, or the limit of the process is reached.
     pub fn within_limits(bytes: usize, connection: &Rc<Connection>) -> Option<Result<Self, Full>> {
         let reserved = connection.reserve_share(bytes)?;
+        // `reserve_share` counts nothing: if `new` did not follow at once, another stream would get the same
+        // room.
         Some(reserved.map(|()| Self::new(bytes, connection)))
     }
 

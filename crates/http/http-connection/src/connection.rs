@@ -158,6 +158,8 @@ impl Connection {
     /// Ready when the body that owns `place` may process `bytes`.
     pub fn poll_work(&self, bytes: usize, place: &mut WorkPlace, context: &mut Context<'_>) -> Poll<()> {
         let Some(surroundings) = self.surroundings.get() else { return Poll::Ready(()) };
+        // A fair share needs an owner for each connection. Behind a trusted proxy the address represents many
+        // clients, so the number of the connection replaces the address.
         let owner = Owner::of(self.client.address(), self.client.record.borrow().id);
         surroundings.buffers.work.poll_work(owner, bytes, place, context)
     }
@@ -165,6 +167,7 @@ impl Connection {
     /// Starts to gather a response of at most `limit` bytes while it is sent; `None` without memory for the client.
     pub fn gather(&self, limit: usize) -> Option<Gathering> {
         let budget = self.budgets().map(|budgets| budgets.of(Resource::Copies));
+        // No bytes yet: the reservation only names the client, and grows with the gathered bytes.
         let reservation = budget.map(|budget| budget.reserve(self.client.address(), 0)).transpose().ok()?;
         let gathering = Gathering::new(limit, reservation);
         self.extras.gather(gathering.shared());
@@ -174,6 +177,8 @@ impl Connection {
     /// Gives up all gathered bytes of responses, because the client reads them too slowly.
     pub fn stop_gathering(&self) {
         let gatherings = self.extras.take_gatherings();
+        // `Weak`, because a finished response must not keep its copy in memory until the end of the
+        // connection.
         gatherings.iter().filter_map(Weak::upgrade).for_each(|shared| drop(shared.take()));
     }
 
@@ -189,6 +194,7 @@ impl Connection {
 
     /// Ready while a response may hold more memory. Otherwise the task is woken when it may.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        // Short responses, the usual case, need neither the settings nor the address of the client.
         if !self.answers.has_share() {
             return Poll::Ready(());
         }

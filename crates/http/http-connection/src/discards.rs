@@ -54,6 +54,8 @@ impl Discards {
 
     /// Reads the body in `inbox`, a stream of `connection`, to its end within the limits, and lets it go.
     pub(crate) fn add(&self, inbox: &Rc<Inbox>, connection: &Connection) {
+        // Without a driver no task would read the rest, and without a timer a silent client would keep the
+        // stream open.
         if let Some(driver) = &*self.driver.borrow()
             && inbox.is_open()
             && let Some(deadline) = connection.register_deadline()
@@ -62,6 +64,8 @@ impl Discards {
             deadline.set(LIMITS.pause);
             let discard = Discard { inbox: Rc::clone(inbox), left: LIMITS.bytes, until, deadline };
             self.uploads.borrow_mut().push(discard);
+            // The body may be dropped outside of a turn of the driver, which has to poll the inbox to be
+            // woken by its data.
             driver.wake_by_ref();
         } else {
             inbox.let_go();
@@ -85,6 +89,8 @@ impl Discard {
                 Some(left) if !time_left.is_zero() => self.left = left,
                 _ => return Poll::Ready(()),
             }
+            // Never beyond `until`: a client that sends one byte per pause would otherwise hold the stream
+            // for longer.
             self.deadline.set(LIMITS.pause.min(time_left));
         }
         self.deadline.poll_expired(context)

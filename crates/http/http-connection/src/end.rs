@@ -42,6 +42,9 @@ impl End {
             Self::RequestTimeout => Some(Ended::RequestTimeout),
             Self::WriteTimeout => Some(Ended::WriteTimeout),
             Self::Shed => Some(Ended::Shed),
+            // The other ends are faults of the client or the drain of the gateway. The requests then have the
+            // reason of their own body or response, and an access log that repeats the end would hide this
+            // reason.
             _ => None,
         }
     }

@@ -39,6 +39,8 @@ impl Gathering {
     pub fn add(&self, piece: &[u8]) {
         let mut shared = self.shared.borrow_mut();
         if shared.as_mut().is_some_and(|gathered| !gathered.add(piece, self.limit)) {
+            // The memory is free at once, not at the end of the response, which may take hours for a slow
+            // client.
             *shared = None;
         }
     }
@@ -68,12 +70,15 @@ impl Gathered {
             return false;
         }
         if length > capacity {
+            // Doubling keeps the copies linear in the length. `limit` caps the last step, so that no more is
+            // reserved than may be gathered.
             let larger = length.max(2 * capacity).min(limit);
             let reserve =
                 |reservation: &mut Reservation| reservation.grow((larger - capacity) as u64).is_ok();
             if !self.reservation.as_mut().is_none_or(reserve) {
                 return false;
             }
+            // `reserve_exact`, because `reserve` may allocate more than the budget has reserved.
             self.bytes.reserve_exact(larger - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);

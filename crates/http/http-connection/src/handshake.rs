@@ -57,6 +57,7 @@ impl Handshake {
 
     /// Waits for the end of the handshake. Never returns if the handshake fails: the driver then ends the connection.
     pub async fn complete(&self) {
+        // A guard, because the future of a cancelled request is dropped in the middle of the wait.
         let _waiting = Waiting::new(&self.waiting);
         self.completion.reached().await;
     }
@@ -73,6 +74,8 @@ impl Handshake {
 
     /// Records the failure of the handshake. The first reason is kept.
     pub fn fail(&self, end: End) {
+        // Later errors are consequences of the first one: after a TLS fault, for example, the socket fails
+        // too.
         self.failure.set(self.failure.get().or(Some(end)));
     }
 

@@ -122,6 +122,8 @@ impl HeldBytes {
         let Some(multiplexed) = self.connection.multiplexed() else { return Ok(()) };
         let balance = multiplexed.accounts.of(self.account);
         let held = balance.held.get() + bytes;
+        // Before the bytes are counted: after a refusal the account is unchanged, and the caller has to undo
+        // nothing.
         if held > self.account.free() {
             balance.reserve(held, self.account, &self.connection)?;
         }

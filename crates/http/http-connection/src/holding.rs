@@ -29,6 +29,7 @@ impl Connection {
         let client = self.client.address();
         let budget = self.budgets().map(|budgets| budgets.of(resource));
         let reservation = budget.map(|budget| budget.reserve(client, bytes as u64)).transpose()?;
+        // After the reservation: a refused one creates no `Holding` whose drop would take the count back.
         self.extras.hold(resource);
         Ok(Holding { resource, reservation, connection: Rc::clone(self) })
     }
@@ -45,6 +46,8 @@ impl Connection {
         let Some(budgets) = self.budgets() else { return false };
         let must_yield = |resource| budgets.of(resource).must_yield(self.client.address());
         INDISPENSABLE.into_iter().any(|resource| self.extras.holds(resource) && must_yield(resource))
+            // A connection within its minimum share has no reservation here, so its end would free nothing
+            // for other clients.
             || (self.multiplexed().is_some_and(|multiplexed| multiplexed.bodies.exceed_share())
                 && must_yield(Resource::Bodies))
             || (self.answers.exceed_share() && must_yield(Resource::Responses))
@@ -70,6 +73,8 @@ impl Holding {
     pub fn extend(&mut self, buffer: &mut Vec<u8>, piece: &[u8], limit: usize) -> Result<(), Full> {
         let (length, capacity) = (buffer.len() + piece.len(), buffer.capacity());
         if length > capacity {
+            // A piece above `limit` is accepted, because a caller such as `Gathered` writes the buffer to a
+            // file afterwards.
             let larger = length.max((2 * capacity).min(limit));
             self.grow(larger - capacity)?;
             buffer.reserve_exact(larger - buffer.len());

@@ -71,9 +71,12 @@ impl<'a> ForwardedInterim<'a> {
         hop_by_hop::remove(&mut headers);
         // RFC 9110 section 8.6: no interim response has a length.
         headers.remove(CONTENT_LENGTH);
+        // As in RFC 9113 section 6.5.2, each field counts 32 bytes more than its text: many short fields cost
+        // more memory than their text.
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
         let size = OVERHEAD + fields.sum::<usize>();
         let (number, bytes) = (self.number.get() + 1, self.bytes.get() + size);
+        // Dropped instead of failing the request: the final response is complete without interim ones.
         if number > FORWARDED || bytes > FORWARDED_BYTES || !self.hold(size) {
             return;
         }
@@ -84,6 +87,7 @@ impl<'a> ForwardedInterim<'a> {
 
     fn hold(&self, bytes: usize) -> bool {
         let mut held = self.held.borrow_mut();
+        // The account begins with the first interim response, since nearly all requests have none.
         if held.is_none() {
             *held = HeldBytes::begin(self.connection, Account::Heads);
         }

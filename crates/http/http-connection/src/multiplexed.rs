@@ -30,6 +30,7 @@ pub struct Multiplexed {
 impl Multiplexed {
     /// Adds points that a request has earned for the flood budget of its connection.
     pub fn earn(&self, points: u32) {
+        // Saturates: a wrapped sum would take points from a client that has earned many.
         self.earned.set(self.earned.get().saturating_add(points));
     }
 

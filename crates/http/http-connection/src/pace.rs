@@ -25,6 +25,7 @@ impl ReadPace {
     /// response for hours.
     #[must_use]
     pub fn is_too_slow(&mut self, waited: Duration, bytes: u64, rate: ReadRate) -> bool {
+        // Milliseconds, because whole seconds would not count a round with less than one second of the rate.
         let Some(earned) = bytes.saturating_mul(1000).checked_div(rate.bytes) else { return false };
         self.behind = (self.behind + waited).saturating_sub(Duration::from_millis(earned));
         self.behind >= rate.pause

@@ -55,6 +55,8 @@ pub fn own_header(version: ProxyVersion) -> Vec<u8> {
         ProxyVersion::V2 => {
             let addresses = v2::Addresses::Unspecified;
             written(
+                // Command `LOCAL`: the receiver has to use the addresses of the socket, since no client is
+                // behind a health check.
                 Builder::with_addresses(Version::Two | Command::Local, Protocol::Unspecified, addresses)
                     .write_payload(&[][..]),
             )
@@ -68,6 +70,8 @@ fn written(builder: std::io::Result<Builder>) -> Vec<u8> {
 
 /// Both addresses in one family, as the protocol requires: IPv4 if both have such an address.
 fn same_family(client: SocketAddr, local: SocketAddr) -> (SocketAddr, SocketAddr) {
+    // RFC 4291 section 2.5.5.2: an IPv4 address has a mapped IPv6 form, whereas most IPv6 addresses have no
+    // IPv4 form.
     let ips = match (client.ip().to_canonical(), local.ip().to_canonical()) {
         (IpAddr::V4(client), IpAddr::V6(local)) => (client.to_ipv6_mapped().into(), local.into()),
         (IpAddr::V6(client), IpAddr::V4(local)) => (client.into(), local.to_ipv6_mapped().into()),
@@ -102,6 +106,7 @@ fn extensions(tls: &TlsFacts) -> Vec<u8> {
     }
     let certificate = tls.client_chain.first().map(|der| CertificateDer::from(&**der));
     let name = certificate.and_then(|certificate| common_name(&certificate));
+    // A longer name is left out, not cut: the cut name could be that of another client.
     if let Some(name) = name.filter(|name| name.len() <= COMMON_NAME) {
         extension(&mut details, Type::SSLCommonName, name.as_bytes());
     }

@@ -73,6 +73,8 @@ impl HttpSettings {
         Limits {
             responses: self.buffered_total as u64,
             encoders: self.compression_memory as u64,
+            // Copies of files and dictionaries in progress share one budget, since a response is gathered for
+            // one of both.
             copies: (self.compressed_files as u64).saturating_add(self.dictionaries as u64),
             requests: self.gathered_total,
         }

@@ -11,6 +11,7 @@ use crate::pace::{ReadPace, ReadRate};
 
 /// Points that a reset stream costs in the flood budget of its connection.
 pub const RESET: u32 = 10;
+// Half of a reset: a client that resets one stream for each two complete responses never exhausts its budget.
 /// Points that a complete response earns.
 pub const ANSWER: u32 = RESET / 2;
 
@@ -132,6 +133,8 @@ impl Streams {
         let reading = Reading::default();
         let state = State { started, held: false, stalled: None, reading, ended: None, task: None };
         let mut slots = self.slots.borrow_mut();
+        // Slots are reused, so a round examines as many slots as there were concurrent requests, not all
+        // requests so far.
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(Slot { generation: 0, state: None });
             slots.len() as u32 - 1
@@ -153,6 +156,7 @@ impl Streams {
         let mut slots = self.slots.borrow_mut();
         let slot = &mut slots[key.index as usize];
         debug_assert_eq!(slot.generation, key.generation, "a stream ends once");
+        // Late events have the old generation, and therefore miss the next stream in this slot.
         slot.generation = slot.generation.wrapping_add(1);
         let state = slot.state.take();
         self.free.borrow_mut().push(key.index);
@@ -167,6 +171,8 @@ impl Streams {
             state.held = held;
             state.stalled = None;
             if !held {
+                // The next wait begins with a new account: a client that reads each event at once has no
+                // minimum rate.
                 state.reading = Reading::default();
             }
         });
@@ -198,6 +204,7 @@ impl Streams {
 
     /// Records the task of the stream, which is woken to end the stream.
     pub fn run_by(&self, key: StreamKey, task: &Waker) {
+        // A clone of a waker costs an atomic operation, which each poll of a stream would add.
         self.with(key, |state| match &state.task {
             Some(known) if known.will_wake(task) => {}
             _ => state.task = Some(task.clone()),
@@ -215,6 +222,7 @@ impl Streams {
         let last = self.last_round.replace(Some(round.now)).unwrap_or(round.now);
         let elapsed = round.now.duration_since(last);
         for state in self.slots.borrow_mut().iter_mut().filter_map(|slot| slot.state.as_mut()) {
+            // The reason stays until the task has read it; a later check must not replace it.
             if state.ended.is_some() {
                 continue;
             }
@@ -237,6 +245,7 @@ impl Streams {
 impl State {
     fn check(&mut self, round: Round, elapsed: Duration, limits: StreamLimits) -> Option<Ended> {
         let Round { now, released, blocked } = round;
+        // Before `held`: this timeout also counts while the upstream is slow.
         if limits.request.is_some_and(|limit| now.duration_since(self.started) >= limit) {
             return Some(Ended::RequestTimeout);
         }
@@ -260,6 +269,7 @@ impl Reading {
     /// Accounts the time since the last round to a response that waits for the client now.
     fn is_too_slow(&mut self, round: Round, elapsed: Duration, rate: ReadRate) -> bool {
         let bytes = mem::take(&mut self.bytes);
+        // The first round of a wait counts no time: the data may have waited for a moment only.
         let mut waited = if mem::replace(&mut self.waits, true) { elapsed } else { Duration::ZERO };
         // On a blocked connection every stream waits, so the stream alone is to blame only if others made progress.
         if round.blocked || !self.unclear.is_zero() {

@@ -16,6 +16,8 @@ pub struct Wakes {
 
 #[derive(Debug, Default)]
 struct Shared {
+    // `Wake` requires `Send` and `Sync`, although all streams run on one thread: a file that is read by
+    // `spawn_blocking`, for example, wakes from another thread.
     connection: AtomicWaker,
     woken: Mutex<Vec<u32>>,
 }
@@ -46,6 +48,7 @@ impl Wakes {
 
     /// Appends the woken slots to `woken`.
     pub fn take(&self, woken: &mut Vec<u32>) {
+        // Each state of the list is valid, so the panic that has poisoned the lock does not matter here.
         let mut list = self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner);
         for place in list.drain(..) {
             // Before the stream runs, so that a wake during its run is not lost.
@@ -61,6 +64,8 @@ impl Wake for Place {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // The flag keeps the list as short as the number of slots: a stream that is woken a thousand times is
+        // listed once.
         if !self.is_woken.swap(true, Ordering::AcqRel) {
             self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
             self.shared.connection.wake();

@@ -74,11 +74,13 @@ impl WorkerWork {
 
     fn begin_round(&self) {
         let mut used = 0;
+        // At least one body per round has its turn, since no ticket has more than `ROUND` bytes.
         while let Some(ticket) = self.queue.borrow_mut().next(ROUND - used) {
             used += ticket.bytes;
             ticket.has_turn.set(true);
             ticket.waker.borrow().wake_by_ref();
         }
+        // The bodies with a turn use this round when they run, so new bodies get only the rest.
         self.used.set(used);
         if used > 0 {
             self.next_round.notify_one();
@@ -91,7 +93,9 @@ impl WorkerWork {
     }
 
     fn take(&self, bytes: usize, limit: usize) -> bool {
+        // A longer piece counts as one whole round, because it could never have a turn otherwise.
         let used = self.used.get() + bytes.min(ROUND);
+        // A new body must not overtake waiting ones, even if it is short enough for the rest of the round.
         let may = used <= limit && self.queue.borrow().order.is_empty();
         if may {
             self.used.set(used);
@@ -144,6 +148,8 @@ impl Queue {
         while let Some(owner) = self.order.pop_front() {
             let Entry::Occupied(mut waiting) = self.waiting.entry(owner) else { continue };
             let tickets = waiting.get_mut();
+            // A ticket with one owner belongs to a dropped body. A search at the drop of each body would cost
+            // more than this skip.
             while tickets.pop_front_if(|ticket| Rc::strong_count(ticket) == 1).is_some() {}
             let Some(first) = tickets.front() else {
                 waiting.remove();

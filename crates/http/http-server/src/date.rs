@@ -20,6 +20,7 @@ impl Date {
     /// Calls `use_it` with the date, formatted again only if `tick`, the time of the worker's wheel, has changed.
     pub(crate) fn with<T>(&self, tick: Duration, use_it: impl FnOnce(&str) -> T) -> T {
         let mut written = self.0.borrow_mut();
+        // The first tick may be zero like the default, so an empty text is formatted in any case.
         if written.tick != tick || written.text.is_empty() {
             written.tick = tick;
             written.text.clear();

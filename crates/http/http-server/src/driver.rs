@@ -182,6 +182,7 @@ impl Driver<'_> {
         if let Poll::Ready(Err(_)) = stream.poll_drain(cx) {
             return Poll::Ready(Err(Stop::Abort(End::ClientGone)));
         }
+        // After `poll_fill`: a request that has already arrived is served before the connection closes.
         if self.http.drain.started() {
             return Poll::Ready(Err(Stop::Close(End::Drained)));
         }

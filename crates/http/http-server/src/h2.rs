@@ -64,6 +64,7 @@ impl Driver<'_> {
             }
             match turns.poll_end(cx, self.http, &self.io) {
                 // Announces the end with GOAWAY first. If the client does not finish, the next deadline ends the connection.
+                // An evicted connection closes at once, because another client waits for its descriptor.
                 Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
                     ending = Some(end);
                     h2.drain();
@@ -160,6 +161,7 @@ impl Driver<'_> {
         let mut stream = self.io.stream_mut();
         // Makes space for the frame, if the client reads at all.
         if stream.poll_drain(cx).is_ready() {
+            // An error is ignored here, because the connection closes in any case.
             let _ = h2.send.flush(|bytes| stream.poll_write(cx, &[IoSlice::new(bytes)]));
         }
     }

@@ -118,10 +118,12 @@ impl Http3 {
         let h3 = &self.h3;
         let end = match stop {
             Stop::Close(end) | Stop::Abort(end) => end,
+            // Not reached: `Turns` closes an idle multiplexed connection instead.
             Stop::Rest => End::Idle,
         };
         let code = match end {
             End::Malformed => h3.failure.unwrap_or(Code::GENERAL_PROTOCOL_ERROR),
+            // RFC 9114 section 10.5: suspicious activity may end a connection with this code.
             End::Flood | End::Shed => Code::EXCESSIVE_LOAD,
             _ => Code::NO_ERROR,
         };
@@ -155,6 +157,7 @@ impl Http3 {
         }
         match turns.poll_end(cx, &h3.http, &Datagrams(transport.bytes())) {
             // Announces the end with GOAWAY first. If the client does not finish, the next deadline ends the connection.
+            // An evicted connection closes at once, because another client waits for its slot.
             Poll::Ready(Stop::Close(end)) if ending.is_none() && end != End::Evicted => {
                 *ending = Some(end);
                 h3.drain();
@@ -173,6 +176,7 @@ impl H3 {
         self.http.connection.multiplex().discards.begin_turn(cx);
         self.wakes.register(cx);
         self.notices.begin_turn(cx);
+        // First, so that responses which wait for memory find the acknowledged bytes free in this turn.
         self.held.release(&self.http.connection);
         self.turn.begin();
     }
@@ -201,6 +205,8 @@ impl H3 {
         self.write(transport);
         // Bodies that were let go at the end of their responses.
         self.look_at_bodies();
+        // Last, because writing adds cuts: of streams that the client has stopped, and of uploads after their
+        // response.
         self.cut(transport);
         // Streams that ended while they were written: no other turn may follow soon.
         self.dropped.clear();

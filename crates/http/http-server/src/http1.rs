@@ -120,6 +120,8 @@ impl Exchanges<'_> {
             let request = inbound.begin(head);
             let service = http.service.current();
             let response = service.respond(&http.connection, request).await;
+            // Released before the response is sent, so that a slow client does not keep a replaced service
+            // alive.
             drop(service);
             if let Err(stop) = self.answer(response, asked, persists, &mut outbound).await {
                 return stop;
@@ -154,7 +156,10 @@ impl Exchanges<'_> {
         let http = self.driver.http;
         let Written { framing, closes } =
             http.write_head(outbound.buffer(), (status, &head.headers), extent, asked, closes);
+        // The fields are in the buffer now, so their memory is free while the body is sent.
         drop(head);
+        // RFC 9112 section 8: such a body ends with the connection, so without TLS only a reset shows that it
+        // is truncated.
         if framing == Framing::UntilClose {
             self.driver.io.stream().cuts_by_reset();
         }

@@ -34,6 +34,8 @@ impl ReadyStreams {
 
     /// Removes a stream that was added with this priority.
     pub(crate) fn remove(&mut self, place: u32, priority: Priority) {
+        // A search, because ends and changes of queued streams are rare, whereas `push` and `pop` run for
+        // each frame.
         self.queue(priority).retain(|other| *other != place);
     }
 

@@ -25,6 +25,7 @@ impl Http {
 /// The first line of `input` that is not empty, without its end.
 fn first_line(input: &[u8]) -> &[u8] {
     let ends = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    // RFC 9112 section 2.2: empty lines before a request line are ignored, also in the log.
     let begin = input.iter().position(|byte| !ends(byte)).unwrap_or(input.len());
     let line = &input[begin..];
     let length = line.iter().take(LINE).position(ends).unwrap_or(line.len().min(LINE));

@@ -98,6 +98,8 @@ impl Answer {
                     return Next::Data;
                 }
                 Ok(_) if self.body.is_end_stream() => return Next::End,
+                // No empty frame for an empty piece: a client may count such frames as a flood
+                // (CVE-2019-9518).
                 Ok(_) => {}
                 Err(frame) => {
                     self.trailers = frame.into_trailers().ok();

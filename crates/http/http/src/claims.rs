@@ -200,6 +200,7 @@ impl Name {
             return Self::Underscored;
         }
         let mut buffer = [0; LONGEST];
+        // The beginning of a longer name is enough, since all compared names and prefixes are shorter.
         let start = &mut buffer[..name.len().min(LONGEST)];
         for (to, from) in start.iter_mut().zip(name.bytes()) {
             *to = folded(from);
@@ -285,6 +286,7 @@ pub fn remove_forged(headers: &mut HeaderList, underscores: Underscores) {
 
 /// Removes all claims except for those in `kept`, because not every recipient may see the data about a client.
 pub fn remove_but(headers: &mut HeaderList, kept: &[HeaderName]) {
+    // `kept` matches exact spellings only, so that a client cannot add a kept claim in another one.
     remove_if(headers, |name| {
         !kept.contains(name) && !matches!(Name::of(name.as_str(), Underscores::Pass), Name::Plain)
     });
@@ -309,6 +311,7 @@ pub fn clean_trailers(trailers: &mut HeaderMap, own: &OwnNames) {
             || TRACE.contains(&name.as_str())
             || own.include(name)
     };
+    // `HeaderMap` has no `retain`.
     let unwanted: Vec<_> = trailers.keys().filter(is_unwanted).cloned().collect();
     for name in unwanted {
         trailers.remove(name);

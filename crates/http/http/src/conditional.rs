@@ -43,6 +43,7 @@ pub enum Verdict {
 impl Validators<'_> {
     /// Evaluates the conditions in `headers`, in the order of RFC 9110 section 13.2.2.
     pub fn evaluate(&self, headers: &HeaderList) -> Verdict {
+        // RFC 9110 sections 13.1.3 and 13.1.4: a date is ignored beside the entity tags of its direction.
         if headers.contains_key(header::IF_MATCH) {
             if !self.matches(headers.get_all(header::IF_MATCH), Comparison::Strong) {
                 return Verdict::Failed;
@@ -64,14 +65,18 @@ impl Validators<'_> {
         let condition = match (lines.next(), lines.next()) {
             (None, _) => return true,
             (Some(condition), None) => condition.as_bytes(),
+            // RFC 9110 section 13.1.5: several validators are invalid, and the whole representation is always
+            // correct.
             (Some(_), Some(_)) => return false,
         };
+        // An entity tag ends with a quote, and no date does.
         if condition.ends_with(b"\"") {
             return self.tag.is_some_and(|tag| Comparison::Strong.are_equal(tag, condition));
         }
         // RFC 9110 section 8.8.2.2: a date is strong only after its second has passed.
         let is_strong = |modified| now >= modified + Duration::from_secs(1);
         let date = std::str::from_utf8(condition).ok().and_then(|text| httpdate::parse_http_date(text).ok());
+        // RFC 9110 section 13.1.5: only the exact date matches. An earlier or later one proves nothing.
         date.is_some() && self.modified == date && date.is_some_and(is_strong)
     }
 
@@ -79,6 +84,7 @@ impl Validators<'_> {
     fn matches<'v>(&self, lines: impl IntoIterator<Item = &'v HeaderValue>, comparison: Comparison) -> bool {
         let mut lines = lines.into_iter();
         let (first, second) = (lines.next(), lines.next());
+        // RFC 9110 section 13.1.1: `*` is valid only alone.
         if second.is_none() && first.is_some_and(|line| line.as_bytes().trim_ascii() == b"*") {
             return true;
         }
@@ -152,6 +158,7 @@ fn is_tag(member: &[u8]) -> bool {
 fn first_member(list: &[u8]) -> (&[u8], &[u8]) {
     let mut is_quoted = false;
     let end = list.iter().position(|byte| {
+        // RFC 9110 section 8.8.3: entity tags have no escapes, so each quote begins or ends one.
         is_quoted ^= *byte == b'"';
         *byte == b',' && !is_quoted
     });

@@ -85,6 +85,8 @@ impl ConnectionError {
     pub fn is_end(&self) -> bool {
         use Http2Error::{Goaway, Refused};
         match self {
+            // A request on a kept connection that the server has just closed fails with a reset, which is no
+            // fault of the server.
             Self::Ended | Self::Io(_) | Self::Http2(Http2Error::Ended | Http2Error::Io(_)) => true,
             Self::Http2(error) => matches!(error, Refused | Goaway(Reason::NO_ERROR)),
             Self::Malformed(_) | Self::RequestBody(_) | Self::Neighbour => false,
@@ -202,6 +204,7 @@ impl BodyError {
     /// Side that is responsible for the failure.
     pub fn side(&self) -> Side {
         match self {
+            // The body of a request fails on the connection of the upstream, but its own side is responsible.
             Self::Upstream(ConnectionError::RequestBody(body)) => body.side(),
             Self::Upstream(_)
             | Self::UpstreamReset

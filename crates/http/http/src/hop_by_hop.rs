@@ -20,6 +20,7 @@ pub fn named(headers: &HeaderList) -> Vec<HeaderName> {
 /// Removes hop-by-hop headers: those named by `Connection`, and the known ones, such as `Keep-Alive`. Returns the former names.
 pub fn remove(headers: &mut HeaderList) -> Vec<HeaderName> {
     let named = named(headers);
+    // Most messages name nothing in `Connection`, and need no tables.
     if named.is_empty() {
         headers.retain(|name, _| !is_hop_by_hop(name));
         return named;
@@ -54,6 +55,8 @@ fn named_headers(connection: &HeaderValue) -> impl Iterator<Item = HeaderName> {
     tokens(connection)
         .filter(|token| !token.eq_ignore_ascii_case("close") && !token.eq_ignore_ascii_case("keep-alive"))
         .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        // Without `Host` or `Content-Length`, the upstream would see another message than the gateway has
+        // checked.
         .filter(|name| ![header::HOST, header::CONTENT_LENGTH, EARLY_DATA].contains(name))
 }
 

@@ -140,6 +140,7 @@ impl<'a> Segments<'a> {
     fn read(raw: &'a str) -> Result<Self, AmbiguousPath> {
         let mut segments = Self::default();
         let mut rest = raw.strip_prefix('/').ok_or(AmbiguousPath)?;
+        // Split before the segments are decoded: an encoded slash is forwarded as a part of its segment.
         while let Some((segment, after)) = rest.split_once('/') {
             segments.push(segment)?;
             rest = after;
@@ -241,6 +242,7 @@ fn decode(raw: &str) -> Result<Cow<'_, [u8]>, AmbiguousPath> {
 fn escaped(high: Option<&u8>, low: Option<&u8>) -> Result<u8, AmbiguousPath> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).ok_or(AmbiguousPath);
     let value = (digit(high)? * 16 + digit(low)?) as u8;
+    // Some servers end a path at a control character such as NUL, and then see another path.
     if value.is_ascii_control() || value == b'\\' { Err(AmbiguousPath) } else { Ok(value) }
 }
 

@@ -81,6 +81,7 @@ impl Ranges {
             let mut place = parts.len();
             let touches =
                 |part: (u64, u64), range: (u64, u64)| part.0 <= range.1 + 1 && range.0 <= part.1 + 1;
+            // At most 100 ranges, so a search of all parts for each range costs little.
             while let Some(found) = parts.iter().position(|part| touches(*part, range)) {
                 let part = parts.remove(found);
                 range = (part.0.min(range.0), part.1.max(range.1));
@@ -135,6 +136,7 @@ impl RangeSpec {
 
 /// A number of any length (RFC 9110 section 14.1.1: numerals must not overflow).
 fn number(digits: &str) -> Option<u64> {
+    // `parse` alone would accept a sign.
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }

@@ -170,6 +170,7 @@ impl FromStr for ServerUrl {
         if let Some((scheme, socket)) = unix_socket(text) {
             return Self::on_unix_socket(scheme, socket).map_err(|error| wrong(&error.to_string()));
         }
+        // The form of `proxy_pass` in nginx.
         if without_scheme(text, "http://unix:").is_some() {
             return Err(wrong("a Unix socket has no http:// in front of it"));
         }

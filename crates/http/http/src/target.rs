@@ -11,6 +11,7 @@ use http::uri::{PathAndQuery, Uri};
 /// The target with these characters encoded; `None` if it contains none, or is not a path with a query.
 pub(crate) fn encoded(target: &[u8]) -> Option<Bytes> {
     let is_raw = |byte: &u8| matches!(byte, b'"' | b'<' | b'>' | b'`');
+    // `*` and the authority form have no path.
     let has_path = target.starts_with(b"/") || memchr::memmem::find(target, b"://").is_some();
     if !has_path || !target.iter().any(is_raw) {
         return None;

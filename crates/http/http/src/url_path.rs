@@ -109,6 +109,7 @@ impl PathTemplate {
     ///
     /// The reason, with the correction.
     pub fn new(text: &str, group: impl Fn(&str) -> Option<usize>) -> Result<Self, String> {
+        // nginx and many other programs write groups in this form.
         if let Some(at) = text.find('$')
             && let Some(digit) = text[at + 1..].chars().next().filter(char::is_ascii_digit)
         {
@@ -125,6 +126,7 @@ impl PathTemplate {
         if !path.starts_with(['/', '{']) {
             return Err("it begins with a slash or a group".to_owned());
         }
+        // One letter for each group shows whether the text around the groups is normalized.
         let sample = template.expand(|_| b"x", None).ok().filter(|sample| {
             let (path, query) = sample.split_once('?').unwrap_or((sample, ""));
             is_normalized(path) && query.bytes().all(|byte| is_of_urls(byte, b";%?"))
@@ -155,10 +157,12 @@ impl PathTemplate {
                         .for_each(|piece| push_segments(&mut target, piece));
                 }
             }
+            // Within the loop, because a template may repeat a group of 64 KiB many times.
             if target.len() > LONGEST {
                 return Err(AmbiguousPath);
             }
         }
+        // A captured part may contain dot segments, or form one with the text beside it.
         if RequestPath::read(&target)?.forwarded != target {
             return Err(AmbiguousPath);
         }
@@ -175,6 +179,7 @@ impl PathTemplate {
                 return Err(AmbiguousPath);
             }
         }
+        // An empty query adds no `&` behind the parameters of the template, as in nginx.
         if let Some(query) =
             query.filter(|query| self.keeps_query && (parameters.is_empty() || !query.is_empty()))
         {

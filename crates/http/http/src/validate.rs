@@ -102,6 +102,8 @@ pub enum Target<'a> {
 /// The [`Refusal`] with its status: `400`, `405` or `501`.
 pub fn target(request: &RequestParts) -> Result<Target<'_>, Refusal> {
     let protocol = request.extensions.get::<Protocol>();
+    // `TRACE` would return the headers that the gateway adds for the upstream. Without a protocol, `CONNECT`
+    // would open a tunnel to any host.
     if request.method == Method::TRACE || (request.method == Method::CONNECT && protocol.is_none()) {
         return Err(Refusal::method(Methods::Usual));
     }
@@ -168,6 +170,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderList, version: Version) -> Res
     let mut hosts = headers.get_all(header::HOST);
     let host =
         hosts.next().map(|host| host.to_str().map_err(|_| Refusal::bad_request("host"))).transpose()?;
+    // RFC 9112 section 3.2: of two lines, an upstream may use another one than the gateway.
     if hosts.next().is_some() {
         return Err(Refusal::bad_request("host-repeated"));
     }

@@ -180,6 +180,7 @@ impl ResponseCompression {
         }
         if let Some(source) = &self.source {
             add_to_vary(response.headers_mut(), &dictionaries::AVAILABLE_DICTIONARY);
+            // A static file is the same for all users, regardless of the credentials in the request.
             let credentials = if self.compression.may_leak { self.credentials } else { Credentials::None };
             let may_keep = credentials.permit_retention(response.headers());
             if may_keep && !self.is_head && response.status() == StatusCode::OK {
@@ -215,6 +216,7 @@ impl ResponseCompression {
             Found::Wanted(keeper) => Some(keeper),
             Found::Nothing => None,
         };
+        // Before the body is taken: after a refusal the response is unchanged.
         let Some(lease) = Lease::take(coding, level, connection) else {
             return metrics::refused();
         };
@@ -251,6 +253,7 @@ impl ResponseCompression {
             };
             let is_live = is_live(response.headers());
             let body = mem::take(response.body_mut());
+            // No copy is kept, because the bytes depend on the dictionary of the client.
             let body = CompressedBody::new(body, lease, is_live, None, Rc::clone(connection));
             *response.body_mut() = Body::boxed(body);
         }
@@ -259,6 +262,7 @@ impl ResponseCompression {
 
     /// Looks up a compressed copy of the requested file; [`Found::Nothing`] without a strong `ETag`.
     fn kept(&self, response: &Response<Body>, (coding, level): (Coding, u8), client: &Connection) -> Found {
+        // RFC 9110 section 8.8.1: only a strong tag changes with every change of the bytes.
         let tag = response.headers().get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
         // One copy for all paths without a file: otherwise a client could evict all other copies.
@@ -345,6 +349,7 @@ fn is_live(headers: &HeaderList) -> bool {
     let is_events = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| media::essence(kind.as_bytes()).eq_ignore_ascii_case(b"text/event-stream"));
+    // A convention of nginx, by which applications mark responses whose parts must not wait.
     is_events || headers.get("x-accel-buffering").is_some_and(|value| value == "no")
 }
 
@@ -382,6 +387,7 @@ fn compress_at_once(whole: &[u8], mut lease: Lease) -> Option<Vec<u8>> {
     lease.encoder().write_whole(whole, &mut compressed).ok()?;
     (compressed.len() < whole.len()).then(|| {
         metrics::compressed(made, whole.len() as u64, compressed.len() as u64);
+        // The body counts with its length (`Body::held`), so no unused capacity may stay with it.
         compressed.shrink_to_fit();
         compressed
     })

@@ -141,6 +141,7 @@ impl ConsolidatedRoute {
         path: &[u8],
     ) -> ConsolidatedRequest {
         let lower = authority.to_ascii_lowercase();
+        // Browsers omit the default port in `Referer` and `Origin`, with which `own` is compared.
         let own = lower.strip_suffix(":443").unwrap_or(&lower);
         let own = if names.include(own) { own.to_owned() } else { String::new() };
         ConsolidatedRequest {

@@ -34,6 +34,7 @@ impl Names {
     /// Whether `authority` is a name of the host, as opposed to an arbitrary name from a client. An on-demand name
     /// counts while its certificate is in memory.
     pub fn include(&self, authority: &str) -> bool {
+        // `peek` is no use of the certificate, so requests with a name do not keep it in memory.
         let is_shown = |name: &str| self.on_demand.as_ref().is_some_and(|own| own.peek(name).is_some());
         name_of(authority).is_some_and(|name| self.map.get(Some(&name)).host().is_some() || is_shown(&name))
     }

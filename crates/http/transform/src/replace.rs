@@ -61,6 +61,8 @@ impl TextReplacements {
         let text = |text: &&str| {
             let is_short = (1..=LONGEST).contains(&text.len());
             let mut pattern = RegexBuilder::new(&regex::escape(text));
+            // Without Unicode, because a body may have any charset, and case is ignored for ASCII letters
+            // only.
             let pattern = pattern.case_insensitive(true).unicode(false).build().ok()?;
             is_short.then(|| Text { pattern, lower: text.to_ascii_lowercase().into_bytes().into() })
         };
@@ -109,6 +111,7 @@ impl TextReplacements {
         CONTRADICTED.iter().chain(&DIGESTS).for_each(|name| drop(headers.remove(name)));
         weaken(headers);
         if is_head || response.status() == StatusCode::NO_CONTENT {
+            // The body of an upstream is kept, because its end returns the connection to the pool.
             if !matches!(response.body(), Body::Upstream(_)) {
                 *response.body_mut() = Body::Empty;
             }
@@ -173,6 +176,7 @@ impl Replacing {
                 break;
             }
         }
+        // Once for each step, because every removal moves the rest of the input.
         self.held.drain(..done);
         output
     }
@@ -199,6 +203,7 @@ impl Replacing {
     /// Place behind `done` from which on the input may be the beginning of a text; the end of the input if there is none.
     fn first_beginning(&self, done: usize) -> usize {
         let end = self.held.len();
+        // A beginning is shorter than its text, so only the last bytes can be one.
         let start = done.max(end.saturating_sub(LONGEST - 1));
         let begins = |place: usize| {
             let rest = &self.held[place..];

@@ -39,6 +39,8 @@ pub trait GroupFeature {
 
     /// The settings of a group without the keys.
     fn unset() -> Self::Settings {
+        // Overridden where the default of the type is not that of the setting: a `pipeline` of
+        // 0 requests, for example.
         Self::Settings::default()
     }
 
@@ -61,6 +63,7 @@ pub struct GroupScope<'a> {
 impl GroupScope<'_> {
     /// The protocol of application servers; `None` for HTTP.
     pub(crate) fn cgi_protocol(&self) -> Option<CgiProtocol> {
+        // The first server decides: `servers::resolve` refuses groups with several protocols.
         self.keys.servers.servers.first().and_then(|server| server.url.scheme().cgi())
     }
 

@@ -56,6 +56,8 @@ impl GroupState {
     ///
     /// [`TlsError`] if a file is unreadable or invalid.
     pub fn new(settings: GroupSettings, metrics: &Metrics) -> Result<Arc<Self>, TlsError> {
+        // Hashed before the connector reads the files: a file that changes in between then differs at the
+        // next reload, which makes the group anew. In the other order the old contents would stay in use.
         let files = TlsFiles::read(&settings.tls);
         let connector = connector(&settings)?;
         let metrics = metrics.collector::<Upstreams>();
@@ -85,6 +87,7 @@ impl GroupState {
                 .filter(|known| known.is_of(entry))
                 .filter_map(|known| known.endpoint())
                 .collect();
+            // An empty list would be a first outcome without servers, and requests would not wait for DNS.
             if !endpoints.is_empty() {
                 self.resolved(index, Some(&endpoints), true);
                 self.remember(index, &earlier.known(entry));
@@ -101,6 +104,8 @@ impl GroupState {
             members.unresolved -= usize::from(is_first);
             let Some(endpoints) = endpoints else { return is_first };
             let member = |endpoint: &Endpoint| {
+                // The same state for an address that remains: its health, connections and permits
+                // must survive the change.
                 let known = members.servers.iter().find(|known| known.is_at(index, endpoint.address));
                 let known = known.inspect(|known| known.update(endpoint));
                 known.map_or_else(|| self.server(index, endpoint), Arc::clone)
@@ -117,6 +122,8 @@ impl GroupState {
             let is_same = servers.len() == members.servers.len()
                 && servers.iter().zip(&*members.servers).all(|(new, old)| Arc::ptr_eq(new, old));
             members.servers = servers;
+            // An answer with the same servers wakes no worker; a first outcome does,
+            // because requests wait for it.
             is_first || !is_same
         });
     }
@@ -166,6 +173,7 @@ impl GroupState {
         let servers = self.servers();
         let paused = servers.iter().filter(|server| server.health().is_paused()).count();
         let most = servers.len() as u64 * u64::from(percentage) / 100;
+        // One may always be paused: 10 % of three servers would otherwise be none.
         (paused as u64) < most.max(1)
     }
 

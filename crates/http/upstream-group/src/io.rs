@@ -52,9 +52,11 @@ pub(crate) struct Dialer {
 impl Dialer {
     /// Connects, including TLS, within the timeout of [`Self::limits`]. `header` precedes all other bytes, TLS included.
     pub(crate) async fn connect(&self, header: &[u8]) -> Result<UpstreamIo, DialError> {
+        // One limit for all steps: separate ones would add up to more than `timeouts.connect`.
         let connected = timeout(self.limits.connect, self.connect_unlimited(header)).await;
         match connected {
             Ok(Ok(io)) => Ok(io),
+            // The kernel and the dial have timeouts of their own; the client gets 504 for each of them.
             Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => Err(DialError::Timeout),
             Ok(Err(error)) => Err(DialError::Failed(error)),
             Err(_) => Err(DialError::Timeout),
@@ -81,6 +83,7 @@ impl Dialer {
         let refused =
             |error: io::Error| io::Error::new(error.kind(), format!("no TLS with {}: {error}", self.url));
         let tls = connector.connect(tcp, name).await.map_err(refused)?;
+        // Boxed, since the state of TLS would determine the size of every transport, also without TLS.
         Ok(UpstreamIo::Tls(Box::new(tls)))
     }
 }

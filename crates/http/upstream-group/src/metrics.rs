@@ -181,6 +181,8 @@ impl UpstreamMetrics {
             group: self.group.clone(),
             server: self.server.clone(),
             healthy: self.health() == 1,
+            // Relaxed additions of several workers have no common order, so that the sum may
+            // be negative for a moment.
             open: u64::try_from(self.open_connections()).unwrap_or(0),
             connections: load(&self.connections),
             requests: load(&self.requests),
@@ -227,6 +229,7 @@ impl Upstreams {
     }
 
     fn all(&self) -> Vec<Arc<UpstreamMetrics>> {
+        // The lock ends here and not with the scrape, so that a reload does not wait for the page.
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 

@@ -71,6 +71,8 @@ impl ServerState {
         let url = endpoint.map_or_else(|| server.url.clone(), |endpoint| server.url.at(endpoint.address));
         let name = endpoint.map_or_else(|| url.name(), |endpoint| endpoint.address.to_string());
         let host = || url.authority().host().to_owned();
+        // Sessions by server and not by name: servers with one name and ticket keys of their own would get
+        // the tickets of one another, which costs full handshakes.
         let connector = connector.filter(|_| url.scheme().is_encrypted()).map(Connector::with_own_sessions);
         let tls =
             connector.map(|connector| (connector, settings.tls.server_name.clone().unwrap_or_else(host)));
@@ -115,6 +117,7 @@ impl ServerState {
 
     /// The server as DNS has named it; `None` for a server without DNS.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        // Of a service only: other weights are those of the settings, which may differ after the reload.
         let weight = u16::try_from(self.weight.load(Ordering::Relaxed)).ok().filter(|_| self.is_of_service);
         self.address.map(|address| Endpoint {
             address,
@@ -260,6 +263,7 @@ impl ServerState {
 /// A server of bytes may pause for the idle timeout of its `[[tcp]]`.
 fn dial_limits(settings: &GroupSettings) -> DialLimits {
     let timeouts = &settings.timeouts;
+    // 0 selects the kernel's default, a number of retransmissions.
     let unacknowledged = if settings.is_stream() { Duration::ZERO } else { timeouts.head };
     DialLimits { connect: timeouts.connect, unacknowledged }
 }

@@ -47,6 +47,7 @@ impl TlsFiles {
         let files =
             [settings.ca.as_ref(), identity.map(|files| &files.chain), identity.map(|files| &files.key)];
         Self(files.map(|file| {
+            // Wiped after use, since one of the files is a private key.
             let contents = brisk_secrets::read(file?).ok()?;
             let mut hasher = DefaultHasher::new();
             contents.hash(&mut hasher);
@@ -67,6 +68,8 @@ pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, T
     let settings = ConnectorSettings {
         authorities: settings.tls.ca.clone(),
         identity: settings.tls.identity.clone(),
+        // RFC 7301 section 3.2: a server refuses a client that offers unknown protocols only. That of the
+        // bytes is not known here.
         protocols: if settings.is_stream() { Vec::new() } else { vec![protocol.alpn()] },
         allows_missing_close_notify: settings.tls.allows_missing_close_notify,
         ..ConnectorSettings::default()

@@ -91,6 +91,7 @@ impl Server {
     ) -> Result<(UpstreamIo, OpenConnection), UpstreamError> {
         match self.admit(at_limit, client.share()).await? {
             Admission::Open(place) => self.open(client, place).await,
+            // A server with HTTP/2 keeps no HTTP/1.1 connections, so none is granted.
             Admission::Connection(_) => Err(UpstreamError::ConnectionLimit),
         }
     }
@@ -110,6 +111,7 @@ impl Server {
     pub(crate) fn yield_idle(&self) {
         let Some(places) = self.state().places() else { return };
         while places.waiting() > 0 {
+            // A closed connection passes its permit on, which shortens the queue.
             if self.pool().close_oldest() {
                 continue;
             }
@@ -120,6 +122,7 @@ impl Server {
     }
 
     fn worker(&self) -> Worker {
+        // Each worker has a `Server` of its own, whose address therefore identifies the worker.
         Worker(std::ptr::from_ref(self).addr())
     }
 }

@@ -63,6 +63,7 @@ impl UpstreamBody {
     /// A whole body of `frames`.
     pub(crate) fn gathered(frames: Frames) -> Self {
         let mut frames = frames.into_queue();
+        // One piece becomes `Source::Whole`, so that later stages process a short body at once.
         if frames.len() <= 1 && frames.iter().all(Frame::is_data) {
             let data = frames.pop_front().and_then(|frame| frame.into_data().ok());
             return Self(Source::Whole(data.unwrap_or_default()));
@@ -115,6 +116,7 @@ impl UpstreamBody {
             deadline.set(limit);
         }
         let over = match &self.0 {
+            // A body of known length ends with its last data: the connection is free without another poll.
             Source::Http1 { http1, .. } => last || http1.is_reusable(),
             Source::Whole(_) | Source::Gathered(_) | Source::Http2 { .. } | Source::Tunnel(_) => last,
         };
@@ -130,6 +132,7 @@ impl UpstreamBody {
         };
         let overdue = deadline.poll_expired(context);
         if let (true, Source::Http2 { exchange, .. }) = (overdue.is_ready(), &mut self.0) {
+            // The server may be unreachable, so no further request should use the connection.
             exchange.retire_connection();
         }
         overdue.map(|()| Some(Err(BodyError::UpstreamTimeout)))

@@ -122,6 +122,7 @@ impl Directions {
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(CopyEnd::Closed),
                 _ => {}
             }
+            // Only accepted bytes are progress: a side that reads nothing must not keep the connection open.
             if mem::replace(&mut before, moved) != moved {
                 deadline.set(idle);
             }
@@ -164,6 +165,7 @@ impl Direction {
             ready!(self.poll_drain(context, sink)).map_err(|_| Failed::Sink)?;
             match self.state {
                 State::Open if turn.is_reached() => {
+                    // TLS buffers records, which must not wait for the next turn.
                     ready!(self.poll_flush(context, sink)).map_err(|_| Failed::Sink)?;
                     context.waker().wake_by_ref();
                     return Poll::Pending;
@@ -194,6 +196,7 @@ impl Direction {
             self.wrote(written)?;
             self.pending.advance(written);
         }
+        // Frees the piece, because an idle direction must not hold memory.
         self.pending = Bytes::new();
         Poll::Ready(Ok(()))
     }
@@ -244,6 +247,7 @@ impl Direction {
     }
 
     fn wrote(&mut self, written: usize) -> io::Result<()> {
+        // Without this error, a sink that accepts nothing would be polled in a loop.
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }

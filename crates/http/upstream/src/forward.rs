@@ -92,6 +92,8 @@ pub async fn forward(
             Ok(mut response) => {
                 attempt.server.answered(response.status());
                 if let Some(next) = journey.after_response(&attempt, response.status()) {
+                    // Dropped before the next attempt: the abandoned response must hold neither memory nor a
+                    // stream meanwhile.
                     drop(response);
                     attempt = next;
                     journey.prepare_repetition(&mut request).await;
@@ -151,6 +153,7 @@ impl<'a> Journey<'a> {
             _ => None,
         };
         let progress = body.progress().cloned();
+        // Every request earns credit, so that the requests that leave stay a share of all.
         group.leaving_credit().earn(LEAVING_PERCENT);
         facts.outcome.progress.replace(progress.clone());
         Self {
@@ -162,6 +165,7 @@ impl<'a> Journey<'a> {
             key: group.key(head, || facts.client.ip()),
             assigned: group.assigned(head),
             retries,
+            // A body that streams cannot be sent twice, whereas an empty one needs no copy.
             may_repeat: is_permitted && (body.is_end_stream() || gathered.is_some()),
             is_idempotent,
             body: gathered,
@@ -286,6 +290,7 @@ impl<'a> Journey<'a> {
         let open = async |at_limit| server.connect_http2(self.requester(), at_limit).await;
         let own = proxied::http2(self.requester(), server);
         let pool = own.as_deref().unwrap_or_else(|| server.http2());
+        // A login concerns the whole connection, which other clients must not share.
         let checkout = if self.logs_in || server.closes_proxied() {
             pool.exclusive(self.connection, async || open(attempt.at_limit).await).await
         } else {

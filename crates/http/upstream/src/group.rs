@@ -131,6 +131,7 @@ impl Group {
     /// Waits until DNS has named the first servers of a group without any, or has failed, at most for `timeouts.connect`.
     pub(crate) async fn await_servers(&self) {
         let arrival = async {
+            // No signal is lost: between the check and the wait, nothing else runs on this thread.
             while self.members.borrow().is_awaited() {
                 self.arrived.notified().await;
             }

@@ -119,6 +119,7 @@ impl<'a> HeadWatch<'a> {
         if self.end >= head {
             return Some(self.blame());
         }
+        // The server may have been excluded before the request awaits the signal.
         if self.exclusion.is_none() && self.leaves_excluded() {
             return Some(UpstreamError::HeadTimeout);
         }
@@ -142,6 +143,7 @@ impl<'a> HeadWatch<'a> {
     }
 
     fn blame(&self) -> UpstreamError {
+        // The response may depend on the rest of the upload, for which the client is responsible.
         if self.progress.is_some_and(BodyProgress::waits_for_client) {
             UpstreamError::RequestBodyTimeout
         } else {

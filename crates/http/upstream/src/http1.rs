@@ -119,6 +119,8 @@ impl Http1 {
     ) -> Result<Response<()>, Failure> {
         let ExchangeFacts { client, progress, interims, variables } = facts;
         let reused = self.reused;
+        // Before anything is written: a request that was sent may have been executed, and could not always be
+        // repeated.
         if self.found_closed() {
             let error = UpstreamError::Closed(ConnectionError::Ended);
             return Err(Failure { error, was_sent: false, reused });
@@ -154,6 +156,7 @@ impl Http1 {
                 self.deadline.clear();
                 Ok(response)
             }
+            // Also after a failed write: a part of the request may have left before.
             Err(error) => Err(Failure { error, was_sent: true, reused }),
         }
     }

@@ -146,6 +146,7 @@ impl Http2Pool {
         if let Some(found) = find(&is_meant) {
             return Ok(found);
         }
+        // Read before the wait, so that a failure during the wait is noticed.
         let failed_before = self.attempts_failed.get();
         let _opening = self.opening.lock().await;
         // The request that held the lock may have opened a connection.
@@ -156,12 +157,15 @@ impl Http2Pool {
             // Another request has just failed to connect: the queued requests must not each try in turn.
             return Err(UpstreamError::Connect(std::io::ErrorKind::ConnectionAborted.into()));
         }
+        // With a spare connection, the request need not wait for a permit. A request that has already failed
+        // once needs a fresh connection.
         let spare = if placement == Placement::Kept { find(&|_| true) } else { None };
         let at_limit = if spare.is_some() { AtLimit::Fail } else { at_limit };
         let opened = match open(at_limit).await {
             Ok((io, open)) => return Ok(self.add(self.begin(io, open, audience), client)),
             Err(error) => error,
         };
+        // Meanwhile an existing connection may have room again.
         if matches!(opened, UpstreamError::ConnectionLimit | UpstreamError::QueueFull)
             && let Some(found) = spare.or_else(|| find(&|_| true))
         {
@@ -228,6 +232,8 @@ impl Http2Pool {
         let mut open = self.open.borrow_mut();
         open.retain(|shared| {
             if let Some(streams) = shared.link.streams() {
+                // A new connection begins with the last known limit, because requests arrive before its
+                // `SETTINGS`.
                 self.streams.set(streams.min(STREAMS));
             }
             shared.link.is_usable()

@@ -76,6 +76,7 @@ impl PrivateConnections {
         let mut kept = self.0.borrow_mut();
         let index = kept.iter().position(|(own, _)| Rc::ptr_eq(own, server))?;
         let (_, mut http1) = kept.swap_remove(index);
+        // The login has ended with a closed connection. The server then demands another one.
         (!http1.found_closed()).then_some(http1)
     }
 

@@ -100,9 +100,12 @@ impl Pipelines {
         if self.is_banned() || !self.paces.borrow().suits(site) {
             return None;
         }
+        // The address identifies the connection, which lives at least as long as the first request of its
+        // pipeline.
         let client = Rc::as_ptr(client);
         let mut all = self.gathering.borrow_mut();
         let has_room = |gathering: &&mut Gathering| {
+            // The first request is not among the followers, but counts for the depth.
             gathering.client == client && gathering.followers.len() + 1 < self.depth
         };
         if let Some(gathering) = all.iter_mut().find(has_room) {
@@ -148,6 +151,7 @@ impl Pipelines {
 
     fn is_banned(&self) -> bool {
         let banned = self.banned_until.get().is_some_and(|until| Instant::now() < until);
+        // Cleared, so that further requests need not read the clock.
         if !banned {
             self.banned_until.set(None);
         }

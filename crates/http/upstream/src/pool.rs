@@ -49,6 +49,8 @@ impl Pool {
         let now = self.now.get().wrapping_add(1);
         self.now.set(now);
         let too_old = |idle: &Idle| now.wrapping_sub(idle.since) > self.idle_ticks;
+        // One `read` for each connection and second: one that the server has closed would otherwise hold its
+        // permit.
         self.idle.borrow_mut().retain_mut(|idle| !too_old(idle) && !idle.http1.found_closed());
     }
 

@@ -103,6 +103,7 @@ impl ProxiedConnections {
             if !kept.is_of(server) {
                 return true;
             }
+            // The slots limit the pools of clients, so no connection here is surplus.
             kept.connection.sweep(usize::MAX, idle_ticks);
             // A request that has the pool may be opening a connection.
             !kept.connection.is_empty() || Rc::strong_count(&kept.connection) > 1
@@ -182,6 +183,7 @@ pub(crate) fn take(client: Requester<'_>, server: &Rc<Server>) -> Option<Box<Htt
     let proxied: &Rc<ProxiedConnections> = client.connection.extras.proxied()?.downcast_ref()?;
     let mut idle = proxied.http1.borrow_mut();
     loop {
+        // The connection used last: the server is least likely to have closed it.
         let index = idle.iter().rposition(|kept| kept.is_for(client.address, server))?;
         let mut http1 = idle.remove(index).connection;
         if !http1.found_closed() {

@@ -104,6 +104,7 @@ async fn open(
     let version = server.state().proxy_protocol();
     let header = version.map(|version| proxy_header::header_of(record, record.client, version));
     let (io, open) = server.open_with(&header.unwrap_or_default(), place).await?;
+    // A success at once, because bytes have no status that could show a failure later.
     server.group_state().record_success(server.state());
     Ok(StreamUpstream { io, _lease: lease, _open: open })
 }
@@ -136,6 +137,7 @@ impl StreamUpstream {
             (CopyEnd::Failed(Side::Server), _) => StreamEnd::UpstreamReset,
             (CopyEnd::Idle, _) => StreamEnd::IdleTimeout,
         };
+        // Data that a side has not taken must not end like a whole transfer.
         if end.side().is_none() && !directions.is_blocked() {
             self.end_by_reset(client, false);
         }

@@ -103,6 +103,7 @@ impl fmt::Debug for PendingUpgrade {
 pub(crate) fn is_requested(requested: &[HeaderValue], response: &HeaderList) -> bool {
     let requested: Vec<_> = requested.iter().flat_map(protocols).collect();
     let mut switched = response.get_all(UPGRADE).flat_map(protocols).peekable();
+    // RFC 9110 section 15.2.2: a `101` names the new protocol.
     switched.peek().is_some()
         && switched.all(|protocol| {
             !protocol.eq_ignore_ascii_case("h2c")

@@ -78,6 +78,7 @@ impl Drop for ClientBody {
         match self {
             Self::Empty => {}
             Self::Http1(source) => source.let_go(),
+            // Not `let_go`: the reset would make many clients discard a response that is complete.
             Self::Stream(inbox, connection) => connection.multiplex().discards.add(inbox, connection),
         }
     }

@@ -123,6 +123,7 @@ impl CopiedBody {
         }
         self.length = self.length.saturating_add(data.len());
         if self.length > self.limit {
+            // Only the copy fails: the request to the upstream matters more than its mirror.
             self.fail(NotCopied::TooLarge);
         } else if !self.copy.add(data, self.limit) {
             self.fail(NotCopied::NoRoom);
@@ -146,6 +147,7 @@ impl CopiedBody {
 
 impl Drop for CopiedBody {
     fn drop(&mut self) {
+        // The receiver has to learn of a body that is never read to its end, or the mirror would wait for it.
         self.fail(NotCopied::Incomplete);
     }
 }

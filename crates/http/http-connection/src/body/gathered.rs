@@ -65,6 +65,7 @@ impl Gathered {
     /// Gathers all of `body`, which arrives on `connection`. Fails if the body fails, if the client has no memory left for
     /// it, and if the body arrives slowly or pauses while other clients need the memory.
     pub async fn from(mut body: RequestBody, connection: &Rc<Connection>) -> Result<Self, BodyError> {
+        // No bytes yet: otherwise a client could reserve memory by its `Content-Length` alone.
         let mut holding = connection.reserve(Resource::Requests, 0).map_err(|_| BodyError::NoRoom)?;
         let started = Instant::now();
         let deadline = connection.register_deadline();
@@ -85,6 +86,8 @@ impl Gathered {
                         latest = Instant::now();
                     }
                     let pauses = latest.elapsed() >= PAUSE;
+                    // Both conditions are necessary: a slow body is welcome while memory is free, and a fast
+                    // one is complete soon.
                     if holding.must_yield() && (pauses || is_slow(bytes, started.elapsed())) {
                         return Err(BodyError::NoRoom);
                     }
@@ -92,6 +95,7 @@ impl Gathered {
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
             if memory.len() > MEMORY {
+                // The reservation stays: `gathered_total` counts memory and files together.
                 file = Some(Spilled::after(file, mem::take(&mut memory).into()).await?);
             }
         }
@@ -102,6 +106,7 @@ impl Gathered {
     #[must_use]
     pub fn copy(&self) -> Self {
         let file = self.file.as_ref().map(|file| Spilled {
+            // Reads have explicit positions, so that copies share the file without a common offset.
             file: Arc::clone(&file.file),
             length: file.length,
             position: file.position,
@@ -156,6 +161,7 @@ async fn next(
     let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
     match deadline {
         Some(deadline) => {
+            // Without a deadline a body that pauses would not return here, and could not yield its memory.
             deadline.set(ROUND);
             deadline.within(frame).await.map_or(Poll::Pending, Poll::Ready)
         }
@@ -196,9 +202,11 @@ fn is_slow(bytes: u64, time: Duration) -> bool {
 impl Spilled {
     /// Appends `data` to the file of `spilled`, or writes it to a new file.
     async fn after(spilled: Option<Self>, data: Bytes) -> Result<Self, BodyError> {
+        // `spawn_blocking`, because a slow disk would stop the worker and all of its connections.
         let written = spawn_blocking(move || {
             let mut spilled = match spilled {
                 Some(spilled) => spilled,
+                // `tempfile` removes the name at once, so that a crash leaves no data of a client behind.
                 None => Self { file: Arc::new(tempfile::tempfile()?), length: 0, position: 0, reading: None },
             };
             spilled.file.write_all_at(&data, spilled.length)?;

@@ -179,6 +179,8 @@ impl Notices {
 
     fn add(&self, stream: u32) {
         let mut streams = self.streams.borrow_mut();
+        // Only the last entry is compared: duplicates are harmless, and a search would cost time for each
+        // frame.
         if streams.last() != Some(&stream) {
             streams.push(stream);
         }
@@ -222,6 +224,8 @@ impl Inbox {
         state.expects = Expects::No;
         let free = state.data.capacity() - state.data.len();
         if free < data.len() {
+            // Memory for the whole frame at once, so that its later parts are not moved. A short frame gets
+            // twice its length instead of `STEP`, so that an upload of few bytes holds few.
             state.data.reserve((data.len() + more).max(STEP.min(data.len() * 2)));
         }
         state.data.extend_from_slice(data);
@@ -250,6 +254,7 @@ impl Inbox {
 
     /// Discards the data that was not read.
     fn discard(&self, state: &mut State) {
+        // Discarded bytes count as read, or each abandoned upload would shrink the window of the connection.
         self.notices.read(state.data.len());
         self.notices.release(state.data.len());
         state.data = BytesMut::new();

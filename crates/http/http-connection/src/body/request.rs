@@ -123,6 +123,8 @@ impl BodyProgress {
     fn check(&self, frame: Result<Frame<Bytes>, BodyError>) -> Result<Frame<Bytes>, BodyError> {
         let mut frame = frame.inspect_err(|_| self.failure.set(Some(ClientFailure::Broken)))?;
         if let Some(trailers) = frame.trailers_mut() {
+            // RFC 9110 section 6.5.1: an upstream may merge trailers into the head, where it trusts the names
+            // of the gateway.
             match &self.own_names {
                 Some(own_names) => claims::clean_trailers(trailers, own_names),
                 None => trailers.clear(),
@@ -130,6 +132,7 @@ impl BodyProgress {
         }
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         self.bytes.set(self.bytes.get() + length);
+        // Checked while the body arrives: a chunked body states no length in advance.
         if self.bytes.get() > self.limit {
             self.failure.set(Some(ClientFailure::TooLarge));
             return Err(BodyError::TooLarge);
@@ -164,6 +167,7 @@ impl Pace {
 
     /// Remaining time for the client: the maximum pause once in total, plus the time for `bytes` at the minimum rate.
     fn time_left(&self, bytes: u64) -> Duration {
+        // A rate of 0 disables the minimum, but not the maximum pause in `begin_wait`.
         let Some(earned) = bytes.checked_div(self.rate) else { return Duration::MAX };
         (self.pause + Duration::from_secs(earned)).saturating_sub(self.waited.get())
     }
@@ -225,6 +229,7 @@ impl http_body::Body for RequestBody {
         };
         let polled = Pin::new(body).poll_frame(context);
         progress.set_waits(polled.is_pending());
+        // Data that has arrived is accepted even after the deadline, which only limits the wait for more.
         if polled.is_pending() && progress.poll_overdue(context).is_ready() {
             progress.failure.set(Some(ClientFailure::TooSlow));
             return Poll::Ready(Some(Err(BodyError::ClientTimeout)));
@@ -255,6 +260,7 @@ impl http_body::Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
+        // After this drop only the progress can report to the request whether all of its body was read.
         if let Self::Client(body, progress) = self {
             progress.set_waits(false);
             progress.ended.set(body.is_end_stream());

@@ -151,6 +151,7 @@ impl Extras {
 
     pub(crate) fn gather(&self, shared: Weak<Shared>) {
         let mut gatherings = self.boxed().gatherings.borrow_mut();
+        // Ended responses leave the list here, so that it does not grow with the number of requests.
         gatherings.retain(|shared| shared.strong_count() > 0);
         gatherings.push(shared);
     }

@@ -18,6 +18,7 @@ impl Limits {
     /// Applies the [`KeepAlive`] of a route; `None` restores the defaults.
     pub fn keep(&self, keep_alive: Option<KeepAlive>) {
         let idle = keep_alive.and_then(|keep_alive| keep_alive.idle);
+        // A `u32` of milliseconds, 49 days, keeps each idle connection small.
         self.idle.set(idle.map_or(0, |idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)));
         self.most_requests.set(keep_alive.map_or(0, KeepAlive::most_requests));
     }

@@ -53,7 +53,9 @@ impl H2<'_> {
                 None => Err(Fault::Connection(Reason::PROTOCOL_ERROR)),
             };
         }
+        // Also for a request that is refused below: its number is used, and must not be used again.
         self.recv.last = number;
+        // RFC 9113 section 6.8: frames of streams above the announced last one may be ignored.
         if matches!(self.goaway, Goaway::Last(last) if number > last) {
             self.remember(number, Ended::Reset);
             self.flood.ignored();
@@ -87,6 +89,7 @@ impl H2<'_> {
     fn trailers(&mut self, place: u32, is_last: bool, head: Head, decoded: Decoded) -> Result<(), Fault> {
         let Some(stream) = self.stream(place) else { return Ok(()) };
         let number = stream.number;
+        // RFC 9113 section 5.1: after `END_STREAM` of the client, `HEADERS` on the stream is a stream error.
         if stream.inbox.is_none() {
             return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
         }
@@ -154,6 +157,7 @@ impl H2<'_> {
         if is_last {
             self.remember(number, Ended::Over);
         } else {
+            // RFC 9113 section 8.1: the response is complete, and `NO_ERROR` stops the rest of the request.
             self.reset(number, Reason::NO_ERROR);
         }
     }

@@ -256,6 +256,7 @@ impl H2<'_> {
         if self.recv.window < 0 {
             return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
         }
+        // The window has shrunk, so the bytes that were read before may now be enough for an update.
         self.claim(0);
         let wanted = self.takes_data(number, head.length);
         data.is_wanted = wanted == Ok(true);
@@ -317,6 +318,8 @@ impl H2<'_> {
     fn data(&mut self, data: DataFrame, bytes: &[u8]) {
         let place = self.find(data.stream).filter(|_| data.is_wanted);
         let Some(stream) = place.and_then(|place| self.stream(place)) else {
+            // Data of an abandoned stream is returned at once, or it would close the window for all other
+            // uploads.
             self.claim(bytes.len() as u32);
             return;
         };

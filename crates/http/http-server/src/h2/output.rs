@@ -159,6 +159,7 @@ impl H2<'_> {
         }
         let is_last = is_empty && answer.body.is_end_stream();
         let priority = stream.priority;
+        // The flag of the last frame with data saves an empty frame after it.
         if is_last {
             self.send.out[at + 4] |= flag::END_STREAM;
         }

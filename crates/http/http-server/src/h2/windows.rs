@@ -114,6 +114,7 @@ impl H2<'_> {
         if notice.is_dropped && is_done {
             // RFC 9113 section 8.1: after a complete response, `NO_ERROR` stops the rest of the request.
             self.reset(number, Reason::NO_ERROR);
+        // A dropped body gets no more of its stream's window, since the rest is not wanted.
         } else if notice.read > 0 && !notice.is_dropped {
             self.claim_stream(place, notice.read);
         }

@@ -331,7 +331,9 @@ impl H3 {
         if let Some(place) = self.find(id) {
             self.prioritize(place, priority);
         } else if id >= self.next {
+            // A repeated update replaces the former one, so that one request cannot use all slots.
             let _ = self.control.take_early(id);
+            // The oldest makes room: a lost priority only changes the order of responses.
             if self.control.early.len() == EARLY {
                 self.control.early.remove(0);
             }

@@ -29,6 +29,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Output<B> {
 
 impl<B: AsRef<[u8]>> Drop for Output<B> {
     fn drop(&mut self) {
+        // `Relaxed`: the counter guards no other data.
         self.dropped.fetch_add(self.bytes.as_ref().len(), Ordering::Relaxed);
     }
 }

@@ -187,6 +187,7 @@ impl H3 {
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return Ok(()) };
         let held = stream.reader.held();
         if let Some(partial) = &mut self.partial {
+            // The former count is removed first, so that a section that grows is counted once.
             partial.remove(mem::take(&mut stream.partial));
             // RFC 9114 section 10.5
             if partial.bytes() + held > PARTIAL || partial.add(held).is_err() {

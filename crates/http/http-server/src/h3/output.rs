@@ -309,6 +309,7 @@ fn begin_section(out: &mut Vec<u8>) -> usize {
 /// Responses that are not incremental are useful only as a whole: of one urgency, they are sent in the order of their requests,
 /// before those whose parts take turns (RFC 9218 section 10).
 fn weight(id: u64, priority: Priority) -> i32 {
+    // 16 classes of 2^24 requests each fit in an `i32`.
     const REQUESTS: u64 = 1 << 24;
     let class = 2 * i32::from(priority.urgency) + i32::from(priority.incremental);
     let order = if priority.incremental { 0 } else { (id / 4).min(REQUESTS - 1) };

@@ -241,6 +241,7 @@ impl H3 {
         if let Some(partial) = &mut self.partial {
             partial.remove(stream.partial);
         }
+        // The drop of `out` reports these bytes as released, so they have to be counted before.
         let abandoned = stream.out.iter().map(Bytes::len).sum();
         self.held.count(abandoned, &self.http.connection);
         if !matches!(stream.work, Work::Done) {

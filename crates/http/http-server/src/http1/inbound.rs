@@ -344,8 +344,10 @@ pub(super) fn take_head(
     if input.len() == *seen {
         return Ok(None);
     }
+    // The end of a head may be split: up to three of its four bytes are in the part that was seen.
     let news = &input[seen.saturating_sub(3)..];
     let may_have_ended = *seen == 0
+        // At the limit the parser decides between a complete head and one that is too large.
         || input.len() >= limits.size
         || memchr::memmem::find(news, b"\r\n\r\n").is_some()
         || has_bare_line_feed(news);

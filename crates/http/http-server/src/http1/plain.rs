@@ -68,12 +68,15 @@ impl Plain<'_> {
         let deadline = &self.http.deadline;
         deadline.set(self.http.settings.timeouts.write);
         let response = deadline.within(respond(request.into_parts().0)).await.ok_or(End::RequestTimeout)?;
+        // Before the response: the head states whether the connection closes, which depends on the rest of
+        // the body.
         let closes = !self.skip(&mut body) || !persists || self.http.drain.started();
         let (head, mut body) = response.into_parts();
         let mut output = Vec::new();
         let Written { mut framing, closes } =
             self.http.write_head(&mut output, (head.status, &head.headers), extent(&body), asked, closes);
         while !framing.is_ended() {
+            // Bodies of redirects and challenges are in memory, so this loop never waits for an upstream.
             let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
             let data = frame.and_then(|frame| frame.ok()?.into_data().ok()).ok_or(End::AnswerBroken)?;
             let (length, after) = framing.data(data.remaining(), body.is_end_stream(), &mut output);

@@ -99,6 +99,7 @@ pub fn begin(variables: &Variables, keeps: bool, out: &mut BytesMut) {
             out.extend_from_slice(piece);
         }
     }
+    // Without variables, the first record is empty, and so already is their end.
     if content > 0 {
         header(PARAMS, 0, out);
     }

@@ -11,6 +11,7 @@ use super::{TooManyVariables, Variables};
 /// [`TooManyVariables`] above 65,535 bytes; nothing is written.
 pub fn uwsgi(variables: &Variables, out: &mut BytesMut) -> Result<(), TooManyVariables> {
     let size: usize = variables.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    // Checked before the first byte, because the length precedes the variables.
     let size = u16::try_from(size).map_err(|_| TooManyVariables)?;
     out.reserve(usize::from(size) + 4);
     out.put_u8(0);

@@ -72,6 +72,7 @@ impl Variables {
         let mut variable = String::new();
         let mut value = Vec::new();
         for (index, (name, first)) in headers.iter().enumerate() {
+            // Searches instead of a table, since the limit of headers bounds the number of lines.
             let is_again = headers.iter().take(index).any(|(earlier, _)| earlier == name);
             if is_again || OMITTED.contains(&name.as_str()) || is_copy(name, headers) {
                 continue;

@@ -50,6 +50,7 @@ impl Field {
             Name::Of(Self::Path(_)) => Self::pseudo(b":path", value),
             Name::Of(Self::Status(_)) => Self::pseudo(b":status", value),
             Name::Of(Self::Protocol(_)) => Self::pseudo(b":protocol", value),
+            // RFC 7541 section 6.2: a later field may use the name of a field whose value was malformed.
             Name::Of(Self::Header(name, _) | Self::Malformed(Some(name))) => {
                 Self::header(name.clone(), value)
             }
@@ -73,6 +74,7 @@ impl Field {
             b":method" => Method::from_bytes(value).ok().map(Self::Method),
             b":scheme" => Scheme::try_from(value).ok().map(Self::Scheme),
             b":authority" => Authority::from_maybe_shared(bytes()).ok().map(Self::Authority),
+            // `PathAndQuery` would drop a fragment silently.
             b":path" if !value.is_empty() && !value.contains(&b'#') => {
                 PathAndQuery::from_maybe_shared(bytes())
                     .ok()

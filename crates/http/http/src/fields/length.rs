@@ -4,6 +4,7 @@ use http::HeaderValue;
 
 /// Parses the value of `Content-Length`; `None` if it is not a number of digits.
 pub fn length(value: &HeaderValue) -> Option<u64> {
+    // `parse` alone would accept a sign.
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()
 }

@@ -112,6 +112,7 @@ impl<T: StaticTable> RequestHead<T> {
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        // `validate` refuses empty and repeated lengths, with their reason in the log.
         if name == header::CONTENT_LENGTH && !value.is_empty() {
             let length = length(&value);
             self.is_malformed |= length.is_none();

@@ -94,6 +94,7 @@ pub fn write_head(
             Framing::Length(0)
         }
         (None, Extent::Known(length)) => {
+            // RFC 9110 section 8.6: the response to `HEAD` has the length of the response to `GET`.
             if may_have_length(status) {
                 write_length(output, length);
             }
@@ -237,6 +238,8 @@ impl Framing {
                 if !last {
                     return (length, b"\r\n");
                 }
+                // The end of the body is in the same write as its last data, so that the client need not wait
+                // for the end.
                 *self = Self::Length(0);
                 (length, b"\r\n0\r\n\r\n")
             }

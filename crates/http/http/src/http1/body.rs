@@ -73,6 +73,7 @@ impl BodyReader {
 
     /// Ends the body at the end of its connection. Returns whether the body is complete.
     pub fn close(&mut self) -> bool {
+        // RFC 9112 section 8: only a body without a length is complete at the end of its connection.
         let complete = self.is_ended() || matches!(self, Self::UntilClose);
         *self = Self::Length(0);
         complete

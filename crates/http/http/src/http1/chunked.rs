@@ -160,6 +160,7 @@ impl Chunked {
 
     /// Takes the size line of a chunk, and ignores its extensions.
     fn size(&mut self, input: &mut BytesMut) -> Result<Option<u64>, MalformedBody> {
+        // The window bounds the search: a size line without an end is refused before it fills the memory.
         let window = &input[..input.len().min(DIGITS + 2 + self.extensions)];
         let Some(end) = memchr::memchr(b'\n', window) else {
             if window.len() < input.len() {
@@ -176,6 +177,7 @@ impl Chunked {
         let (digits, rest) = line.split_at(digits);
         let space = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         let extension = &rest[space..];
+        // RFC 9112 section 2.2: a bare `\r` ends a line for some servers, which would then see another chunk.
         if digits.is_empty()
             || digits.len() > DIGITS
             || !(extension.is_empty() || extension.starts_with(b";"))
@@ -202,6 +204,7 @@ impl Chunked {
         };
         let section = input.split_to(end + 4);
         self.state = State::Ended;
+        // `httparse` accepts a bare line feed.
         if memchr::memchr_iter(b'\n', &section).any(|at| at == 0 || section[at - 1] != b'\r') {
             return Err(MalformedBody::Trailers);
         }

@@ -13,6 +13,7 @@ pub(super) fn parse(written: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
 
 fn usual(written: &[u8]) -> Option<HeaderName> {
     // By length first, so that a name is compared with few others, each time by one or two loads.
+    // No hash: `HeaderName::from_bytes` hashes a name and searches a table, which a comparison avoids.
     Some(match written.len() {
         4 => match written {
             b"Date" | b"date" => header::DATE,

@@ -179,6 +179,8 @@ impl BodyWriter {
                 output.data(data);
             }
             Self::Chunked => {
+                // The size, the data and the end of the chunk leave in one write: copied together, or as
+                // three slices.
                 output.end().extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
                 output.data(data);
                 output.end().extend_from_slice(b"\r\n");

@@ -124,6 +124,8 @@ impl RequestHead {
         let length = match config.parse_request_with_uninit_headers(&mut parsed, bytes, lines) {
             Ok(httparse::Status::Complete(length)) if length <= limits.size => length,
             Ok(httparse::Status::Partial) if bytes.len() < limits.size => {
+                // Refused at once: the client may regard this head as complete, and would wait for the
+                // response.
                 return if has_bare_line_feed(bytes) { Err(MalformedRequest::LineFeed) } else { Ok(None) };
             }
             Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(MalformedRequest::HeadTooLarge),
@@ -150,6 +152,7 @@ impl RequestHead {
         let uri = uri.map(|uri| {
             if target::names_server(request.method(), target) { target::of_server(uri) } else { uri }
         });
+        // Characters are encoded only after `Uri` has refused the target, since most targets are valid.
         *request.uri_mut() = uri
             .ok()
             .or_else(|| Uri::from_maybe_shared(target::encoded(target)?).ok())
@@ -164,6 +167,7 @@ impl RequestHead {
         let head = Self {
             request,
             body,
+            // RFC 9110 section 10.1.1: the expectation is ignored in HTTP/1.0 and without a body.
             expects_continue: facts.expects_continue && has_body && !is_old,
             takes_trailers: facts.takes_trailers,
             persists: facts.persists.unwrap_or(!is_old) && !facts.means_two_things(),
@@ -228,6 +232,7 @@ impl Facts {
             }
             header::CONNECTION => {
                 for option in tokens(value) {
+                    // RFC 9112 section 9.3: `close` prevails over `keep-alive`, in any order.
                     if is(option, "close") {
                         self.persists = Some(false);
                     } else if is(option, "keep-alive") {

@@ -137,6 +137,7 @@ impl Facts {
                 self.length = self.length.and_then(|length| self.with_length(length, value));
             }
             header::TRANSFER_ENCODING => {
+                // A second line adds another coding, so `chunked` is then not the only one.
                 self.is_chunked = Some(self.is_chunked.is_none() && validate::is_chunked(value));
             }
             header::CONNECTION => {
@@ -159,6 +160,7 @@ impl Facts {
         mut length: Option<u64>,
         value: &HeaderValue,
     ) -> Result<Option<u64>, MalformedResponse> {
+        // RFC 9112 section 6.3: a list of equal numbers is one length.
         for part in value.as_bytes().split(|byte| *byte == b',') {
             let digits = part.trim_ascii();
             let valid = digits.iter().all(u8::is_ascii_digit);
@@ -196,6 +198,8 @@ impl Facts {
             _ if is_bodyless => Ok(BodyReader::Length(0)),
             Some(true) => Ok(BodyReader::Chunked(Chunked::default())),
             None => {
+                // RFC 9112 section 6.3: a transfer coding overrides the length, so a wrong one matters only
+                // here.
                 let length = self.length?;
                 if let Some(length) = length.filter(|_| self.is_repeated) {
                     headers.insert(header::CONTENT_LENGTH, length.into());

@@ -96,6 +96,7 @@ impl ResponseCompression {
     /// [`CompressionSettings::arrivals`](super::CompressionSettings::arrivals) permits. Otherwise the page stays uncompressed.
     pub(super) fn apply_padding(&self, connection: &Rc<Connection>, response: &mut Response<Body>) {
         let (Exposure::Arrival { session }, Some(_)) = (self.exposure, self.coding) else { return };
+        // A head needs no padding: `mark` removes its length.
         if self.is_head {
             return mark(response.headers_mut(), Coding::Gzip.name());
         }
@@ -123,6 +124,7 @@ impl PageCounts {
         let Some(client) = client else { return false };
         let window = now.as_secs() / WINDOW.as_secs();
         let client = self.hasher.hash_one(client_of(client));
+        // The session first: a session above its limit must not use up the limit of its address.
         self.count(self.hasher.hash_one(session), window, limit)
             && self.count(client, window, limit.saturating_mul(SESSIONS_PER_ADDRESS))
     }
@@ -133,6 +135,7 @@ impl PageCounts {
             let pages = if value >> 32 == window { value & u64::from(u32::MAX) } else { 0 };
             (pages < u64::from(limit)).then_some((window << 32) | (pages + 1))
         };
+        // `Relaxed`: a counter is independent of all other data.
         counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted).is_ok()
     }
 

@@ -114,6 +114,7 @@ impl CompressedBody {
 
     fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
         let output = self.write(&[], FlushMode::Finish)?;
+        // Before the state changes, because `count` needs the lease.
         self.count();
         if let Some(keeper) = self.keeper.take() {
             keeper.finish();
@@ -128,7 +129,9 @@ impl CompressedBody {
             return Poll::Pending;
         }
         if !self.is_live && self.has_begun {
+            // One timer for all pauses of the body, because each timer costs an allocation.
             let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+            // Further polls during a pause must not extend the pause.
             if !std::mem::replace(&mut self.pauses, true) {
                 pause.as_mut().reset(Instant::now() + PAUSE);
             }
@@ -207,6 +210,7 @@ impl fmt::Debug for CompressedBody {
 
 impl Drop for CompressedBody {
     fn drop(&mut self) {
+        // The bytes of a response that the client has abandoned count too.
         self.count();
     }
 }

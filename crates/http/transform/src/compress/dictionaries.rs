@@ -76,6 +76,7 @@ pub(super) fn available(headers: &HeaderList, authority: &str) -> Option<Arc<Dic
     let hash: [u8; 32] = STANDARD.decode(text).ok()?.try_into().ok()?;
     let store = read();
     let entry = store.dictionaries.get(&DictionaryKey::new(authority, hash))?;
+    // `used` only orders evictions, so a read lock and `Relaxed` suffice.
     entry.used.store(tick(), Ordering::Relaxed);
     Some(Arc::clone(&entry.dictionary))
 }
@@ -91,11 +92,13 @@ pub(super) fn keep(
 ) {
     let headers = response.headers();
     let is_one = headers.get(USE_AS_DICTIONARY).and_then(|value| value.to_str().ok());
+    // RFC 9842 section 2.1.1: `match` is required. The pattern itself concerns the client only.
     if limit == 0 || !is_one.is_some_and(|value| value.contains("match=")) {
         return;
     }
     let validator = headers.get(header::ETAG).or_else(|| headers.get(header::LAST_MODIFIED));
     let known = known_by(source, validator, headers.get(USE_AS_DICTIONARY));
+    // Without a validator, the content may have changed under the same target.
     if validator.is_some() && is_kept(known) {
         return;
     }
@@ -156,9 +159,11 @@ struct Gatherer {
 
 impl Gatherer {
     fn start(source: &DictionarySource, known: u64, limit: usize, connection: &Connection) -> Option<Self> {
+        // Of concurrent responses only the first one gathers, so most of them need no write lock.
         if read().gathering.contains(&known) {
             return None;
         }
+        // Before the insertion: without memory, the response must not count as one that is gathered.
         let gathering = connection.gather(LARGEST)?;
         let is_first = write().gathering.insert(known);
         is_first.then(|| Self { gathering: Some(gathering), source: source.clone(), known, limit })
@@ -186,6 +191,8 @@ impl Kept {
                 {
                     gathering.add(data);
                 }
+                // A reader need not poll again after the last data, so the end has to be noticed together
+                // with the data.
                 if !self.source.is_end_stream() && frame.is_data() {
                     return;
                 }
@@ -243,6 +250,7 @@ fn is_kept(known: u64) -> bool {
 }
 
 fn insert(source: &DictionarySource, known: u64, bytes: Vec<u8>, limit: usize) {
+    // Before the lock, because the preparation takes about a millisecond per MiB.
     let Some(dictionary) = Dictionary::new(bytes) else { return };
     let mut store = write();
     if store.known.len() >= KNOWN {

@@ -85,17 +85,20 @@ pub(super) fn find(key: Key, limit: usize, connection: &Connection) -> Found {
         return Found::Nothing;
     }
     KEPT.with_borrow_mut(|kept| {
+        // A counter instead of the time, because only the order of uses matters.
         kept.clock += 1;
         if let Some(copy) = kept.copies.get_mut(&key) {
             copy.used = kept.clock;
             return Found::Copy(copy.bytes.clone());
         }
+        // Only the hash is kept. A collision merely makes a copy one request earlier.
         let hash = kept.hasher.hash_one(&key);
         if kept.seen.contains(&hash) {
             if kept.gathering.contains(&key) {
                 return Found::Nothing;
             }
             let Some(gathering) = connection.gather(limit / SHARE) else { return Found::Nothing };
+            // Removed, so that after a copy that was given up, two requests are necessary again.
             kept.seen.remove(&hash);
             kept.gathering.insert(key.clone());
             return Found::Wanted(Keeper { key, gathering: Some(gathering), limit });
@@ -136,6 +139,7 @@ impl Drop for Keeper {
 impl Kept {
     fn insert(&mut self, key: Key, bytes: Bytes, limit: usize) {
         let size = bytes.len() + OVERHEAD;
+        // Two workers may pass this check at the same time, and exceed the limit until the next insertion.
         while HELD.load(Ordering::Relaxed) + size > limit {
             let oldest = self.copies.iter().min_by_key(|(_, copy)| copy.used).map(|(key, _)| key.clone());
             // The remaining copies belong to other workers and cannot be evicted from here.

@@ -74,6 +74,7 @@ impl PaddedBody {
             text: Vec::new(),
             compressed: 0,
             content: Vec::new(),
+            // Without memory the page is sent without compression, as after a failure of `gather`.
             holding: connection.reserve(Resource::Encoders, 0).ok(),
             padding: padding_length(random),
             timeout: None,
@@ -119,12 +120,14 @@ impl PaddedBody {
     fn store(&mut self, piece: &[u8]) -> Result<Bytes, BodyError> {
         self.state = State::Stored;
         self.content = Vec::new();
+        // Text that is stored waits for no work, so the body must not keep its position in the queue.
         self.place = WorkPlace::default();
         self.timeout = None;
         self.lease.store();
         metrics::arrival_stored();
         let text = std::mem::take(&mut self.text);
         let gathered = self.write_stored(&text, FlushMode::Buffer)?;
+        // Nothing more is gathered, because stored text is passed on as it arrives.
         self.holding = None;
         let rest = self.write_stored(piece, FlushMode::Flush)?;
         Ok([gathered, rest].concat().into())
@@ -142,6 +145,7 @@ impl PaddedBody {
     /// Continues with the next piece of the source. The output may be empty.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let is_stored = matches!(self.state, State::Stored);
+        // Compressed while the page arrives, so that little work is left at its end.
         if !is_stored {
             ready!(self.poll_compress(context))?;
             if let State::Ended(trailers) = &mut self.state {
@@ -152,6 +156,7 @@ impl PaddedBody {
         let trailers = match Pin::new(&mut self.source).poll_frame(context) {
             Poll::Pending if is_stored => return Poll::Pending,
             Poll::Pending => {
+                // The timer is not reset by data: the first pause decides when the page has to begin.
                 let timeout = self.timeout.get_or_insert_with(|| Box::pin(sleep(LONGEST_PAUSE)));
                 ready!(timeout.as_mut().poll(context));
                 return Poll::Ready(self.store(&[]));

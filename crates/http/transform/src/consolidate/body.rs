@@ -126,6 +126,7 @@ impl RewrittenBody {
     /// Processes a slice of the piece when the worker permits. The output may be empty.
     fn poll_slice(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let length = self.piece.len().min(SLICE);
+        // A step of a decoder may produce about `SLICE` bytes, which the same step rewrites.
         let work = if self.decoder.is_some() { 2 * SLICE } else { length };
         ready!(self.connection.poll_work(work.max(LEAST_WORK), &mut self.place, context));
         Poll::Ready(self.slice(length))
@@ -161,6 +162,8 @@ impl RewrittenBody {
         if self.rewriter.held() <= FREE {
             self.tag = None;
         } else if self.tag.is_none() {
+            // The maximum at once: the tag may grow with each piece, and each growth would take the lock of
+            // the budget.
             self.tag = self.connection.reserve(Resource::Encoders, HELD).ok();
             if self.tag.is_none() {
                 self.rewriter.pass(output);
@@ -170,12 +173,14 @@ impl RewrittenBody {
 
     fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<Bytes, BodyError> {
         if let Some((decoder, _)) = self.decoder.take() {
+            // Fails if the coding is incomplete, because a truncated document must not look whole.
             decoder.finish().map_err(BodyError::Decoder)?;
         }
         let mut output = Vec::new();
         let context = brisk_rewrite::RewriteContext { map: &self.map, own: &self.names.own };
         self.rewriter.finish(context, &mut output);
         self.state = trailers.map_or(State::Over, |mut trailers| {
+            // The digests of the original contradict the changed content in trailers too.
             for name in &DIGESTS {
                 trailers.remove(name);
             }
@@ -190,6 +195,7 @@ impl RewrittenBody {
             report(&error, &self.names);
         }
         self.state = State::Over;
+        // Dropped here, because the failed body itself may be kept until the client has read the data before.
         self.source = Body::Empty;
         self.decoder = None;
         error

@@ -20,6 +20,7 @@ pub(super) fn keep_own(headers: &mut HeaderList, place: &MappedOrigin) {
         kept.extend(pairs.filter_map(|pair| pair.strip_prefix(start.as_bytes())));
     }
     let joined = HeaderValue::from_bytes(&kept.join(&b"; "[..]));
+    // Also if the rest is no valid value: the cookies of the host must not reach the origin.
     headers.remove(header::COOKIE);
     if let Ok(cookies) = joined
         && !cookies.is_empty()
@@ -61,7 +62,9 @@ fn confined(line: &[u8], prefix: &str, start: &str) -> Option<HeaderValue> {
             Some(equals) => (part[..equals].trim_ascii(), part[equals + 1..].trim_ascii()),
             None => (part.trim_ascii(), &b""[..]),
         };
+        // `Path` is written below. `Domain` would name the origin, and the browser would refuse the cookie.
         if name.eq_ignore_ascii_case(b"path") {
+            // RFC 6265 section 5.2.4: a value without a slash at its beginning means the default.
             path = if value.starts_with(b"/") { value.to_vec() } else { b"/".to_vec() };
         } else if !name.eq_ignore_ascii_case(b"domain") {
             cookie.push(b';');

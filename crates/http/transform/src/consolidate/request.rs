@@ -60,7 +60,10 @@ impl ConsolidatedRoute {
                 false => &Coding::ALL,
             };
             let narrowed = AcceptedCodings::of(headers.get_all(header::ACCEPT_ENCODING)).narrowed(offered);
+            // RFC 9110 section 12.5.3: without the header any coding is acceptable, so its removal would
+            // refuse none.
             headers.insert(header::ACCEPT_ENCODING, narrowed.unwrap_or(HeaderValue::from_static("identity")));
+            // A response with a dictionary of the client could not be decoded here.
             headers.remove(AVAILABLE_DICTIONARY);
         }
         self.mark.change_known(headers);
@@ -71,6 +74,7 @@ impl ConsolidatedRoute {
             Cookies::Host => {}
         }
         if self.cookies() != Cookies::Host {
+            // Credentials for the host must not reach another origin.
             headers.remove(header::AUTHORIZATION);
         }
         if !self.change_origin(headers, place, own)

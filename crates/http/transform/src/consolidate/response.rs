@@ -107,6 +107,8 @@ impl ConsolidatedRequest {
                 Err(body) => Body::boxed(new.streaming(body)),
             };
         }
+        // The document arrived compressed and is plain now, so it would be longer for the client than without
+        // changes.
         if let (Some(_), Some(compression)) = (coding, &self.recompression) {
             compression.apply(connection, response);
         }

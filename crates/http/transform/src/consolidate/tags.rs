@@ -81,6 +81,8 @@ impl Mark {
 
     /// The document's own tag, from a tag of a client; `None` if the client's copy has other changes.
     fn own(&self, tag: &[u8]) -> Option<Vec<u8>> {
+        // The last mark is the one of `of_document`, which appends it; the document's own tag may contain
+        // another one.
         let Some(at) = memchr::memmem::rfind(tag, MARK) else { return Some(tag.to_vec()) };
         let opaque = tag[..at].strip_prefix(b"W/\"")?;
         let kind = tag[at + MARK.len()..].strip_prefix(self.0.as_bytes())?;

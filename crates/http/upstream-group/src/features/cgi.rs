@@ -45,6 +45,8 @@ pub struct Param {
 
 impl PartialEq for Param {
     fn eq(&self, other: &Self) -> bool {
+        // By the text: a `Template` has no equality, and equal texts have equal templates. A reload that
+        // changes nothing must find equal settings, or it would close the connections of the group.
         (&self.name, &self.text) == (&other.name, &other.text)
     }
 }

@@ -59,6 +59,8 @@ impl Context<'_, '_> {
     /// Notes a file with a secret in [`Self::secrets`], and warns where others than the owner and the group may read a secret,
     /// or others than the owner may change it.
     pub fn warn_of_access(&mut self, file: &Path) {
+        // Before the mode is read, so that the file is protected from routes even if its
+        // metadata is not readable.
         self.secrets.push(file.to_owned());
         let mode = file.metadata().map_or(0, |metadata| metadata.permissions().mode());
         let file = file.display();

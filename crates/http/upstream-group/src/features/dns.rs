@@ -62,6 +62,7 @@ impl GroupFeature for DnsFeature {
         let keys = &keys.dns;
         let usual = DnsSettings::default();
         let min_ttl = findings.within(&path.key("min_ttl"), keys.min_ttl, Period(usual.min_ttl), &TTLS);
+        // A long `min_ttl` alone raises the default of `max_ttl`, which the operator did not write.
         let longest = Period(usual.max_ttl).max(min_ttl);
         let max_ttl = findings.within(&path.key("max_ttl"), keys.max_ttl, longest, &TTLS);
         if min_ttl > max_ttl {

@@ -47,11 +47,13 @@ pub fn cookie(raw: &CookieKeys, name: &str, path: &KeyPath, context: &mut Contex
         context.findings.wrong(&path.key("cookie"), message);
     }
     let is_secure = raw.secure.unwrap_or(true);
+    // The prefixes `__Secure-` and `__Host-` require the attribute too.
     if !is_secure && (raw.same_site == Some(SameSite::None) || cookie.starts_with("__")) {
         let message = "browsers refuse this cookie without Secure: remove `secure`, or change `same_site` and the prefix";
         context.findings.wrong(&path.key("secure"), message);
     }
     let key = match &raw.secret {
+        // One random key for the process, so that a reload does not move the clients to other servers.
         None => StickySettings::random_key(),
         Some(file) => {
             let file = context.file(file);
@@ -59,6 +61,7 @@ pub fn cookie(raw: &CookieKeys, name: &str, path: &KeyPath, context: &mut Contex
         }
     };
     let max_age = raw.max_age.map(|age| {
+        // Browsers cut longer lifetimes to 400 days.
         let range = Period(Duration::from_secs(1))..=Period(Duration::from_hours(400 * 24));
         context.findings.within(&path.key("max_age"), Some(age), age, &range).0.as_secs()
     });
@@ -80,6 +83,7 @@ pub fn cookie(raw: &CookieKeys, name: &str, path: &KeyPath, context: &mut Contex
 
 fn secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let wrong = |reason: &dyn std::fmt::Display| format!("cannot read {}: {reason}", file.display());
+    // A bound, since the path may name a device or a file that is not meant.
     let secret = brisk_secrets::read_at_most(file, FILE).map_err(|error| wrong(&error))?;
     if secret.len() < SECRET {
         return Err(format!(

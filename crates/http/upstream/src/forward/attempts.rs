@@ -46,6 +46,7 @@ impl Attempt {
 
 impl Journey<'_> {
     pub(super) fn first(&self) -> Result<Attempt, UpstreamError> {
+        // A login is valid at its server only, so it precedes `sticky` and the balance.
         let logged_in =
             PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
         let server = logged_in
@@ -62,6 +63,7 @@ impl Journey<'_> {
     pub(super) fn next(&mut self, last: Attempt, failure: Failure) -> Result<Attempt, UpstreamError> {
         let Failure { error, was_sent, reused } = failure;
         if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
+            // Costs no retry, because the request itself has not failed.
             return Ok(Attempt { may_pipeline: false, ..last });
         }
         let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
@@ -73,6 +75,7 @@ impl Journey<'_> {
         let stale = is_first && closed.is_some_and(is_end);
         let refuge = self.refuge.take();
         let is_excluded = refuge.as_ref().is_some_and(|refuge| refuge.reason == Repeat::Excluded);
+        // The failures of an excluded server are known already.
         if !stale && !is_excluded && error.blames_server() {
             last.server.failed(&error);
         }
@@ -97,6 +100,8 @@ impl Journey<'_> {
         } else if let Some(server) = self.group.choose(self.key, Some(&last.server)) {
             elsewhere(server)
         } else if was_kept && closed.is_some() {
+            // Without another server, a new connection to this one is worth an attempt, because the kept one
+            // may have reached its end.
             afresh(last.server)
         } else {
             return Err(error);
@@ -112,6 +117,7 @@ impl Journey<'_> {
         if self.retries == 0 || !self.may_repeat || self.is_bound() || !reasons.statuses.contains(&status) {
             return None;
         }
+        // Another server only, because the same one would probably respond with the same status.
         let server = self.group.choose(self.key, Some(&last.server))?;
         self.retries -= 1;
         last.server.state().metrics().repeat(Repeat::Status);

@@ -44,6 +44,7 @@ pub(super) fn frame_body(request: &mut Request<RequestBody>) {
     if is_chunked {
         request.headers_mut().insert(header::TRANSFER_ENCODING, CHUNKED);
     } else {
+        // The head may have the field from an earlier attempt, before the body had ended.
         request.headers_mut().remove(header::TRANSFER_ENCODING);
     }
 }

@@ -51,6 +51,7 @@ impl<'a> Journey<'a> {
         if let Ok(sent) = timeout(settings.after, sending.as_mut()).await {
             return (None, sent);
         }
+        // A slow primary server is no reason to use a backup server.
         let suits =
             |server: &Rc<Server>| server.is_available() && server.is_backup() == first.server.is_backup();
         let Some(server) = self.group.choose(self.key, Some(&first.server)).filter(suits) else {
@@ -60,6 +61,7 @@ impl<'a> Journey<'a> {
             first.server.state().metrics().hedge(Hedge::Budget);
             return (None, sending.await);
         }
+        // The second attempt is optional, so it must not wait for a permit that others need.
         let second = Attempt::new(server, Placement::Kept, AtLimit::Fail);
         // Two servers are enough for a request.
         first.may_leave.set(false);

@@ -59,6 +59,7 @@ impl Journey<'_> {
                 Ok(response)
             }
             Some(Position::Behind(seat)) => {
+                // Taken before the turn, because a waiting request counts for the balance too.
                 let lease = Lease::new(server, self.timeouts);
                 match seat.turn().await.ok_or_else(Failure::of_neighbour)? {
                     Reached::Connection(http1) => self.answer(http1, request, lease, site, None).await,
@@ -126,6 +127,7 @@ impl Journey<'_> {
             http1.belong_to(self.owner());
         }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            // No request of a pipeline has `Upgrade` (`may_pipeline`).
             return Err(Failure::after_sending(UpstreamError::UnexpectedUpgrade));
         }
         let gave_up = was_shared && !http1.has_followers();

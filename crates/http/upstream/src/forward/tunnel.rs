@@ -111,6 +111,7 @@ impl Asked<'_> {
         let mut http1 =
             server.connect(self.facts.requester(), AtLimit::Wait).await.map_err(Failure::connecting)?;
         let key = key();
+        // RFC 8441 section 5: over HTTP/1.1, the extended `CONNECT` is a `GET` with `Upgrade`.
         head.method = Method::GET;
         head.headers.insert(SEC_WEBSOCKET_KEY, header(&key));
         let mut request = Request::from_parts(head, RequestBody::Empty);
@@ -128,11 +129,13 @@ impl Asked<'_> {
             settle_length(&mut response);
             return Ok(response.map(|()| UpstreamBody::over_http1(http1, lease)));
         }
+        // RFC 6455 section 4.1: with another value, the server has not read the key.
         if response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT) != Some(header(&accept(&key))) {
             return Err(Failure::after_sending(UpstreamError::NotSwitched));
         }
         let upgraded = http1.into_upgraded(limit).await.map_err(Failure::after_sending)?;
         let upload = self.counted(upload);
+        // RFC 8441 section 5: over HTTP/2, a switch of protocols succeeds with a 2xx status.
         *response.status_mut() = StatusCode::OK;
         let tunnel = Tunnel::new(upgraded, lease, upload);
         Ok(response.map(|()| UpstreamBody::through(tunnel)))
@@ -227,6 +230,7 @@ impl Tunnel {
         let Upgraded { io, read_ahead, open } = upgraded;
         let (reader, writer) = split(io);
         let has_moved = Rc::new(Cell::new(true));
+        // A task of its own, because the client may send while the response is not polled.
         let copying = spawn_local(copy(upload, writer, Rc::clone(&has_moved))).abort_handle();
         let lease = lease.upgraded();
         let idle = (lease.server().register_deadline(), lease.pause_limit());
@@ -244,6 +248,7 @@ impl Tunnel {
 
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let (deadline, limit) = &self.idle;
+        // The deadline moves only here, so that a piece costs no operation on the wheel.
         if self.has_moved.take() {
             deadline.set(*limit);
         }
@@ -259,6 +264,7 @@ async fn copy(mut upload: RequestBody, mut writer: WriteHalf<UpstreamIo>, has_mo
         has_moved.set(true);
         turn.take(data.len());
         std::future::poll_fn(|context| turn.poll_more(context)).await;
+        // Flushed after each piece, because a message of WebSocket must not wait for the next one.
         if writer.write_all(&data).await.is_err() || writer.flush().await.is_err() {
             break;
         }

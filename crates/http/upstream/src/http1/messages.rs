@@ -115,6 +115,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
 
     /// Whether another request can be sent: the last request is sent completely and its response is read.
     pub(super) fn are_done(&self) -> bool {
+        // All of these conditions, because a byte that is left over would be taken for the beginning of the
+        // next response.
         self.persists
             && self.response.is_ended()
             && self.input.is_empty()
@@ -154,6 +156,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         variables: Option<&Variables>,
     ) -> Result<(), UpstreamError> {
         self.interims = Interims::default();
+        // Before the body is taken, so that a refused request keeps it.
         let own = if let Some(application) = &mut self.application {
             Some(application.begin(request, variables, &mut self.output)?)
         } else {
@@ -183,6 +186,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         if let Some(head) = self.taken_head.take() {
             return Poll::Ready(Ok(*head));
         }
+        // Once only: without further bytes, an incomplete head stays incomplete.
         if mem::take(&mut self.may_have_head)
             && let Some(head) = self.take_head(method)?
         {
@@ -240,6 +244,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 return ResponseHead::take_cgi(&mut self.input, method, self.limits);
             }
             let Some(head) = ResponseHead::take(&mut self.input, method, self.limits)? else { break };
+            // RFC 9110 section 15.2.2: after a `101`, nothing of HTTP follows on the connection.
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some(head));
             }
@@ -262,6 +267,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
         let polled = self.poll_part(context);
         if let Poll::Ready(Err(_)) = polled {
+            // The end of the broken response is unknown, so the connection must not carry another one.
             self.persists = false;
             self.response = BodyReader::Length(0);
         }

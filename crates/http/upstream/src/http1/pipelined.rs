@@ -51,6 +51,7 @@ impl Http1 {
         let deadline: &_ = deadline;
         let mut followers = followers.as_deref_mut();
         let mut skip = Skip::default();
+        // The first request may use all of `wait` if it delays no other one.
         let mut waits_long = is_first && followers.is_none();
         let part = if waits_long { wait } else { DELAY.min(wait.head).into() };
         let mut watch = HeadWatch::start(deadline, None, part);
@@ -95,6 +96,7 @@ impl Http1 {
                 watch = HeadWatch::start(deadline, None, rest);
             }
         });
+        // A request behind another one uses a kept connection, even before the first response has ended.
         let reused = mem::replace(reused, true) || !is_first;
         let answered = answered.await.map_err(|error| Failure { error, was_sent: true, reused })?;
         deadline.clear();
@@ -189,6 +191,8 @@ impl Skip {
                 ready!(messages.poll_head(context, method))?;
                 self.has_head = true;
             }
+            // Also a body that is dropped is read to its end, which alone shows where the next response
+            // begins.
             let is_whole = ready!(messages.poll_gather(context, &mut self.frames, GATHERED))?;
             if !is_whole || !messages.can_continue() {
                 return Poll::Ready(Err(ConnectionError::Neighbour));

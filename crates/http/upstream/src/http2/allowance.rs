@@ -44,6 +44,7 @@ impl Allowance {
     pub(super) fn tick(&mut self, now: Duration) {
         let millis = u64::try_from(now.saturating_sub(self.until).as_millis()).unwrap_or(u64::MAX);
         let earned = millis.saturating_mul(SECOND) / 1000;
+        // `until` moves with whole frames only, because short intervals would lose their fractions.
         if earned > 0 {
             self.until = now;
             self.earn(u32::try_from(earned).unwrap_or(MOST).min(MOST));

@@ -32,17 +32,20 @@ impl State {
         let decoded = self.recv.decoder.decode(bytes, limits.lines + 1, limits.size, &mut head);
         let decoded = decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
         let Some(place) = self.find(number) else {
+            // The stream has ended on this side. Many such blocks are a flood.
             self.allowance.spend(1);
             return Ok(());
         };
         let malformed = Fault::Stream(number, Reason::PROTOCOL_ERROR);
         if self.stream(place).is_abandoned {
+            // Of an abandoned stream only the order of frames is followed: `DATA` requires a head.
             self.stream(place).has_head = true;
             if is_last {
                 self.end_response(place);
             }
             return Ok(());
         }
+        // RFC 9113 section 5.1: no `HEADERS` may follow `END_STREAM`.
         if self.stream(place).end != End::Open {
             return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
         }
@@ -79,6 +82,7 @@ impl State {
         let stream = self.stream(place);
         stream.has_head = true;
         stream.looked_at();
+        // RFC 9110 section 6.4.1: these responses have no content, regardless of their `content-length`.
         stream.is_bodyless =
             stream.is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
         stream.left = if stream.is_bodyless { Some(0) } else { head.length };

@@ -39,6 +39,7 @@ impl Cancels {
     pub(super) fn add(&self, client: Option<IpAddr>, now: Instant) {
         let Some(client) = client.map(client_of) else { return };
         let mut clients = self.0.borrow_mut();
+        // Never before `now`: time without canceled requests is no credit for more than `BURST` of them.
         let before = clients.get(&client).map_or(now, |until| (*until).max(now));
         let until = (before + Duration::from_secs(1)).min(now + LONGEST);
         if is_above(until, now) && !is_above(before, now) {
@@ -46,6 +47,7 @@ impl Cancels {
         }
         clients.insert(client, until);
         if clients.len() > CLIENTS {
+            // Only when the table is full, so that no timer has to remove clients.
             clients.retain(|_, until| *until > now);
         }
         if clients.len() > CLIENTS

@@ -100,6 +100,7 @@ impl State {
     }
 
     fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+        // Before the block is decoded, because this fault ends the connection.
         self.known(head.stream)?;
         let block = self.recv.order.headers(head, payload)?;
         block.map_or(Ok(()), |block| self.block(&block))
@@ -163,6 +164,7 @@ impl State {
             return Ok(());
         };
         let stream = self.stream(place);
+        // RFC 9113 section 8.7: a refused request was not processed, and may be repeated.
         let is_refused = reason == Reason::REFUSED_STREAM && !stream.has_head;
         if !is_refused {
             stream.looked_at();
@@ -194,6 +196,7 @@ impl State {
         if self.recv.window < 0 {
             return Err(Fault::Connection(Reason::FLOW_CONTROL_ERROR));
         }
+        // The window has shrunk, so the bytes that were read before may now be enough for an update.
         self.claim(0);
         let wanted = self.takes_data(number, head.length);
         data.is_wanted = wanted == Ok(true);
@@ -218,6 +221,7 @@ impl State {
         if stream.end != End::Open && !stream.is_abandoned {
             return Err(Fault::Stream(number, Reason::STREAM_CLOSED));
         }
+        // RFC 9113 section 8.1: a response begins with `HEADERS`.
         if !stream.has_head {
             return Err(Fault::Stream(number, Reason::PROTOCOL_ERROR));
         }
@@ -253,6 +257,7 @@ impl State {
     fn piece(&mut self, data: DataFrame, length: usize, input: &mut BytesMut) {
         let place = if data.is_wanted { self.find(data.stream) } else { None };
         let Some(place) = place.filter(|place| !self.streams[*place as usize].is_abandoned) else {
+            // Data without a reader returns to the window at once, or it would block all other responses.
             input.advance(length);
             return self.claim(length as u32);
         };

@@ -126,6 +126,7 @@ impl Link {
         let mut wire = self.wire.borrow_mut();
         wire.turn(context);
         let state = &mut wire.state;
+        // Abandoned streams alone do not keep the connection open.
         if state.failure.is_none() && state.numbers.len() == state.resets.abandoned() {
             let is_left = self.is_closing.get() && self.load.get() == 0;
             if is_left || state.last.is_some() {
@@ -233,6 +234,7 @@ impl Wire {
             match self.poll_read(context) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(0)) => {
+                    // The error of an earlier `GOAWAY` explains the end better than the end itself.
                     let error = match self.state.farewell {
                         Reason::NO_ERROR => Http2Error::Ended,
                         reason => Http2Error::Goaway(reason),

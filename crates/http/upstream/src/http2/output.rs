@@ -68,6 +68,7 @@ impl State {
             let body = mem::replace(request.body_mut(), RequestBody::Empty);
             stream.upload = Some(Upload { body, chunk: Bytes::new() });
             self.queue(place);
+            // Data that has already arrived is written together with the head.
             self.fill();
         }
         self.schedule();
@@ -126,6 +127,7 @@ impl State {
             let polled = Pin::new(&mut upload.body).poll_frame(&mut Context::from_waker(waker));
             let Poll::Ready(frame) = polled else { return };
             match frame.map(|frame| frame.map(Frame::into_data)) {
+                // No empty `DATA` frame: servers count such frames as a flood (CVE-2019-9518).
                 Some(Ok(Ok(data))) if data.is_empty() && !upload.body.is_end_stream() => {
                     return self.queue(place);
                 }
@@ -154,6 +156,8 @@ impl State {
             // A WINDOW_UPDATE frame queues the stream again.
             return;
         }
+        // A list of its own: in the queue, the stream would be taken again and again while the window is
+        // closed.
         if self.send.window <= 0 {
             stream.is_queued = true;
             self.send.held.push(place);
@@ -269,6 +273,7 @@ impl Sending {
         if let Some(protocol) = to.protocol {
             encoder.field(b":protocol", protocol.as_bytes(), out);
         }
+        // The constants are indices of the static table (RFC 7541 appendix A).
         match *request.method() {
             Method::GET => encoder.constant(2, out),
             Method::POST => encoder.constant(3, out),

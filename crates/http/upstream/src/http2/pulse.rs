@@ -55,11 +55,13 @@ impl Pulse {
             return;
         }
         if self.is_asked {
+            // Without `GOAWAY`, because a silent server reads nothing.
             return state.fail(Http2Error::Silent, None);
         }
         self.is_asked = true;
         self.deadline.set(self.limits.pong);
         state.send.out.frame(kind::PING, 0, 0, b"brisk:up");
+        // This turn has written already. The next one writes the frame and registers the timer.
         context.waker().wake_by_ref();
     }
 }

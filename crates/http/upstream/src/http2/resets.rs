@@ -54,6 +54,7 @@ impl Resets {
         let seconds = now.saturating_sub(self.until).as_secs();
         if seconds > 0 {
             self.until = now;
+            // A long time without resets is no credit for more than a burst.
             self.left = self.left.saturating_add(u32::try_from(seconds).unwrap_or(BURST)).min(BURST);
         }
     }

@@ -122,6 +122,7 @@ impl Stream {
     pub(super) fn sends(&mut self, data: &Bytes, is_all: bool) {
         let is_first = self.is_untouched && self.kept.is_none();
         self.forget_kept();
+        // Without memory for the copy, the request is sent anyway and merely not repeated.
         self.is_untouched = is_first && is_all && data.len() <= KEPT && self.hold(data.len());
         self.kept = self.is_untouched.then(|| data.clone());
     }
@@ -178,6 +179,7 @@ impl Stream {
 
     /// Adds a small piece as a copy, because sharing would hold more memory than the piece has bytes.
     pub(super) fn push_small(&mut self, piece: &[u8]) {
+        // The exact size for the first piece, because a small response may have only one.
         if self.small.is_empty() {
             self.small = piece.to_vec();
         } else {

@@ -16,9 +16,11 @@ impl State {
             self.allowance.spend(1);
         }
         if head.stream == 0 {
+            // RFC 9113 section 6.9: an increment of 0 is an error of the connection, or below of the stream.
             if increment == 0 {
                 return Err(Fault::Connection(Reason::PROTOCOL_ERROR));
             }
+            // RFC 9113 section 6.9.1: an overflow of this window ends the connection.
             change_window(&mut self.send.window, increment)?;
             self.go_on_with_held();
             return Ok(());
@@ -76,6 +78,7 @@ impl State {
     pub(super) fn claim_stream(&mut self, place: u32, bytes: u32) {
         let stream = self.stream(place);
         stream.unclaimed += bytes;
+        // The window of a response that has ended is of no use to the server.
         if stream.unclaimed >= STREAM_WINDOW / 2 && stream.end == End::Open {
             let (number, unclaimed) = (stream.number, stream.unclaimed);
             stream.recv_window += i64::from(unclaimed);

@@ -146,6 +146,7 @@ impl State {
     /// Ends the wait. Returns whether the request still waited.
     fn set(&self, turn: Turn) -> bool {
         if matches!(self.turn.take(), Turn::Abandoned) {
+            // `take` has left `Waiting`, so the mark is restored.
             self.turn.replace(Turn::Abandoned);
             return false;
         }

@@ -47,6 +47,7 @@ impl ResponseHead {
 /// version of the request, so it can be any.
 fn status_line(input: &[u8], limit: usize) -> Result<Option<(Option<Bytes>, usize)>, MalformedResponse> {
     let common = input.len().min(HTTP.len());
+    // A short input that may still become `HTTP/` waits for the end of its line.
     if input[..common] != HTTP[..common] {
         return Ok(Some((None, 0)));
     }

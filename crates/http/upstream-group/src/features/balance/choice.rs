@@ -85,6 +85,7 @@ impl Balancer {
 
     /// The index of the member for `key`, except `avoid`; `None` if there is no other member.
     pub(crate) fn choose<M: Member>(&self, members: &[M], key: u64, avoid: Option<usize>) -> Option<usize> {
+        // The usual group. Each of the searches below would end with this member, also if it is unavailable.
         if members.len() == 1 {
             return if avoid == Some(0) { None } else { Some(0) };
         }
@@ -92,6 +93,7 @@ impl Balancer {
         let usable = |index| allowed(index) && members[index].is_available();
         self.choose_among(members, key, |index| usable(index) && !members[index].is_backup())
             .or_else(|| self.choose_among(members, key, usable))
+            // Unavailable members too, and backups among them: see the top of this file.
             .or_else(|| self.choose_among(members, key, allowed))
     }
 
@@ -128,6 +130,8 @@ impl Balancer {
             Self::RoundRobin { credits } => next_in_turn(&mut credits.borrow_mut(), members, eligible),
             Self::LeastConnections { start } => least_loaded(start, members, eligible),
             Self::ConsistentHash { seeds, .. } => {
+                // Without `mix`, a single bit of the key would decide between two members: the highest in
+                // which their seeds differ.
                 let score = |&index: &usize| score(mix(key ^ seeds[index]), members[index].weight());
                 eligible.max_by(|left, right| score(left).total_cmp(&score(right)))
             }
@@ -140,6 +144,8 @@ fn next_in_turn<M: Member>(
     members: &[M],
     eligible: impl Iterator<Item = usize>,
 ) -> Option<usize> {
+    // The total of the eligible members: the credits of the others stay, so that an excluded member collects
+    // no credit and gets no burst of requests when it returns.
     let mut total = 0;
     let mut best: Option<usize> = None;
     for index in eligible {
@@ -206,12 +212,15 @@ fn mix(value: u64) -> u64 {
 }
 
 fn cookie<'a>(head: &'a RequestParts, name: &[u8]) -> Option<&'a [u8]> {
+    // RFC 9113 section 8.2.3: over HTTP/2 and HTTP/3, each cookie may be in a field of its own.
     let pairs = head.headers.get_all(COOKIE).flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     pairs.map(<[u8]>::trim_ascii).find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
 }
 
 fn worker_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // A number for each balancer rather than for each worker, so that the groups of a
+    // worker begin differently too.
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 

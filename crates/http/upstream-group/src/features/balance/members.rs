@@ -27,6 +27,9 @@ impl<M: Member> Members<M> {
 
     /// Whether the members are `present`, those of the group at present.
     pub fn are(&self, present: &SharedMembers) -> bool {
+        // Pointers suffice: the list is replaced as a whole, and a server that remains is the same `Arc` in
+        // both lists. `unresolved` is compared too: a first outcome of DNS that is a failure changes
+        // nothing but this number.
         Arc::ptr_eq(&present.servers, &self.shared.servers) && present.unresolved == self.shared.unresolved
     }
 

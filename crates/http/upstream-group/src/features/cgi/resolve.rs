@@ -72,6 +72,7 @@ fn files(keys: &ScriptKeys, root: &str, path: &KeyPath, context: &mut Context<'_
         Some(Files::Folder(folder)) => (context.base.join(folder), "files"),
         None => (Path::new(root).to_owned(), "root"),
     };
+    // A relative root has been reported already.
     if !folder.is_dir() && root.starts_with('/') {
         let message = format!(
             "there is no folder {} on this machine: if only the application server has it, write `files = \"none\"`, or in `files` where it is here",
@@ -85,6 +86,7 @@ fn files(keys: &ScriptKeys, root: &str, path: &KeyPath, context: &mut Context<'_
 /// The path of a script below the root, without a slash at its begin.
 fn script(text: &str, path: &KeyPath, context: &mut Context<'_, '_>) -> Option<Box<str>> {
     let name = text.strip_prefix('/').unwrap_or(text);
+    // Dot segments would name a file outside of the root, which the application server would execute.
     let is_path = name.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
     if !is_path || name.contains(['?', '%', '\\']) || name.bytes().any(|byte| byte.is_ascii_control()) {
         let message = format!("{text:?} is not a script below the root: write one as \"index.php\"");

@@ -26,8 +26,11 @@ impl CgiSettings {
             let segment = path[..*end].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             self.suffixes
                 .iter()
+                // Longer than the suffix: a file called `.php` is a hidden file, and not a script.
                 .any(|suffix| segment.len() > suffix.len() && segment.ends_with(suffix.as_bytes()))
         };
+        // The first end: in `/a.php/b.php`, the rest is the path for `/a.php` and must
+        // not select another script.
         let end = ends.into_iter().find(is_script)?;
         Some(Script { name: path[..end].to_vec(), path_info: path[end..].to_vec() })
     }
@@ -59,6 +62,7 @@ impl CgiSettings {
     pub fn is_source(&self, path: &[u8]) -> bool {
         let mut names = path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let name = names.next().unwrap_or_default().to_ascii_lowercase();
+        // In lower case: on file systems that ignore case, `/A.PHP` would send the source text of `a.php`.
         let is_script = |suffix: &str| name.ends_with(suffix.to_ascii_lowercase().as_bytes());
         if self.suffixes.iter().any(|suffix| is_script(suffix)) {
             return true;

@@ -39,6 +39,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
         if outcome != before {
             log(group_name, name, &answer);
         }
+        // After a failure too: any first outcome ends the wait of requests.
         group.resolved(index, answer.as_ref().ok().map(|answer| &*answer.endpoints), is_first);
         let ignored = answer.as_ref().map_or(0, |answer| answer.ignored);
         if ignored > 0 {
@@ -49,6 +50,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
                 "a name has more addresses than `dns.max_addresses`"
             );
         }
+        // A failure leaves `known` unchanged.
         if answer.is_ok() {
             group.remember(index, &known);
         }
@@ -104,6 +106,7 @@ fn pause(lifetime: Option<Duration>, failures: u32, settings: &DnsSettings) -> D
         let doubled = settings.min_ttl * 2_u32.pow(earlier.min(5));
         doubled.min(LONGEST_PAUSE.max(settings.min_ttl))
     });
+    // The earlier of both: the part that was renewed may expire before the failed part is due again.
     lifetime.into_iter().chain(repeated).min().unwrap_or(settings.max_ttl)
 }
 

@@ -36,6 +36,8 @@ pub async fn run_checks(group: Arc<GroupState>) {
     let mut watched: Vec<(Arc<ServerState>, AbortHandle)> = Vec::new();
     loop {
         let servers = changes.borrow_and_update().servers.clone();
+        // A server that remains keeps its watch, so that a change of DNS does not begin the
+        // counts of its checks anew.
         watched.retain(|(server, watch)| {
             let is_present = servers.iter().any(|present| Arc::ptr_eq(present, server));
             if !is_present {
@@ -64,10 +66,12 @@ async fn watch(group: Arc<GroupState>, server: Arc<ServerState>, delay: Duration
         return;
     };
     let mut ticks = interval_at(Instant::now() + delay, checks.interval.max(Duration::from_millis(1)));
+    // Checks that were late, for example while the machine was suspended, are not made up for in a burst.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut streak = Streak::default();
     loop {
         ticks.tick().await;
+        // One limit for connecting and response together: a server that sends byte by byte is down as well.
         let outcome = timeout(checks.timeout, check(&group, &server, checks)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let name = &group.settings().name;
@@ -97,6 +101,8 @@ impl Streak {
     /// Records a check. Returns the new [`Verdict`], if it changes after [`ActiveChecks::healthy_after`] or
     /// [`ActiveChecks::unhealthy_after`] checks.
     fn add(&mut self, good: bool, checks: &ActiveChecks) -> Option<Verdict> {
+        // The outcome agrees with the verdict in force. One such check resets the count:
+        // failures must be consecutive.
         if good != self.down {
             self.against = 0;
             return None;
@@ -113,7 +119,10 @@ impl Streak {
 }
 
 async fn check(group: &GroupState, server: &ServerState, checks: &ActiveChecks) -> Result<(), String> {
+    // A new connection for each check: a kept one would not show that the server accepts no more connections.
+    // Not by `ServerState::connect`, which logs failures: here only a changed verdict is logged.
     let io = server.dialer().connect(&server.own_header()).await.map_err(|error| error.to_string())?;
+    // Bytes of the gateway would have no meaning in a protocol that it does not know.
     if server.url().scheme().is_stream() {
         return Ok(());
     }
@@ -132,6 +141,7 @@ async fn check(group: &GroupState, server: &ServerState, checks: &ActiveChecks) 
     let status = status.map_err(|error| error.to_string())?;
     let good = match checks.status {
         Some(expected) => status == expected,
+        // A redirect is a response of a working application, for example from `/` to a login.
         None => status.is_success() || status.is_redirection(),
     };
     if good { Ok(()) } else { Err(format!("status {}", status.as_u16())) }
@@ -152,6 +162,7 @@ fn request(server: &ServerState, checks: &ActiveChecks) -> http::Result<Request<
     if !server.multiplexes() {
         return request.header(header::HOST, authority).body(Empty::new());
     }
+    // RFC 9113 section 8.3.1: `:authority` in place of `Host`.
     let uri = Uri::builder().scheme(scheme(server)).authority(authority).path_and_query(checks.path.clone());
     request.uri(uri.build()?).body(Empty::new())
 }

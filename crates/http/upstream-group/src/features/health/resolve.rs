@@ -66,6 +66,7 @@ fn connecting(keys: &DetectionKeys, path: &KeyPath, context: &mut Context<'_, '_
     let is_written = ["interval", "timeout", "healthy_after", "unhealthy_after"]
         .iter()
         .any(|key| context.findings.written(&path.key(key)));
+    // No path exists for bytes; that of `ActiveChecks` remains unused.
     is_written.then(|| rhythm(keys, path, ActiveChecks::new(PathAndQuery::from_static("/")), context))
 }
 
@@ -116,6 +117,7 @@ fn rhythm(
 ) -> ActiveChecks {
     let findings = &mut *context.findings;
     let interval = findings.within(&path.key("interval"), keys.interval, Period(usual.interval), &TIMEOUTS);
+    // A short `interval` alone lowers the default of `timeout`, which the operator did not write.
     let limit = Period(usual.timeout).min(interval);
     let timeout = findings.within(&path.key("timeout"), keys.timeout, limit, &TIMEOUTS);
     if timeout > interval {

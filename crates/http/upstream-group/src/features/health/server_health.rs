@@ -65,6 +65,7 @@ pub(crate) enum Availability {
 impl ServerHealth {
     /// The availability now. Costs two loads while the server is healthy; reads the clock only after a pause began.
     pub(crate) fn availability(&self) -> Availability {
+        // Relaxed order throughout: each atomic is a hint for choices, and no memory is published by it.
         let until = self.out_until.load(Ordering::Relaxed);
         if until != 0 {
             if until > now() {
@@ -106,6 +107,8 @@ impl ServerHealth {
         checks: &PassiveChecks,
         may_pause: impl FnOnce() -> bool,
     ) -> Option<Duration> {
+        // Counted before `is_due` is known: `||` would leave out the failures of a server
+        // that exceeds `max_failures`.
         let exceeds_share = checks.error_share.is_some_and(|share| self.window.add(1) >= share);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let is_due = exceeds_share || (checks.max_failures > 0 && failures >= checks.max_failures);
@@ -144,12 +147,15 @@ impl ServerHealth {
             return weight;
         }
         let part = f64::from(weight) * elapsed.as_secs_f64() / slow_start.as_secs_f64();
+        // At least 1: a server without any request could not show that it works.
         (part as u32).clamp(1, weight)
     }
 
     fn leave_out(&self, pause: Duration) -> Duration {
         let now = now();
         let soon = self.last_out_until.load(Ordering::Relaxed) + self.last_pause.load(Ordering::Relaxed);
+        // `soon` is as long after the last pause as the pause was: a server that fails
+        // later has worked in between.
         let again = soon != 0 && now <= soon;
         let doublings = if again { (self.doublings.load(Ordering::Relaxed) + 1).min(DOUBLINGS) } else { 0 };
         let pause = pause * (1 << doublings);

@@ -24,8 +24,11 @@ pub async fn race<T, E>(
         Either::Left((Ok(success), _)) => (Ok(success), false, None),
         Either::Right((Ok(success), _)) => (Ok(success), true, None),
         Either::Right((Err(failure), first)) => (first.await, false, Some(failure)),
+        // A failure does not end the race: the other attempt is under way and may still succeed.
         Either::Left((Err(failure), second)) => match second.await {
             Ok(success) => (Ok(success), true, Some(failure)),
+            // The failure of the first attempt, so that a hedged request fails for the reason that
+            // it would have had alone.
             Err(other) => (Err(failure), false, Some(other)),
         },
     };

@@ -86,6 +86,7 @@ impl Places {
     /// Takes a permit; `None` if none is free or a request waits.
     pub fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut state = self.lock();
+        // With a queue, a new request may not overtake the ones that wait.
         if !state.queue.is_empty() || state.taken >= self.limit {
             return None;
         }
@@ -128,6 +129,8 @@ impl Places {
 
     /// Decides the use of a connection that `worker` has released.
     pub fn pass_on(&self, worker: Worker) -> Next {
+        // Without the lock. A request that joins the queue now asks all workers for attention, which closes
+        // an idle connection for it.
         if self.waiting() == 0 {
             return Next::Idle;
         }
@@ -135,6 +138,7 @@ impl Places {
         loop {
             match state.queue.front() {
                 None => return Next::Idle,
+                // A connection belongs to the runtime of its worker and cannot change to another one.
                 Some(first) if first.worker != worker => return Next::OtherWorker,
                 Some(_) => {}
             }
@@ -148,10 +152,14 @@ impl Places {
     }
 
     fn release(self: &Arc<Self>) {
+        // The lock ends with this block: a failed `send` drops the permit, whose
+        // `release` takes the lock again.
         let next = {
             let mut state = self.lock();
             let next = state.queue.pop_front();
             if next.is_none() {
+                // Only without a successor: a permit that passes on stays taken, so that no other
+                // request can take it in between.
                 state.taken -= 1;
             }
             self.note_length(&state);

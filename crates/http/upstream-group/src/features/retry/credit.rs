@@ -24,6 +24,7 @@ impl Credit {
 
     /// Adds the credit of a request: `percent` of a repetition.
     pub fn earn(&self, percent: u32) {
+        // Bounded, so that a long time without repetitions is no credit for a flood of them.
         self.0.set((self.0.get() + percent).min(MOST));
     }
 

@@ -60,10 +60,13 @@ impl Application {
         output: &mut Output,
     ) -> Result<BodyWriter, UpstreamError> {
         let length = length(request).ok_or(UpstreamError::LengthRequired)?;
+        // A copy, because the request may be repeated at another server.
         let mut all = variables.cloned().ok_or(UpstreamError::NoVariables)?;
         let content_type = request.headers().get(header::CONTENT_TYPE);
         all.add_missing("CONTENT_TYPE", content_type.map_or(&[][..], HeaderValue::as_bytes));
+        // SCGI has the length as its first variable, which `scgi` writes.
         if self.server.protocol != CgiProtocol::Scgi {
+            // RFC 3875 section 4.1.2: the variable has no value if the request has no body.
             let text = if length == 0 && !request.headers().contains_key(header::CONTENT_LENGTH) {
                 String::new()
             } else {
@@ -71,6 +74,7 @@ impl Application {
             };
             all.add_missing("CONTENT_LENGTH", text);
         }
+        // After the variables of the operator, which prevail over headers of the client.
         all.add_headers(request.headers());
         self.records.begin();
         Ok(output.variables(self.server.protocol, &all, length, self.server.keeps)?)

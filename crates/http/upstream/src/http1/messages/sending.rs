@@ -46,6 +46,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
                 Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => {
                     self.unsent = Some(error);
+                    // The server reads no more of the request, so the client need not send the rest.
                     self.upload = None;
                     self.uploaded = None;
                     self.output = Output::default();

@@ -116,6 +116,7 @@ impl Exchange {
             && let Some(data) = frame.data_ref()
         {
             let length = data.len() as u32;
+            // The windows open when the response takes the data, so a slow client slows its server down.
             state.claim(length);
             state.claim_stream(place, length);
             return polled.map_err(ConnectionError::Http2);
@@ -155,6 +156,7 @@ impl Drop for Exchange {
             link.cancels.add(client, Instant::now());
         }
         link.load.set(link.load.get() - 1);
+        // The last request wakes the task, which closes the connection.
         if link.load.get() == 0 && link.is_closing.get() {
             wire.state.schedule();
         }

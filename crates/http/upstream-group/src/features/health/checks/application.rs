@@ -47,6 +47,7 @@ pub(super) async fn check(
         } else {
             status = ResponseHead::take_cgi(&mut content, &Method::GET, LIMITS)?.map(|head| head.status);
         }
+        // Only FastCGI marks the end of a response; with the others it is the end of the connection.
         if read == 0 || (protocol == CgiProtocol::FastCgi && records.is_idle()) {
             break;
         }
@@ -73,11 +74,13 @@ fn variables(
         ("HTTP_HOST", authority),
         ("HTTP_USER_AGENT", "brisk-health-check"),
         ("REMOTE_ADDR", "127.0.0.1"),
+        // PHP that is built with `force_redirect` refuses requests without this variable.
         ("REDIRECT_STATUS", "200"),
         ("CONTENT_TYPE", ""),
     ] {
         all.add(name, value);
     }
+    // SCGI requires `CONTENT_LENGTH` as the first variable, which `Output` writes.
     if protocol != CgiProtocol::Scgi {
         all.add("CONTENT_LENGTH", "");
     }

@@ -34,6 +34,7 @@ pub(super) async fn check(
     let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(PATH).build()?;
     let request = Request::post(uri)
         .header(header::CONTENT_TYPE, "application/grpc")
+        // The gRPC protocol requires it, to detect proxies that drop trailers.
         .header(header::TE, "trailers")
         .header(header::USER_AGENT, "brisk-health-check")
         .body(Full::new(message(service)))?;
@@ -94,10 +95,12 @@ fn put_varint(to: &mut BytesMut, mut value: u64) {
 /// Field 1 of a response, 0 if it is absent; `None` for a malformed or compressed response.
 fn serving_status(response: &[u8]) -> Option<u64> {
     let (prefix, mut rest) = response.split_at_checked(5)?;
+    // The first byte is 0 without compression, which the request did not offer.
     let [0, length @ ..] = prefix else { return None };
     if u32::from_be_bytes(length.try_into().ok()?) as usize != rest.len() {
         return None;
     }
+    // Protocol Buffers omit a field with its default value: 0 is `UNKNOWN`.
     let mut status = 0;
     while !rest.is_empty() {
         let tag = varint(&mut rest)?;
@@ -109,6 +112,8 @@ fn serving_status(response: &[u8]) -> Option<u64> {
                 }
                 0
             }
+            // Unknown fields are skipped by their wire type, since a later version of
+            // the service may add some.
             1 => 8,
             2 => usize::try_from(varint(&mut rest)?).ok()?,
             5 => 4,
@@ -121,6 +126,7 @@ fn serving_status(response: &[u8]) -> Option<u64> {
 
 fn varint(from: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
+    // At most ten bytes: a longer varint is malformed, and a shift by 64 or more would overflow.
     for shift in (0..64).step_by(7) {
         let (byte, rest) = from.split_first()?;
         *from = rest;
