@@ -71,6 +71,8 @@ impl Name {
         if let Some(place) = self.bytes.get_mut(self.length) {
             *place = byte.to_ascii_lowercase();
         }
+        // The length grows beyond the stored bytes, so that the beginning of a long
+        // name is not taken for the name.
         self.length = self.length.saturating_add(1);
     }
 
@@ -153,6 +155,7 @@ impl Css {
                 output.push(byte);
             }
             State::UrlStart if byte.is_ascii_whitespace() => output.push(byte),
+            // CSS Syntax section 4.3.4: white space and a quote after `url(` make a function with a string.
             State::UrlStart if matches!(byte, b'"' | b'\'') => self.string(byte, Handling::Held, output),
             State::UrlStart => {
                 self.state = State::Url(Handling::Held);
@@ -193,6 +196,8 @@ impl Css {
                     self.is_import = false;
                     self.state = State::UrlStart;
                 } else if name.is("image-set") || name.is("-webkit-image-set") {
+                    // The outermost only: strings in functions within it, such as
+                    // `type("image/png")`, are no URLs.
                     self.set.get_or_insert(self.depth);
                 }
             }
@@ -201,6 +206,7 @@ impl Css {
             b';' | b'{' | b'}' => self.is_import = false,
             b'/' => self.state = State::Slash,
             b'"' | b'\'' => {
+                // `string` appends the quote itself.
                 output.pop();
                 let is_url = self.is_import || self.set == Some(self.depth);
                 self.is_import = false;
@@ -320,6 +326,7 @@ impl Css {
 }
 
 fn is_name(byte: u8) -> bool {
+    // A backslash makes a name unequal to all known ones, so that names with escapes stay unchanged.
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"-_\\".contains(&byte)
 }
 
@@ -330,6 +337,7 @@ pub(crate) fn edits<'m>(text: &[u8], base: Base, map: &'m OriginMap) -> Vec<Edit
     let mut output = Vec::new();
     let mut held = 0;
     for (at, &byte) in text.iter().enumerate() {
+        // An edit is relative to the buffered URL, and the byte that ends the URL empties the buffer.
         held = if css.held.is_empty() { held } else { at - css.held.len() };
         let start = if css.held.is_empty() { at } else { held };
         css.byte(byte, map, &mut output, &mut |edit| found.push(edit.at(start)));

@@ -24,6 +24,7 @@ pub fn link(value: &str, base: Base, map: &OriginMap) -> Option<String> {
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => is_quoted = !is_quoted,
+            // A quoted pair (RFC 9110 section 5.6.4): the next byte does not end the quotes.
             b'\\' if is_quoted => at += 1,
             b'<' if !is_quoted => {
                 // A target without an end makes the rest of the value ambiguous, so the whole value stays unchanged.
@@ -107,6 +108,7 @@ pub(crate) fn refresh_edit<'m>(
     let number = skip(at, &|byte| byte.is_ascii_digit() || *byte == b'.');
     let separator = skip(number, &is_space);
     let mut start = skip(separator, &|byte| matches!(byte, b';' | b',') || byte.is_ascii_whitespace());
+    // HTML section 4.2.5.3: without a number, or without a separator after it, a refresh has no URL.
     if number == at || start == number {
         return None;
     }

@@ -8,6 +8,7 @@ use crate::script::RawText;
 use crate::tag::{NAME, Tag, TagState};
 use crate::{HELD, RewriteContext, trim};
 
+// Without `noscript`: browsers without scripts load the URLs in it.
 /// Elements whose text is not markup, except within `svg` and `math`.
 const RAW: [&[u8]; 6] = [b"iframe", b"noembed", b"noframes", b"textarea", b"title", b"xmp"];
 
@@ -192,8 +193,10 @@ impl Markup {
                 self.held.push(byte);
                 return true;
             }
+            // HTML section 13.2.5.6: `<?` begins a comment up to `>`. Only XML has processing instructions.
             (b"<", b'?') => self.state = if self.is_xml { State::Instruction(false) } else { State::Bogus },
             (b"<", _) => self.state = State::Text,
+            // HTML section 13.2.5.7: `</>` is no tag, and other characters after `</` begin a comment.
             (b"</", b'>') => {
                 self.held.push(byte);
                 self.state = State::Text;
@@ -210,6 +213,7 @@ impl Markup {
     fn declaration(&mut self, byte: u8, output: &mut Vec<u8>) -> bool {
         let begins =
             |whole: &[u8]| whole.starts_with(&self.held) && whole.get(self.held.len()) == Some(&byte);
+        // HTML section 13.2.5.42: elsewhere in HTML, `<![CDATA[` begins a comment up to `>`.
         let is_data = (self.is_xml || self.foreign > 0) && begins(b"<![CDATA[");
         if !is_data && !begins(b"<!--") {
             self.state = State::Bogus;
@@ -247,6 +251,7 @@ impl Markup {
     }
 
     fn tag_ended(&mut self, is_closed: bool, context: RewriteContext<'_>, output: &mut Vec<u8>) {
+        // The attributes of end tags have no effect (HTML section 13.2.5), so they stay unchanged.
         if !self.passes && !self.is_end_tag {
             let tag = Tag::read(&self.held, &self.name);
             tag.write(&mut self.base, &mut self.has_base, context, output);
@@ -261,6 +266,7 @@ impl Markup {
         } else if opens_foreign && !is_closed {
             self.foreign = self.foreign.saturating_add(1);
         } else if &self.name[..] == b"plaintext" && !is_foreign {
+            // HTML section 13.2.5.5: no end tag ends `plaintext`.
             self.state = State::Plaintext;
         } else if self.holds_raw_text(is_closed, is_foreign) {
             self.state = State::Raw;
@@ -284,6 +290,7 @@ impl Markup {
             return false;
         };
         let mut text = Vec::new();
+        // The byte after the name is processed again, as a part of the end tag.
         let ended = raw.byte(byte, &mut text).is_some();
         if ended {
             self.held = raw.take();

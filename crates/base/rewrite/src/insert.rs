@@ -158,6 +158,7 @@ impl Insertion {
     }
 
     fn name(&mut self, byte: u8, tag: &[u8], output: &mut Vec<u8>) -> bool {
+        // The buffer has the `<` too, so it has at most one byte more than the longest name.
         if !ends_name(byte) && self.held.len() <= NAME {
             self.held.push(byte);
             return true;

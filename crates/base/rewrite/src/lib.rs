@@ -166,6 +166,7 @@ impl Rewriter {
 
 /// Frees an empty buffer of more than 1 KiB.
 fn trim(buffer: &mut Vec<u8>) {
+    // A small buffer stays for the next tag or URL.
     if buffer.is_empty() && buffer.capacity() > 1 << 10 {
         *buffer = Vec::new();
     }

@@ -10,6 +10,7 @@ const MEMBERS: [&[u8]; 6] = [b"src", b"url", b"start_url", b"scope", b"action", 
 /// Longest string that is rewritten.
 const URL: usize = 8 << 10;
 
+// One bit of `objects` for each level.
 /// Maximum nesting depth; deeper strings stay unchanged.
 const DEPTH: u32 = 64;
 
@@ -73,6 +74,7 @@ impl Manifest {
         output.push(byte);
         match byte {
             b'"' => {
+                // Strings that are neither names nor URLs need no buffer.
                 let passes = self.depth > DEPTH || !(self.is_name || self.has_url);
                 self.string = Some(Text { is_name: self.is_name, is_escaped: false, passes });
                 self.is_name = false;
@@ -116,6 +118,7 @@ impl Manifest {
 
     fn ended(&mut self, text: Text, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         if text.is_name {
+            // A name with escapes equals none of these, so its URL stays unchanged.
             self.has_url = !text.passes && MEMBERS.contains(&&self.held[..]);
         } else if let Some(edit) = context.map.edit(self.base, &self.held, Syntax::Json) {
             apply(&self.held, &[edit], output);

@@ -40,6 +40,7 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let is_name = |name: &str| {
+            // No delimiter of HTML, CSS or JSON: an inserted prefix must not end the text around it.
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
             !matches!(name, "" | "." | "..") && name.bytes().all(is_plain)
         };
@@ -155,6 +156,7 @@ impl OriginMap {
             return None;
         }
         let mut units = syntax.units(url).peekable();
+        // URL parsers remove these characters, so the edit begins after them.
         while units.next_if(is_skipped).is_some() {}
         let first = units.peek()?.start;
         match begins(&mut units) {
@@ -165,6 +167,8 @@ impl OriginMap {
             }
             Begins::Authority { is_secure } => {
                 let mut authority = String::new();
+                // A backslash ends an authority for browsers. As it is no byte of a
+                // host, the URL stays unchanged.
                 let ends = |unit: &Unit| matches!(unit.byte, Some(b'/' | b'?' | b'#'));
                 while let Some(unit) = units.next_if(|unit| !ends(unit)) {
                     // Any other character, such as the `@` of user information or a `%`, means that the host cannot be
@@ -220,6 +224,7 @@ impl OriginMap {
         });
         match index {
             Some(index) => Base::Mapped(index),
+            // Documents are served over TLS, so the same name with `http` is another origin.
             None if is_secure && !own.is_empty() && named == split_port(own, true) => Base::Own,
             None => Base::Foreign,
         }
@@ -249,8 +254,10 @@ impl OriginMap {
         self.origins.iter().find_map(|place| {
             let below = |prefix: &Prefix| {
                 let rest = path.strip_prefix(prefix.as_str())?;
+                // A path such as `/_static` is not below `/_s`.
                 (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((&place.origin, rest))
             };
+            // The path of unchanged style sheets first, because it is below the other prefix.
             place.unchanged.as_ref().and_then(below).or_else(|| below(&place.prefix))
         })
     }
@@ -293,6 +300,8 @@ fn stays_below(units: impl Iterator<Item = Unit>) -> bool {
                 segment = Segment::default();
             }
             Some(b'?' | b'#') => break,
+            // URL parsers remove tabs and line ends and treat a backslash as a slash,
+            // so these could hide a `..`.
             Some(b'\\' | 0..=0x1f) | None => return false,
             Some(byte) => segment.push(byte),
         }
@@ -318,6 +327,7 @@ impl Segment {
     fn climbs(&self) -> bool {
         let segment = self.bytes.get(..self.length);
         segment.is_some_and(|segment| {
+            // URL parsers remove white space at the end of a URL.
             [&b".."[..], b".%2e", b"%2e.", b"%2e%2e"].contains(&segment.trim_ascii_end())
         })
     }

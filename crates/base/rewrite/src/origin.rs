@@ -82,6 +82,7 @@ impl fmt::Display for Origin {
 /// Splits an authority without user into host and port. `None` if it is invalid.
 pub(crate) fn split_port(authority: &str, is_secure: bool) -> Option<(&str, u16)> {
     let usual = if is_secure { 443 } else { 80 };
+    // The colons of an IPv6 address are no separators of a port.
     let end = authority.strip_prefix('[').and_then(|rest| rest.find(']')).map_or(0, |end| end + 2);
     let (host, port) = match authority.get(end..)?.find(':') {
         Some(colon) => (&authority[..end + colon], &authority[end + colon + 1..]),
@@ -97,6 +98,7 @@ pub(crate) fn split_port(authority: &str, is_secure: bool) -> Option<(&str, u16)
     }
     match port {
         "" => Some((host, usual)),
+        // `parse` would accept a sign.
         digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some((host, digits.parse().ok()?)),
         _ => None,
     }

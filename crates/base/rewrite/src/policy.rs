@@ -120,6 +120,8 @@ impl Source {
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let path = if path.is_empty() { "/" } else { path };
+        // A hash such as `'sha256-a/b'` may contain slashes. Its quote shows that it
+        // is no source with a path.
         if path.contains(['?', '#', '\'', '"', '<', '>']) || !OriginMap::stays_below(path) {
             return None;
         }

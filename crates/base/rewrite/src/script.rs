@@ -59,6 +59,7 @@ impl RawText {
             self.held.push(byte);
             if self.held == b"<!--" {
                 self.comment = self.comment.max_within();
+                // The dashes of `<!--` count, so `<!-->` is a whole comment (HTML section 13.2.5.22).
                 self.dashes = 2;
                 text.append(&mut self.held);
             }
@@ -69,8 +70,10 @@ impl RawText {
             if self.comment != Comment::Script {
                 return Some(EndTag);
             }
+            // HTML section 13.2.5.31: the inner script ends, and the comment continues.
             self.comment = Comment::Within;
         } else if ends_name && self.comment == Comment::Within && self.held.eq_ignore_ascii_case(b"<script") {
+            // HTML section 13.2.5.26: a script within a comment has an end tag of its own.
             self.comment = Comment::Script;
         }
         text.append(&mut self.held);
@@ -90,6 +93,7 @@ impl RawText {
                 self.dashes = 0;
                 return self.held.push(byte);
             }
+            // Saturating: a comment may have any number of dashes.
             b'-' => self.dashes = self.dashes.saturating_add(1),
             b'>' if self.dashes >= 2 => {
                 self.comment = Comment::Outside;

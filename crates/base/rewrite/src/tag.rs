@@ -143,6 +143,7 @@ impl<'t> Tag<'t> {
                 Content::Base if *has_base => apply(value, &[], output),
                 Content::Base => {
                     *has_base = true;
+                    // Before the change: the URL of the element itself does not resolve against itself.
                     write_url(value, *base, context, output);
                     *base = context.map.base(*base, value, context.own, Syntax::Html);
                 }
@@ -217,6 +218,7 @@ impl<'t> Tag<'t> {
     }
 
     fn value(&self, name: &str) -> Option<&'t [u8]> {
+        // HTML section 13.2.5.33: the first of several attributes with one name is effective.
         let found =
             self.attributes.iter().find(|attribute| same(&self.bytes[attribute.name.clone()], name))?;
         Some(&self.bytes[found.value.clone()])
@@ -224,7 +226,9 @@ impl<'t> Tag<'t> {
 
     fn write_policy(&self, attribute: &Attribute, context: RewriteContext<'_>, output: &mut Vec<u8>) {
         let value = &self.bytes[attribute.value.clone()];
+        // Added sources contain spaces, which would end an unquoted value.
         let is_quoted = matches!(self.bytes[attribute.value.start - 1], b'"' | b'\'');
+        // A value with character references would have to be encoded again.
         let text = std::str::from_utf8(value).ok().filter(|_| is_quoted && !value.contains(&b'&'));
         match text.and_then(|text| policy(text, context.map, context.own)) {
             Some(changed) => output.extend_from_slice(changed.as_bytes()),
@@ -242,6 +246,7 @@ fn write_url(value: &[u8], base: Base, context: RewriteContext<'_>, output: &mut
 }
 
 fn write_style(value: &[u8], base: Base, context: RewriteContext<'_>, output: &mut Vec<u8>) {
+    // Only a function has a URL. A character reference could be its parenthesis.
     if !value.contains(&b'(') && !value.contains(&b'&') {
         return output.extend_from_slice(value);
     }
@@ -265,6 +270,7 @@ fn candidates<'m>(value: &[u8], base: Base, context: RewriteContext<'m>) -> Vec<
         let trimmed = url.iter().rposition(|byte| *byte != b',').map_or(0, |last| last + 1);
         edits.extend(context.map.edit(base, &url[..trimmed], Syntax::Html).map(|edit| edit.at(at)));
         at += length;
+        // HTML section 4.8.4.2.2: a comma at the end of a URL ends the candidate, without descriptors.
         if trimmed == url.len() {
             at += descriptors(&value[at..]);
         }

@@ -49,6 +49,7 @@ impl Iterator for Units<'_> {
         let (byte, length) = match (self.syntax, first) {
             (Syntax::Html, b'&') => reference(rest),
             (Syntax::Json, b'\\') if rest.get(1) == Some(&b'/') => (Some(b'/'), 2),
+            // Other escapes, such as `\u0068`, could be any character, so the URL stays unchanged.
             (Syntax::Json, b'\\') => (None, 1),
             _ => (Some(first), 1),
         };
@@ -84,8 +85,10 @@ fn reference(text: &[u8]) -> (Option<u8>, usize) {
 
 /// Decodes the number of a reference to an ASCII character.
 fn number(digits: &[u8], radix: u32) -> Option<u8> {
+    // `from_str_radix` accepts a sign.
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     let number = u32::from_str_radix(digits, radix).ok()?;
+    // HTML section 13.2.5.80: references to 0, and to 128 to 159, are other characters than their number.
     u8::try_from(number).ok().filter(|byte| byte.is_ascii() && *byte != 0)
 }
 

@@ -24,14 +24,18 @@ pub(crate) fn encode_lines(data: &[u8], width: usize, text: &mut Zeroizing<Strin
     }
 }
 
+// `base64ct` has no look-up tables, whose access times depend on the secret. The crate `base64` has them.
 fn decode_as<Alphabet: Encoding>(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    // Room for the whole text: a `Vec` that grows would leave a copy of the secret behind.
     let mut digits = Zeroizing::new(Vec::with_capacity(text.len()));
     digits.extend(text.iter().filter(|byte| !byte.is_ascii_whitespace()));
     let padding = digits.iter().rev().take_while(|byte| **byte == b'=').count();
+    // RFC 4648 section 4: at most two pad characters, which complete a group of four digits.
     if padding > 2 || (padding > 0 && digits.len() % 4 != 0) {
         return None;
     }
     let digits = &digits[..digits.len() - padding];
+    // Two bytes more than whole groups have: a rest of two or three digits is one or two bytes.
     let mut data = Zeroizing::new(vec![0; digits.len() / 4 * 3 + 2]);
     let length = Alphabet::decode(digits, &mut data).ok()?.len();
     data.truncate(length);

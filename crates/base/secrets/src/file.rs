@@ -33,6 +33,7 @@ pub fn read_at_most(path: &Path, most: usize) -> io::Result<Zeroizing<Vec<u8>>> 
 ///
 /// Those of the system.
 pub fn read_open(file: &mut File, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    // An error of `metadata` is ignored: the length is only the first size of the buffer.
     let length = file.metadata().map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
     let expected = if length == 0 { UNKNOWN } else { length.saturating_add(1) };
     read_from(file, expected, most)
@@ -45,6 +46,7 @@ pub fn read_open(file: &mut File, most: usize) -> io::Result<Zeroizing<Vec<u8>>>
 /// Those of the system, and [`InvalidData`](io::ErrorKind::InvalidData) for a file that is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut contents = read(path)?;
+    // `from_utf8` takes the buffer without a copy, so the secret has one allocation.
     match String::from_utf8(std::mem::take(&mut *contents)) {
         Ok(text) => Ok(Zeroizing::new(text)),
         Err(error) => {
@@ -62,6 +64,7 @@ fn read_from(source: &mut impl Read, expected: usize, most: usize) -> io::Result
     let mut filled = 0;
     while filled < most {
         if filled == contents.len() {
+            // `resize` would free the smaller buffer without wiping its contents.
             let mut larger = Zeroizing::new(vec![0; (2 * filled).min(most)]);
             larger[..filled].copy_from_slice(&contents);
             contents = larger;

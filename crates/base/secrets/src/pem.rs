@@ -53,11 +53,13 @@ impl PrivateKeyDocument {
         let mut section: Option<(&[u8], usize)> = None;
         let mut found: Option<Self> = None;
         let (mut at, mut keys) = (0, 0);
+        // RFC 7468 section 3: CRLF, CR and LF end a line.
         for line in pem.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let start = at;
             at += line.len();
             let line = line.trim_ascii_end();
             if let Some(rest) = line.strip_prefix(BEGIN) {
+                // A label never ends with a hyphen (RFC 7468 section 3), so six dashes are damage.
                 let label = rest.strip_suffix(DASHES).filter(|label| !label.ends_with(b"-"));
                 // A section within another one is the rest of a file that was cut off.
                 if section.is_some() {
@@ -72,6 +74,8 @@ impl PrivateKeyDocument {
                     return Err(PemError::Damaged);
                 }
                 section = None;
+                // Keys in other forms count too, such as `ENCRYPTED PRIVATE KEY`: the choice between two keys
+                // would be a guess.
                 keys += usize::from(label.ends_with(b"PRIVATE KEY"));
                 if keys > 1 {
                     return Err(PemError::Several);

@@ -53,6 +53,7 @@ impl NetworkRules {
 
     /// Whether `client` is permitted. An IPv4 address in the form of IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
     pub fn permits(&self, client: IpAddr) -> bool {
+        // A socket of IPv6 reports clients with IPv4 as mapped addresses.
         let client = client.to_canonical();
         // Lengths above 32 are none of an IPv4 network.
         let network = |length: &u8| Some(IpNet::new(client, *length).ok()?.trunc());

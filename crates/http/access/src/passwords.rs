@@ -100,6 +100,7 @@ impl Passwords {
         let (done, is_right) = oneshot::channel();
         // The hash of an unknown user is verified too, so that the time discloses no names.
         if self.joins(mark, done)? {
+            // If `run` refuses, the drop of `verification` also refuses the requests that have joined it.
             let verification = Verification { passwords: Arc::clone(self), mark, is_finished: false };
             threads.run(client, move || verification.run(&credentials))?;
         }
@@ -134,6 +135,7 @@ impl Passwords {
         if remembered.len() >= MOST_REMEMBERED {
             remembered.retain(|_, until| now < *until);
         }
+        // Any entry: an order of use would need the write lock for each request.
         if remembered.len() >= MOST_REMEMBERED
             && let Some(any) = remembered.keys().next().copied()
         {
@@ -185,6 +187,7 @@ struct Verification {
 impl Verification {
     fn run(mut self, credentials: &Credentials) {
         let passwords = Arc::clone(&self.passwords);
+        // The lock ends before the hash, which takes tens of milliseconds.
         {
             let mut waiting = passwords.waiting();
             // All clients may have gone in the meantime.
@@ -195,11 +198,14 @@ impl Verification {
                 return;
             }
         }
+        // Another verification may have ended between the look-up of the request and `joins`.
         let is_right = passwords.remembers(&self.mark)
             || passwords.table.is_right(credentials.name(), credentials.password());
+        // Wrong credentials are not remembered: guesses would displace the credentials of users.
         if is_right {
             passwords.remember(self.mark);
         }
+        // After `remember`: a request that finds no verification to join then finds its result.
         let requests = passwords.waiting().remove(&self.mark);
         self.is_finished = true;
         for done in requests.into_iter().flatten() {

@@ -38,11 +38,13 @@ impl LinkKeys {
 
 /// A signature of `LENGTH` bytes from its text.
 fn decoded<const LENGTH: usize>(text: &[u8]) -> Option<[u8; LENGTH]> {
+    // The length is unambiguous: base64url of 32 bytes has 43 digits, of 16 bytes 22.
     if text.len() != 2 * LENGTH {
         return brisk_secrets::decode_url(text)?.as_slice().try_into().ok();
     }
     let mut bytes = [0; LENGTH];
     for (byte, digits) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        // `from_str_radix` accepts a sign.
         let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
         *byte = u8::from_str_radix(digits, 16).ok()?;
     }

@@ -27,6 +27,7 @@ impl Announcement {
     /// The value of the header (RFC 7838 section 3) for a listener with the port `local`.
     pub(crate) fn value(self, local: u16) -> HeaderValue {
         let (port, seconds) = (self.port.unwrap_or(local), self.max_age.as_secs());
+        // RFC 7838 section 3: without a host before the port, the alternative has the host of the origin.
         HeaderValue::try_from(format!("h3=\":{port}\"; ma={seconds}")).expect("digits and fixed words")
     }
 }

@@ -56,6 +56,7 @@ impl ClientAddress {
     pub(crate) fn of(connection: &Connection) -> Self {
         let record = connection.client.record.borrow();
         let source = match record.client == record.peer {
+            // First: early data over QUIC may have the address of another client as its source.
             _ if connection.client.is_unproven() => ClientSource::Unproven,
             true => ClientSource::Socket,
             false => ClientSource::ProxyProtocol,
@@ -97,6 +98,7 @@ pub(crate) fn stated(headers: &HeaderList) -> Vec<Hop> {
 
 /// The elements of a list, the last first.
 fn elements(headers: &HeaderList, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    // From the end, so that a long beginning, which the client chooses, is never read.
     let lines = headers.get_all(name).rev().map(HeaderValue::as_bytes);
     lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
@@ -124,6 +126,7 @@ fn forwarded(element: &[u8]) -> Option<Hop> {
             return None;
         }
         if name.eq_ignore_ascii_case("for") {
+            // RFC 7239 section 4: a parameter occurs once at most. Of two addresses, one is invented.
             if address.is_some() {
                 return None;
             }
@@ -145,6 +148,8 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
+    // One form of an address: limits, networks and logs must not distinguish
+    // `::ffff:192.0.2.1` from `192.0.2.1`.
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

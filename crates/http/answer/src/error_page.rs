@@ -28,6 +28,7 @@ pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HTML);
+    // The page has the id of one request, so a cache must not send it for others.
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(REQUEST_ID, request_id(id));
     if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -264,6 +264,7 @@ impl Exchange {
                     self.state = State::Complete;
                 }
             }
+            // An idle socket is no error of the upstream.
             Poll::Ready(Some(Err(BodyError::UpstreamTimeout))) if self.switched.is_some() => {
                 self.state = State::Complete;
                 self.switched_ended(UpgradedEnd::IdleTimeout);
@@ -283,6 +284,7 @@ impl Exchange {
     /// Records the end of a stream that has switched protocols.
     fn switched_ended(&self, end: UpgradedEnd) {
         if let Some(joined) = &self.switched {
+            // An upstream also closes its direction after the client has ended the other one.
             let by_client = end == UpgradedEnd::UpstreamClosed && self.outcome.request_ended();
             joined.ended(if by_client { UpgradedEnd::ClientClosed } else { end });
         }
@@ -362,6 +364,7 @@ impl Drop for Exchange {
         if let Some(ended) = self.end_stream() {
             self.fail(Side::Client, ended.reason());
         }
+        // Without a status, the request was cancelled before its response.
         if self.state == State::Open || self.status == 0 {
             let (side, reason) = self.abandoned();
             self.fail(side, reason);

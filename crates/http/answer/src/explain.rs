@@ -86,6 +86,7 @@ pub fn explain(
     let Ok(path) = RequestPath::read(head.uri.path()) else {
         return Ok(unrouted("400 Bad Request: servers could disagree about the meaning of the path"));
     };
+    // In the order of the service: reserved paths precede the routes.
     if let Some((target, action)) = reserved(&context, &path) {
         return Ok(Explanation { stages: stages(target), ..without(Some(index), action) });
     }
@@ -100,12 +101,14 @@ pub fn explain(
         client,
         pairs: Pairs::default(),
     };
+    // By the table and the order of the service, so that the explanation cannot differ from it.
     let compiled = Routes::new(ordered(routes));
     let found = compiled.find(&path.decoded, |route| {
         let Some(conditions) = &routes[*route].conditions else { return true };
         match conditions.failing(&examined) {
             None => true,
             Some(Failing::Excess(excess)) => {
+                // As in the service: a condition that cannot be examined may be one that protects the path.
                 refused = Some(excess);
                 true
             }
@@ -224,7 +227,9 @@ fn upstream(
     };
     let urls = group.servers.iter().take(SERVERS).map(|server| {
         let url = server.url.to_string();
+        // Without a space, the path of a socket and the target would read as one path.
         let separator = if url.contains("unix:") { " " } else { "" };
+        // The target begins with the path of the URL already.
         format!("{}{separator}{target}", url.strip_suffix(base).unwrap_or(&url))
     });
     let urls = urls.collect::<Vec<_>>().join(" or ");
@@ -249,6 +254,7 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
     }
     let below = path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
     let name = String::from_utf8_lossy(below);
+    // Without slashes at its beginning: `join` with an absolute path would drop the root.
     let file = files.root.join(name.trim_start_matches('/'));
     let folder = file.is_dir().then(|| file.clone());
     let file = if file.is_dir() { file.join("index.html") } else { file };

@@ -216,6 +216,7 @@ macro_rules! host_features {
 
             fn resolve_features(&mut self, keys: &HostKeys, path: &KeyPath, context: &mut Context<'_>) {
                 $(
+                    // Within the loop: a feature may read the settings of the features before it.
                     let host = HostScope { keys, path, settings: self };
                     self.$name = <$feature as HostFeature>::resolve(&keys.$name, &host, context);
                 )*
@@ -329,7 +330,9 @@ pub fn host(
     let mut settings = HostSettings::new(tls);
     settings.resolve_features(keys, path, context);
     let host = HostScope { keys, path, settings: &settings };
+    // After the features of the host, whose settings the routes inherit.
     let mut routes = action::routes(&host, context);
+    // Taken out, because the context is also that of the next host.
     let added = std::mem::take(&mut context.added_routes);
     routes.extend(added.into_iter().map(|route| inheriting(route, &settings)));
     settings.routes = routes;

@@ -143,6 +143,8 @@ impl StaticFiles {
             // Methods other than GET and HEAD got 405.
             Some(fallback) if response.status() == StatusCode::NOT_FOUND => {
                 let mut response = self.look_up(request, fallback.clone()).await;
+                // Copies in memory have the path of the fallback as their key: with invented paths, a client
+                // could displace the copies of other files.
                 response.extensions_mut().insert(FallbackFile(fallback.clone()));
                 response
             }
@@ -187,6 +189,7 @@ impl StaticFiles {
         *asked.method_mut() = request.method.clone();
         *asked.uri_mut() = target;
         let ranges = Ranges::of(request);
+        // A copy that is requested by its own name is sent as it is, without a coding.
         let Some(with_copies) = self.with_copies.as_ref().filter(|_| !names_copy(asked.uri().path())) else {
             return selected::answer(&self.files, request, asked, (ranges.as_ref(), kind)).await;
         };
@@ -232,6 +235,7 @@ impl Files {
     /// The file or a part of it, for a request without conditions.
     async fn find(&self, request: http::Request<()>) -> Response<Body> {
         if request.method() == Method::GET && !request.uri().path().ends_with('/') {
+            // The usual request needs no `stat`.
             let response = call(&self.at_once, request.clone()).await;
             if response.status() != StatusCode::NOT_FOUND {
                 return response;
@@ -248,6 +252,7 @@ pub(crate) fn location(route: &RoutePath) -> Option<String> {
 }
 
 async fn call(folder: &Folder, request: http::Request<()>) -> Response<Body> {
+    // `call` needs `&mut`, and a folder serves many requests at a time.
     let Ok(response) = folder.clone().call(request).await;
     let response = Response::from(response);
     response.map(|body| Body::boxed(body.map_err(BodyError::File).map_frame(|frame| frame.map_data(fitting))))

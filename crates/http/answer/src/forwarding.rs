@@ -58,6 +58,7 @@ impl Forwarding {
     /// Determines the client of a request, once.
     pub(crate) fn name_client(&self, exchange: &mut Exchange, headers: &HeaderList) {
         let connected = exchange.client();
+        // Other clients choose their lists themselves, so these are not read.
         if !self.trusts(connected.ip()) {
             return;
         }
@@ -89,11 +90,13 @@ impl Forwarding {
         let connection = exchange.connection();
         let client = connection.client.record.borrow().client;
         let mut kept = connection.client.forwarded.borrow_mut();
+        // Most requests of a connection have one authority, so the values are formed once.
         let values = match &mut *kept {
             Some(values) if *values.authority == *request.authority => values,
             other => other.insert(Box::new(values_of(client, connection.client.secure, request))),
         };
         if self.trusts(client.ip()) {
+            // A trusted proxy may have passed on spellings of these names that it does not read itself.
             claims::remove_forged(headers, self.underscores);
             extend(headers, exchange.hops(), values);
             keep_request_id(headers, exchange.id());
@@ -151,6 +154,7 @@ fn add(headers: &mut HeaderList, values: &ForwardedValues) {
 fn extend(headers: &mut HeaderList, hops: &[Hop], values: &ForwardedValues) {
     let proto = hops.first().and_then(|hop| hop.proto).map(HeaderValue::from_static);
     headers.insert_missing(PROTO, || proto.unwrap_or_else(|| values.proto.clone()));
+    // Without an address, the text of the list may be that of a client, and is not continued.
     if hops.is_empty() {
         headers.insert(FOR, values.client.clone());
         headers.insert(header::FORWARDED, values.element.clone());
@@ -170,6 +174,7 @@ fn lists(headers: &HeaderList, hops: &[Hop]) -> (String, String) {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let (mut proto, mut host) = (
         text(PROTO).filter(|proto| ["http", "https"].contains(proto)),
+        // The host becomes a quoted string without escapes, so it must have no quotes.
         text(HOST).filter(|host| validate::host_of(host).is_some()),
     );
     let (mut list, mut forwarded) = (String::new(), String::new());
@@ -190,6 +195,7 @@ fn element(ip: IpAddr, proto: &str, authority: &str) -> String {
         // RFC 7239 section 6: IPv6 addresses are in brackets and therefore quoted.
         IpAddr::V6(ip) => format!("for=\"[{ip}]\""),
     };
+    // RFC 7239 section 4: a value that is no token, such as one with a port, is quoted.
     let is_token =
         authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
     let quote = if is_token { "" } else { "\"" };

@@ -50,6 +50,7 @@ pub fn forwarding(bytes: &[u8]) {
             let folded = folded(name);
             let is_ours = ["x_forwarded_for", "x_forwarded_proto", "x_forwarded_host"].contains(&&*folded);
             assert!(!is_ours || !name.as_str().contains(['_', '.', '~']), "{name}");
+            // `HTTP_PROXY` of a CGI program would select a proxy for its requests (CVE-2016-5385).
             assert_ne!(folded, "proxy");
             if client.starts_with("203") {
                 assert!(is_ours || !folded.starts_with("x_forwarded_"), "{name}");
@@ -91,6 +92,7 @@ pub fn request(bytes: &[u8]) {
     let Target::Path { authority } = target else { return };
     let authority = authority.to_owned();
     assert!(head.uri.path().starts_with('/'));
+    // Only HTTP/1.0 has requests without a host.
     assert!(host_of(&authority).is_some() || (authority.is_empty() && head.version == Version::HTTP_10));
     let answer = HttpsRedirect::new(443).answer(&head);
     // Targets may contain bytes that are not text.
@@ -105,6 +107,7 @@ pub fn request(bytes: &[u8]) {
         assert!(!head.headers.contains_key(name), "{name}");
     }
     let connection = head.headers.get(header::CONNECTION);
+    // The options of the client are gone; only `upgrade` is added again.
     assert!(connection.is_none_or(|value| upgrades && value == "upgrade"));
     assert!(head.headers.get(header::TE).is_none_or(|value| value == "trailers"));
 }

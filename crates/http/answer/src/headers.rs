@@ -36,9 +36,11 @@ const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 /// hop-by-hop headers, cookies in one line.
 pub(crate) fn prepare_request(request: &mut RequestParts, authority: &str, target: PathAndQuery) {
     let host = match request.uri.authority() {
+        // In origin form, `Host` stays as the client sent it.
         None => None,
         Some(_) => HeaderValue::from_str(authority).ok(),
     };
+    // Before the removal of the headers that both functions read.
     let upgrade = upgrade(request);
     let trailers = accepts_trailers(&request.headers);
     let headers = &mut request.headers;
@@ -77,6 +79,7 @@ pub(crate) fn count_forward(request: &mut RequestParts) -> Result<bool, Refusal>
         (Some(value), None) => value.to_str().map_err(|_| INVALID)?,
         (Some(_), Some(_)) => return Err(INVALID),
     };
+    // `parse` would accept a sign.
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(INVALID);
     }
@@ -119,6 +122,7 @@ fn upgrade(request: &RequestParts) -> Option<HeaderValue> {
     }
     let protocol = request.headers.get(header::UPGRADE)?;
     let mut connection = request.headers.get_all(header::CONNECTION).flat_map(hop_by_hop::tokens);
+    // RFC 9110 section 7.8: `Upgrade` is valid only with the option `upgrade` in `Connection`.
     let is_asked = version::of(request.version).has_upgrade_header()
         && request.method != Method::CONNECT
         && connection.any(|token| token.eq_ignore_ascii_case("upgrade"));
@@ -138,6 +142,7 @@ fn accepts_trailers(headers: &HeaderList) -> bool {
 // RFC 9113 section 8.2.3: cookies split by HTTP/2 must be joined before HTTP/1.1.
 fn join_cookies(headers: &mut HeaderList) {
     let cookies = headers.get_all(header::COOKIE);
+    // Most requests have one line, which needs no copy.
     if cookies.clone().nth(1).is_none() {
         return;
     }

@@ -109,6 +109,7 @@ impl<T> Hosts<T> {
         let Origin::Tls { server_name, demands } = connection else { return None };
         let same = *recent.authority == *authority
             && recent.server_name.as_deref() == server_name
+            // Equal names are not sufficient: the demands belong to the connection.
             && recent.host.admits(demands, recent.is_own);
         same.then(|| Rc::clone(&recent.host))
     }
@@ -120,10 +121,13 @@ impl<T> Hosts<T> {
         let Origin::Tls { server_name, demands } = connection else {
             return Ok((Rc::clone(host), false));
         };
+        // RFC 9110 section 7.4: the host of the handshake decides about requests for
+        // others on its connection.
         let own = self.map.get(server_name).host().ok_or(Misdirected)?;
         if let Some(name) = &name
             && host.is_undecided(name, server_name)
         {
+            // The client repeats the request on another connection, whose handshake decides about the name.
             return Err(Misdirected);
         }
         let is_own = Rc::ptr_eq(own, host);
@@ -145,6 +149,7 @@ impl<T> Host<T> {
     fn new(settings: &HostSettings, value: T) -> Result<Self, CertError> {
         let mut covered = HostMap::new(UnknownName::Refuse);
         let certificates = &settings.tls.certificates;
+        // A set, because the certificates of a host may have equal names.
         let names: BTreeSet<_> = certificates.iter().flat_map(|certificate| &certificate.names).collect();
         for name in names {
             // Entries that are not host names, such as mail addresses, cover no host.

@@ -42,6 +42,7 @@ impl HttpsRedirect {
         let Target::Path { authority } = validate::target(request)? else {
             return Err(Refusal::bad_request("target"));
         };
+        // Without the port of the client, which is that of plain HTTP.
         let host = host_of(authority).ok_or(Refusal::bad_request("host-missing"))?;
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
         let path = path_and_query(request);
@@ -75,6 +76,7 @@ pub(crate) fn answer(
 /// redirected: those to upstreams, as in nginx.
 pub(crate) fn slashless(route: &RouteSettings) -> Option<(String, Box<str>)> {
     let (Action::Upstream(_), RoutePath::Prefix(path)) = (&route.action, &route.path) else { return None };
+    // A redirect would disclose the path of an internal route.
     if route.internal.is_internal {
         return None;
     }
@@ -102,6 +104,7 @@ pub(crate) fn encoded(path: &str) -> String {
 
 pub(crate) fn host_with_brackets(authority: &str) -> Option<&str> {
     let host = host_of(authority)?;
+    // With the brackets, which `host_of` removes.
     if host.contains(':') { authority.get(..host.len() + 2) } else { Some(host) }
 }
 

@@ -88,11 +88,13 @@ impl Service {
         let mut exchange = self.begin(connection, &head);
         // An invented address must not use up the rate of its owner.
         if exchange.client().source == ClientSource::Unproven && connection.extras.limits_requests() {
+            // Boxed: few requests wait, and the future of every request would have room for this one.
             Box::pin(exchange.hold_until_proven()).await;
         }
         if let Some(response) = over_rate(&mut exchange) {
             return exchange.respond(response);
         }
+        // Before hosts and redirects: the authority expects the token at this URL (RFC 8555 section 8.3).
         if let Some(text) = self.challenge(connection, &head).await {
             return exchange.respond(challenge(&text));
         }
@@ -113,6 +115,7 @@ impl Service {
     /// Starts a request, and determines its client.
     fn begin(&self, connection: &Rc<Connection>, head: &RequestParts) -> Box<Exchange> {
         let mut exchange = Exchange::begin(&self.telemetry, connection, self.ids.next(), head);
+        // Once, before all decisions: two features that determine the client could disagree about it.
         self.forwarding.name_client(&mut exchange, &head.headers);
         exchange
     }
@@ -149,6 +152,7 @@ impl Service {
         let record = connection.client.record.borrow();
         let metrics = &self.telemetry.metrics;
         metrics.malformed_request(reason);
+        // A closure, because an example is rarely formed: frequent problems keep the last one.
         let example = || format!("{}, {}", record.client, String::from_utf8_lossy(line));
         metrics.problems().note(Source::Client, reason.name(), example);
         if let Some(log) = &self.telemetry.access_log {

@@ -102,6 +102,7 @@ pub(crate) struct ClientRequest {
     /// Whether servers could disagree about the meaning of the path. Such a request is refused, and
     /// [`Self::path`] is empty.
     pub(crate) is_ambiguous: bool,
+    // Computed once, and without a borrow of the head: stages change headers while they examine the path.
     path: NormalizedPath,
 }
 
@@ -195,6 +196,7 @@ pub(crate) struct StageContext<'a> {
 #[derive(Debug)]
 pub(crate) struct HostContext<'a> {
     pub(crate) settings: &'a HostSettings,
+    // `Rc`: each worker compiles its own stages, so their counts need no atomics.
     pub(crate) names: Rc<Names>,
     /// `None` if responses of the host have no headers in common.
     pub(crate) headers: Option<Rc<ResponseHeaders>>,
@@ -206,6 +208,7 @@ pub(crate) struct HostContext<'a> {
     pub(crate) groups: Groups<'a>,
 }
 
+// `dyn`: with a type parameter, every type of the compilation would have one too.
 /// The upstream groups of the worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Groups<'a>(pub(crate) &'a dyn Fn(&str) -> Option<Rc<Group>>);

@@ -40,6 +40,8 @@ use crate::features::visits::stage::PageMeasurementStage;
 use crate::features::visits::timing_stage::ServerTimingStage;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
 
+// A macro, so that the variants, their compilation and all calls share one order: with another order, a stage
+// could run before the access control.
 /// Defines [`AnyStage`] with one variant per stage, and compiles stages in the order of the variants.
 macro_rules! stages {
     ($($(#[$reason:meta])* $name:ident($stage:ty),)*) => {
@@ -197,8 +199,10 @@ impl RouteStages {
         state: &mut RequestState,
     ) -> Option<Result<Box<Response<Body>>, Refusal>> {
         for stage in &self.0 {
+            // Not asynchronous: a request that no stage holds polls no future here.
             let mut flow = stage.request(exchange, request, state);
             if matches!(flow, Flow::Wait) {
+                // Boxed: the future of every request would have room for the largest `wait`.
                 flow = Box::pin(stage.wait(exchange, request, state)).await;
             }
             match flow {

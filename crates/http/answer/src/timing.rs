@@ -31,6 +31,7 @@ pub struct ServerTiming {
 impl ServerTiming {
     /// Adds both headers to a response.
     pub(crate) fn apply(&self, exchange: &Exchange, headers: &mut HeaderList) {
+        // Before the own value is added, which would count as one of the upstream.
         let is_for_others = self.shows_to_others(headers);
         if let Some(allowed) = &self.allowed {
             headers.append(TIMING_ALLOW_ORIGIN, allowed.clone());
@@ -58,6 +59,7 @@ impl ServerTiming {
         let allowed = self.allowed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_allowed = |origin: &str| tokens(allowed).any(|own| own == "*" || own == origin);
         let mut named = headers.get_all(TIMING_ALLOW_ORIGIN);
+        // A value that is no text counts as other origins.
         !named.all(|value| value.to_str().is_ok_and(|value| tokens(value).all(is_allowed)))
     }
 }
@@ -138,6 +140,7 @@ impl Facts<'_> {
         text.extend_from_slice(b"tls;desc=\"");
         text.extend_from_slice(tls.version.name().unwrap_or("unknown").as_bytes());
         text.push(b'"');
+        // Before the end of the handshake, its time is unknown.
         if self.is_confirmed {
             text.extend_from_slice(b";dur=");
             write_milliseconds(tls.handshake_time, text);

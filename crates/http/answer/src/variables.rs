@@ -42,6 +42,7 @@ impl Values for RequestValues<'_> {
                 out.extend_from_slice(if is_secure { b"https" } else { b"http" });
             }
             _ => {
+                // Each of the two appends nothing for the variables of the other.
                 HeadValues(head).append(variable, out);
                 of_connection(variable, &exchange.connection().client.record.borrow(), out);
             }
@@ -68,6 +69,7 @@ impl Values for HeadValues<'_> {
                 out.extend_from_slice(uri.path_and_query().map_or(b"/", |target| target.as_str().as_bytes()));
             }
             Variable::Host => {
+                // One spelling, because keys of limits and signed links depend on it.
                 let host = host_of(authority_of(head)).unwrap_or_default();
                 out.extend_from_slice(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase().as_bytes());
             }

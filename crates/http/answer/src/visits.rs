@@ -94,6 +94,7 @@ impl SiteVisits {
         host: Option<&String>,
         variants: &Arc<HostVariants>,
     ) -> Rc<Self> {
+        // With a low priority, so that the script does not delay the page that it measures.
         let tag =
             format!("<script async fetchpriority=low src=\"{}?{}\"></script>", SCRIPT_PATH, script_version());
         let usual = Arc::new(CompressionSettings::default());
@@ -122,6 +123,7 @@ impl SiteVisits {
             return None;
         }
         let share = self.settings.share.unwrap_or_else(|| self.share());
+        // The draw first: `may_measure` counts against the rate of the client.
         let is_measured =
             is_drawn(exchange.id().0, share) && self.beacons.may_measure(exchange.client().one_client());
         if !is_measured && !self.settings.network_errors {
@@ -173,6 +175,7 @@ impl PageView {
     /// Inserts the script and the id of the view into the response. Costs an inspection of its head, and for measured
     /// pages a lock with little contention.
     pub(crate) fn apply(&self, exchange: &Exchange, response: &mut Response<Body>) {
+        // Browsers accept the policy from secure origins only.
         if let Some(authority) = self.authority.as_deref().filter(|_| exchange.connection().client.secure) {
             ask_for_errors(authority, response.headers_mut());
         }
@@ -184,6 +187,7 @@ impl PageView {
             let insertion = insertion::insert(&self.visits.tag, beacons, exchange.connection(), response);
             if let Some(insertion) = insertion {
                 beacons.insertion(insertion);
+                // A page without the script sends no beacon, so it gets no id.
                 if insertion != Insertion::Done {
                     return;
                 }
@@ -217,6 +221,7 @@ fn wants_privacy(headers: &HeaderList) -> bool {
 /// Whether the request with this `id` belongs to the measured `share`. Ids are uniformly distributed, so no other
 /// random number is needed.
 fn is_drawn(id: u64, share: f64) -> bool {
+    // 53 bits, which a float holds exactly.
     let drawn = (id >> 11) as f64 / (1_u64 << 53) as f64;
     drawn < share
 }
@@ -241,6 +246,7 @@ fn is_page(response: &Response<Body>) -> bool {
 
 /// Adds the headers that request failure reports, unless the application sets its own.
 fn ask_for_errors(authority: &str, headers: &mut HeaderList) {
+    // The authority becomes part of JSON, so it must have no quotes.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
     if headers.contains_key(NEL) || headers.contains_key(REPORT_TO) || !authority.bytes().all(is_plain) {
         return;

@@ -35,6 +35,7 @@ impl ClaimHeader {
             }
             value => encode(&scalar(value)?, b"", &mut text),
         }
+        // RFC 9110 section 5.5: a field value neither begins nor ends with white space.
         let text = text.trim();
         HeaderValue::from_str(text).ok().filter(|_| !text.is_empty())
     }

@@ -84,6 +84,7 @@ impl KeySet {
     pub fn from_json(text: &[u8]) -> Result<Self, KeySetError> {
         #[derive(Deserialize)]
         struct Set {
+            // RFC 7517 section 5: keys that are not understood are skipped, so each key is read alone.
             keys: Vec<Value>,
         }
         let set: Set = serde_json::from_slice(text).map_err(|error| KeySetError::Json(error.to_string()))?;
@@ -123,6 +124,7 @@ impl KeySet {
         let sections = pem_sections(text, &["PUBLIC KEY"], &["PRIVATE KEY"]).map_err(KeySetError::Pem)?;
         let keys = sections.into_iter().map(|der| Key::of_der(&der).map_err(KeySetError::NoKey));
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        // Above `MOST_KEYS`, the reason is `TooMany` below.
         if let (Some((_, algorithm)), ..=MOST_KEYS) = (untried(&keys).next(), keys.len()) {
             return Err(KeySetError::TooManyAlike(algorithm));
         }
@@ -222,6 +224,8 @@ impl Key {
         let algorithm = match common.key_algorithm {
             None => None,
             Some(named) => {
+                // An algorithm of another type is refused: RFC 8725 section 2.1 has
+                // the attacks by such a mixture.
                 let named = Algorithm::try_from(named).ok().filter(|named| permitted.contains(named));
                 Some(named.ok_or("its algorithm does not belong to its type")?)
             }
@@ -239,6 +243,7 @@ impl Key {
                 let modulus = key.modulus.strip_prefix(&[0]).unwrap_or(key.modulus);
                 (RSA, DecodingKey::from_rsa_raw_components(modulus, key.exponent))
             }
+            // Length of an uncompressed point (SEC 1 section 2.3.3): a byte, and two coordinates of 32 bytes.
             Ok(PublicKey::EC(point)) if point.data().len() == 65 => {
                 (&[Algorithm::ES256][..], DecodingKey::from_ec_der(bytes))
             }
@@ -259,6 +264,8 @@ impl Key {
 fn checked(key: Key) -> Result<Key, String> {
     match key.decoding.kind() {
         DecodingKeyKind::RsaModulusExponent { n, .. } => {
+            // RFC 7518 section 6.3.1.1: some libraries write a zero before the
+            // modulus, which is no part of its size.
             let zeros = n.iter().take_while(|byte| **byte == 0).count();
             let first = n.get(zeros).map_or(8, |byte| byte.leading_zeros() as usize);
             let bits = ((n.len() - zeros) * 8).saturating_sub(first);

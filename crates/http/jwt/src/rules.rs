@@ -128,6 +128,7 @@ impl TokenRules {
             return Err(TokenFault::Malformed);
         }
         let header = decode_header(token).map_err(|error| match error.kind() {
+            // The library reads `alg` into an enum, so `none` and unknown names are errors of JSON there.
             ErrorKind::Json(error) if error.to_string().contains("unknown variant") => TokenFault::Algorithm,
             _ => TokenFault::Malformed,
         })?;
@@ -145,6 +146,8 @@ impl TokenRules {
                 Ok(data) => return Ok(data.claims),
                 Err(error) => fault = of_error(error.kind()),
             }
+            // The signature is verified before the claims: after another fault, no
+            // other key can be the right one.
             if fault != TokenFault::Signature {
                 break;
             }
@@ -154,7 +157,9 @@ impl TokenRules {
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
+        // The library permits 60 s by itself.
         validation.leeway = self.leeway;
+        // The library ignores `nbf` by default, which RFC 7519 section 4.1.5 forbids.
         validation.validate_nbf = true;
         let mut required = vec!["exp"];
         if !self.issuers.is_empty() {

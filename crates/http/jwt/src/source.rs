@@ -102,9 +102,11 @@ impl KeySource {
                 return false;
             }
             let Some(slot) = Slot::reserve(remote, &mut state, client) else { return false };
+            // Under the lock: a fetch that has ended before is not the one that this request waits for.
             ended.mark_unchanged();
             if !state.is_fetching {
                 state.is_fetching = true;
+                // `Notify` keeps the permit if the task does not wait yet, so no wake-up is lost.
                 remote.wake.notify_one();
             }
             slot
@@ -146,12 +148,14 @@ impl KeySource {
                     "requests with tokens get 503"
                 };
                 tracing::warn!(%url, "cannot fetch the keys of tokens, {effect}: {reason}");
+                // At most 64 s, which `LONGEST_PAUSE` cuts: the shift must not overflow after many failures.
                 let seconds = 1 << (state.failures - 1).min(6);
                 Duration::from_secs(seconds).min(LONGEST_PAUSE)
             }
         };
         state.is_fetching = false;
         state.last = Some(Instant::now());
+        // Each woken request takes the lock to release its slot.
         drop(state);
         remote.ended.send_modify(|ended| *ended += 1);
         pause
@@ -199,6 +203,7 @@ struct Slot<'r> {
 
 impl<'r> Slot<'r> {
     fn reserve(remote: &'r Remote, state: &mut State, client: IpAddr) -> Option<Self> {
+        // At most `MOST_WAITING` entries, so the sum needs no counter of its own.
         let all: usize = state.waiting.values().sum();
         let own = state.waiting.get(&client).copied().unwrap_or_default();
         if all >= MOST_WAITING || own >= MOST_OF_CLIENT {
@@ -227,6 +232,7 @@ type Place = (String, Option<PathBuf>);
 /// The [`KeySource`]s of a process by URL. A reload continues to use the keys that were fetched.
 #[derive(Debug, Default)]
 pub struct KeySources {
+    // Weak, so that the fetches of a URL end when no configuration uses the URL.
     sources: Mutex<HashMap<Place, Weak<KeySource>>>,
     thread: Arc<FetchThread>,
 }
@@ -291,6 +297,8 @@ fn run(mut sources: mpsc::UnboundedReceiver<Weak<KeySource>>) {
 /// Fetches the keys of one source until it is dropped.
 async fn rotate(source: Weak<KeySource>) {
     loop {
+        // The strong reference lasts for this statement only: a reload during the
+        // fetch must be able to drop the source.
         let Some((url, authorities, wake)) = source.upgrade().and_then(|source| {
             let remote = source.remote.as_ref()?;
             remote.state().is_fetching = true;
@@ -307,6 +315,7 @@ async fn rotate(source: Weak<KeySource>) {
         }) else {
             return;
         };
+        // The error is ignored: it is the usual end of the pause.
         let _ = tokio::time::timeout(pause, wake.notified()).await;
     }
 }

@@ -76,6 +76,7 @@ impl TokenCheck {
     /// The result for a token that was verified with the current keys, or that is longer than [`LONGEST`]; `None` if
     /// [`Self::verify`] is needed. Costs one hash.
     pub fn known(&self, token: &[u8]) -> Option<Result<Arc<Token>, TokenFault>> {
+        // Before the hash, whose cost grows with the token.
         if token.len() > LONGEST {
             return Some(Err(TokenFault::Malformed));
         }
@@ -91,9 +92,11 @@ impl TokenCheck {
     pub fn verify(&self, token: &[u8]) -> Result<Arc<Token>, TokenFault> {
         let keys = self.source.keys().ok_or(TokenFault::NoKeys)?;
         let mark = self.mark(token);
+        // Another request may have verified the token while this one waited for its turn.
         if let Some(result) = self.remembered(&mark, &keys) {
             return result;
         }
+        // Faults are not remembered: forged tokens would displace valid ones.
         let claims = self.rules.verify(token, &keys)?;
         let expires =
             claims.get("exp").and_then(|exp| exp.as_u64().or_else(|| exp.as_f64().map(|exp| exp as u64)));

@@ -83,12 +83,14 @@ impl<B> PacedBody<B> {
             self.started = Instant::now();
             return Poll::Ready(());
         };
+        // 128 bits, because a product of 64 bits overflows after 18 TB.
         let micros = u128::from(paced) * 1_000_000 / u128::from(self.bandwidth.rate.get());
         let time = self.started + Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         if time <= Instant::now() {
             return Poll::Ready(());
         }
         let next = self.next.get_or_insert_with(|| Box::pin(sleep_until(time)));
+        // The timer is kept if another event has woken the task.
         if next.deadline() != time {
             next.as_mut().reset(time);
         }
@@ -109,6 +111,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> Body for PacedBody<B> {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
+        // Before the pace, so that no wait follows the last piece.
         if self.is_end_stream() {
             return Poll::Ready(None);
         }

@@ -11,6 +11,7 @@ const SHARDS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct ConcurrencyTable {
     most: u32,
+    // Keys are hashes of 64 bits with a random key, so a client cannot find two keys with one count.
     shards: [Mutex<HashMap<u64, u32>>; SHARDS],
 }
 

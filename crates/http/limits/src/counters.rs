@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Results of the requests of one limit name. `Counters` outlive a [`Limit`](crate::Limit) that a reload replaces.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    // The index is the variant, so `ALL` must have every variant.
     outcomes: [AtomicU64; Outcome::ALL.len()],
     /// Requests about which Redis gave no decision.
     undecided: AtomicU64,
@@ -38,6 +39,7 @@ impl Outcome {
 
 impl Counters {
     pub(crate) fn count(&self, outcome: Outcome) {
+        // Relaxed: a counter guards no other memory.
         self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 

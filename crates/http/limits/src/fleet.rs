@@ -48,6 +48,7 @@ impl Fleet {
     pub(crate) fn ask(&self, key: &[u8]) -> Lookup<Result<Taken, Miss>> {
         match self.store.get() {
             Some(store) => store.take_token(&self.name, key, self.rate),
+            // Without a store, the request is undecided, and `on_failure` decides.
             None => Lookup::Ready(Err(Miss::Down)),
         }
     }

@@ -157,6 +157,7 @@ impl Limit {
                 }
                 return self.exceeded(Excess::Rate(wait));
             }
+            // `OnFailure::Local` needs nothing here: `admit` has applied the rate of this gateway.
             Err(_) => {
                 self.counters.count_undecided();
                 if fleet.on_failure == OnFailure::Deny {

@@ -34,6 +34,7 @@ pub(crate) struct RateTable {
     sets: Box<[Set]>,
 }
 
+// 128 bytes, so that the search of a set reads two cache lines and no third.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Set([Cell; WAYS]);
@@ -83,6 +84,7 @@ impl RateTable {
     /// Empties the bucket of a key, so that its next token is available after `wait`. Never shortens a longer wait.
     pub(crate) fn block(&self, now: u64, hash: u64, wait: Duration) {
         if let Some(cell) = self.cell(now, hash) {
+            // `take` permits a debt up to `tolerance`, so the debt of a blocked key exceeds it by `wait`.
             let full_at = now.saturating_add(nanoseconds(wait)).saturating_add(self.tolerance);
             cell.full_at.fetch_max(full_at, Ordering::Relaxed);
         }
@@ -106,6 +108,7 @@ impl RateTable {
 
     fn set(&self, hash: u64) -> &Set {
         // The lowest bits of the hash are not part of the tag.
+        // The high half of the product is uniform for any number of sets, without a division.
         let index = (u128::from(hash.rotate_right(WEIGHT_BITS)) * self.sets.len() as u128) >> 64;
         &self.sets[usize::try_from(index).expect("less than the number of sets")]
     }
@@ -127,6 +130,8 @@ impl Set {
         let cell = self.0.iter().min_by_key(cost).expect("a set has cells");
         let before = cell.tag.load(Ordering::Relaxed);
         let weight = before & HEAVIEST;
+        // A key without a refusal has no weight and yields at once: keys that are
+        // seen once must not fill the table.
         if weight > 0 && cell.full_at.load(Ordering::Relaxed) > now {
             if fastrand::f64() < DECAY.powf(-(weight as f64)) {
                 // The error is ignored: another worker has changed the weight.

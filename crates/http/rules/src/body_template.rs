@@ -63,6 +63,8 @@ impl BodyTemplate {
             return Err("variables of the response have no value in its body".to_owned());
         }
         let has_group = |part: &Part| matches!(part, Part::Variable(Variable::Group(_)));
+        // Without a group, no request needs the search, whose cost is the size of
+        // the expression times the path.
         let expression = expression.filter(|_| parts.iter().any(has_group)).cloned();
         Ok(Self { parts: parts.into(), expression, syntax: Syntax::Plain })
     }
@@ -100,6 +102,7 @@ impl BodyTemplate {
                 Part::Map(map) => map.find(values),
                 Part::Variable(variable) => Cow::Owned(value_of(variable, values, groups.as_ref())),
             };
+            // An escaped value is never shorter than the value, so bytes after `rest` could not be sent.
             let escaped = self.syntax.escape(&value[..value.len().min(rest)], rest);
             rest -= escaped.len();
             body.extend_from_slice(&escaped);
@@ -131,6 +134,7 @@ fn with_literal_braces(text: &str) -> String {
 impl Syntax {
     fn of(kind: &str) -> Self {
         let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        // `contains` includes types such as `application/xhtml+xml` and `image/svg+xml`.
         if essence.contains("html") || essence.contains("xml") {
             Self::Markup
         } else if essence.contains("json") {

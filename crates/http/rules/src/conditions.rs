@@ -109,6 +109,7 @@ impl Conditions {
                 return Ok(Some(Failing::Value("query parameter", name, test)));
             }
         }
+        // Last: an expression costs more than the other conditions.
         let Some(pattern) = &self.path else { return Ok(None) };
         if request.path.len() > LONGEST {
             return Err(Excess::Path);
@@ -125,6 +126,7 @@ impl Conditions {
     }
 
     fn permits_client(&self, client: IpAddr) -> bool {
+        // A socket of IPv6 reports clients with IPv4 as mapped addresses.
         let client = client.to_canonical();
         self.networks.is_empty() || self.networks.iter().any(|network| network.contains(&client))
     }
@@ -223,6 +225,7 @@ impl ValueTest {
             Self::Present => values.next().is_some(),
             Self::Absent => values.next().is_none(),
             Self::Is(text) => {
+                // A longer value cannot be equal, so it is not decoded.
                 let mut values = values.filter_map(|value| value.value_within(text.len()));
                 values.any(|value| *value == *text.as_bytes())
             }
@@ -241,6 +244,7 @@ fn matches<V: AsRef<[u8]>>(
     let mut left = LONGEST;
     for value in values {
         let value = value.ok_or(TooLong)?;
+        // The sum is limited: a query of many short values costs as much as one long value.
         left = left.checked_sub(value.as_ref().len()).ok_or(TooLong)?;
         if pattern.is_match(value.as_ref()) {
             return Ok(true);

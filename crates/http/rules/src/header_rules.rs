@@ -171,6 +171,7 @@ impl HeaderRules {
         };
         let concerns = |rule: &HeaderRule| is_successful || rule.statuses == Statuses::All;
         for rule in &self.set {
+            // `value_of` is called for each rule, also for other statuses, because it advances in `formed`.
             match value_of(rule) {
                 _ if !concerns(rule) => {}
                 Some(value) => drop(headers.insert(&rule.name, value)),

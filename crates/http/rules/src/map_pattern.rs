@@ -49,6 +49,7 @@ impl MapPattern {
         while let Some((before, after)) = rest.split_once('{') {
             literal.push_str(before);
             rest = after.strip_prefix('{').unwrap_or(after);
+            // Also after `{{`: the second brace begins no name, and `rest` is behind it.
             if !begins_name(after) {
                 literal.push('{');
                 continue;

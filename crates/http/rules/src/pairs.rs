@@ -39,6 +39,7 @@ impl<'a> Pairs<'a> {
 
 /// All of `pieces`, if there are not too many.
 fn limited<T>(pieces: impl Iterator<Item = T>) -> Option<Box<[T]>> {
+    // One piece more than permitted shows the excess without splitting the rest.
     let all: Vec<_> = pieces.take(MOST + 1).collect();
     (all.len() <= MOST).then(|| all.into())
 }
@@ -61,9 +62,12 @@ impl<'a> Parameter<'a> {
 
     /// Whether the decoded name is `name`. Only names of a suitable length are decoded.
     pub(crate) fn has_name(&self, name: &str) -> bool {
+        // A byte has at most three characters (RFC 3986 section 2.1), so a longer
+        // name cannot decode to this one.
         if self.pair.is_empty() || self.name.len() > 3 * name.len() {
             return false;
         }
+        // The usual name has no escapes and needs no allocation.
         if memchr::memchr2(b'%', b'+', self.name).is_none() {
             return self.name == name.as_bytes();
         }
@@ -112,6 +116,7 @@ pub fn first_cookie<'a>(headers: &'a HeaderList, name: &str) -> Option<&'a [u8]>
 /// The first decoded value of a query parameter called `name`.
 pub fn first_parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, [u8]>> {
     let mut parameters = split(query?.as_bytes(), b'&').map(Parameter::read);
+    // Divided, because `value_within` multiplies the limit by three.
     parameters.find(|parameter| parameter.has_name(name))?.value_within(usize::MAX / 3)
 }
 

@@ -43,11 +43,15 @@ impl Pattern {
         let automaton = dense::Builder::new()
             .configure(
                 dense::Config::new()
+                    // Start states for anchored searches too would enlarge the
+                    // automaton, and no search here is anchored.
                     .start_kind(StartKind::Unanchored)
                     .dfa_size_limit(Some(LARGEST))
                     .determinize_size_limit(Some(CONSTRUCTION)),
             )
+            // Paths and values of headers need not be UTF-8.
             .syntax(syntax::Config::new().unicode(false).utf8(false).nest_limit(NESTING))
+            // The automaton has no groups. `GroupPattern` compiles the expression a second time for them.
             .thompson(thompson::Config::new().utf8(false).which_captures(WhichCaptures::None))
             .build(text);
         let automaton = automaton.map_err(|_| {
@@ -61,6 +65,7 @@ impl Pattern {
 
     /// Whether a part of `text` matches.
     pub fn is_match(&self, text: &[u8]) -> bool {
+        // `earliest`: the first match suffices, and its end is irrelevant.
         let input = Input::new(text).anchored(Anchored::No).earliest(true);
         let found = self.automaton.try_search_fwd(&input);
         found.expect("an automaton for unanchored searches without bytes that end them").is_some()

@@ -184,6 +184,7 @@ impl RedirectTarget {
                 }
                 Piece::Component(variable) => encode(&value(variable), is_unreserved, &mut location),
             }
+            // Within the loop: a target may repeat a long value of the client.
             if location.len() > LONGEST {
                 return Err(NoLocation::Length);
             }
@@ -237,6 +238,7 @@ fn beginning() -> String {
 
 /// Appends a name, an address or a port; an IPv6 address in brackets.
 fn append_host(value: &[u8], location: &mut String) -> Result<(), NoLocation> {
+    // Other bytes, such as `@` or `/` in a server name, would begin another part of the URL.
     let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
     let text =
         str::from_utf8(value).ok().filter(|text| !text.is_empty() && text.bytes().all(|byte| is_host(&byte)));
@@ -286,6 +288,7 @@ fn host_end(location: &str) -> Option<usize> {
         return Some(0);
     }
     let authority = location[begin..].strip_prefix("//")?;
+    // Browsers treat a backslash as a slash.
     let length = authority.find(['/', '\\', '?', '#']).unwrap_or(authority.len());
     (length > 0).then_some(begin + 2 + length)
 }

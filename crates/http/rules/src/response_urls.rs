@@ -114,6 +114,8 @@ impl CookieRules {
         let mut replaced = parts.next().unwrap_or_default().to_vec();
         let (mut secure, mut http_only, mut same_site) = (self.secure, self.http_only, self.same_site);
         for part in parts {
+            // RFC 6265 section 5.2: the first `=` ends the name of an attribute, and
+            // white space around both is ignored.
             let (name, text) = match part.iter().position(|byte| *byte == b'=') {
                 Some(at) => (&part[..at], part[at + 1..].trim_ascii()),
                 None => (part, &b""[..]),
@@ -157,6 +159,7 @@ impl CookieRules {
     }
 
     fn domain(&self, domain: &[u8]) -> Option<Vec<u8>> {
+        // RFC 6265 section 5.2.3: a leading dot of the domain is ignored.
         let domain = domain.strip_prefix(b".").unwrap_or(domain);
         let (_, to) = self.domains.iter().find(|(from, _)| domain.eq_ignore_ascii_case(from.as_bytes()))?;
         Some(to.as_bytes().to_vec())

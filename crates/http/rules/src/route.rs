@@ -40,6 +40,7 @@ impl<T> Routes<T> {
     /// Sorts `routes`. Routes with the same path keep their order, in which [`Self::find`] examines them.
     pub fn new(routes: impl IntoIterator<Item = (RoutePath, T)>) -> Self {
         let mut routes: Vec<_> = routes.into_iter().collect();
+        // By bytes: each prefix of a path is then the entry before the path or one of its parents.
         routes.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
         let mut places: Vec<Place<T>> = Vec::new();
         for (path, value) in routes {
@@ -67,6 +68,7 @@ impl<T> Routes<T> {
             let exact = if rest.is_empty() { &place.exact[..] } else { &[] };
             let is_below = rest.first().is_none_or(|byte| *byte == b'/') || place.path.ends_with(b"/");
             let below = if is_below { &place.prefix[..] } else { &[] };
+            // An exact path is more specific than the same path as a prefix.
             if let Some(found) = exact.iter().chain(below).find(|value| holds(value)) {
                 return Some(found);
             }

@@ -14,6 +14,7 @@ use crate::pairs::cookies;
 use crate::share::{Bucket, Share};
 use crate::sticky::StickySettings;
 
+// With the two bytes of the bucket, the value has 20 digits of base64 without padding.
 /// Length of a hash in bytes.
 const HASH: usize = 13;
 
@@ -58,6 +59,7 @@ impl SplitCookie {
         let values = cookies(headers, &self.name).filter(|value| value.len() == VALUE).take(MOST);
         values.filter_map(|value| URL_SAFE_NO_PAD.decode(value).ok()).find_map(|bytes| {
             let (number, hash) = bytes.split_first_chunk::<2>()?;
+            // Before the comparison: a number without a bucket costs no hash.
             let bucket = Bucket::new(u16::from_be_bytes(*number))?;
             verify_slices_are_equal(hash, &self.hash(bucket)).ok().map(|()| bucket)
         })

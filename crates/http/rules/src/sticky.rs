@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::pairs::cookies;
 
+// A multiple of three, so that base64 has no padding; `is_assigned` relies on the number of digits.
 /// Length of a hash in bytes.
 const HASH: usize = 12;
 
@@ -58,6 +59,7 @@ impl StickySettings {
     pub fn is_assigned(&self, headers: &HeaderList, assignment: &HeaderValue) -> bool {
         let value =
             assignment.as_bytes().get(self.cookie.len() + 1..).and_then(|rest| rest.get(..HASH * 4 / 3));
+        // Not in constant time: a guessed value selects a server of the group and discloses nothing else.
         value.is_some_and(|value| cookies(headers, &self.cookie).any(|sent| *sent == *value))
     }
 }

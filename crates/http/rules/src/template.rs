@@ -114,6 +114,7 @@ impl Template {
         let mut filled = Filled::default();
         self.append(values, &mut filled);
         filled.text.truncate(LONGEST);
+        // The value waits for the response, so spare capacity would be held as long.
         filled.text.shrink_to_fit();
         filled.late.retain(|(place, _)| *place <= LONGEST);
         filled
@@ -168,6 +169,7 @@ impl Filled {
 impl Filled {
     /// Inserts the values of a response.
     fn insert(&mut self, response: &impl Values) {
+        // From the end, so that the places of earlier values stay right.
         for (place, late) in std::mem::take(&mut self.late).into_iter().rev() {
             let mut value = Vec::new();
             match &late {

@@ -54,12 +54,14 @@ impl UpstreamPath {
             Self::Whole => Cow::Borrowed(&*path.forwarded),
             Self::Replaced { prefix, by } => replaced(path, prefix, by.as_ref())?,
             Self::Rewritten(rewrite) => match rewrite.apply(&path.decoded, query) {
+                // `apply` has the query of the client in its result already.
                 Some(target) => return parse(base, &target?, None),
                 None => Cow::Borrowed(&*path.forwarded),
             },
         };
         match head.uri.path_and_query() {
             // RFC 9112 section 3.2.1: origin form begins with a path, so a target of a query alone gets `/`.
+            // A clone of the target of the client shares its bytes.
             Some(asked) if base.is_empty() && asked.path() == changed && asked.as_str().starts_with('/') => {
                 Ok(asked.clone())
             }

@@ -151,6 +151,7 @@ fn is_mapped(before: &[u8], after: &[u8], is_meta: bool) -> bool {
     const PREFIX: &[u8] = b"/_s";
     let mut seen = HashSet::new();
     let mut rest = vec![(0, 0)];
+    // Several alignments are possible: a prefix may be inserted, or be a part of the original text.
     while let Some((from, to)) = rest.pop() {
         if !seen.insert((from, to)) {
             continue;

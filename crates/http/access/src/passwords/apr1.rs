@@ -28,6 +28,7 @@ pub(super) fn hash(password: &[u8], salt: &[u8]) -> [u8; LENGTH] {
         length >>= 1;
     }
     let mut digest: [u8; 16] = first.finalize().into();
+    // The divisors and the order of the parts belong to the format: each change gives other hashes.
     for round in 0..1000 {
         let mut next = Md5::new();
         let (start, end) = if round % 2 == 1 { (password, &digest[..]) } else { (&digest[..], password) };

@@ -20,10 +20,12 @@ impl Credentials {
     pub fn read(value: &[u8]) -> Option<Self> {
         let (scheme, encoded) = value.split_at_checked(6)?;
         // RFC 9110 section 11.1: schemes have no case.
+        // Before the decoder, whose time and memory grow with the header.
         if !scheme.eq_ignore_ascii_case(b"Basic ") || encoded.len() > LONGEST.div_ceil(3) * 4 {
             return None;
         }
         let text = brisk_secrets::decode(encoded).filter(|text| text.len() <= LONGEST)?;
+        // RFC 7617 section 2: the first colon ends the name, and a password may contain further ones.
         let colon = text.iter().position(|byte| *byte == b':')?;
         Some(Self { text, colon })
     }

@@ -57,6 +57,7 @@ impl PasswordHash {
         if let Some(rest) = text.strip_prefix("$apr1$") {
             let wrong = HashError::Form("apr1");
             let (salt, digest) = rest.split_once('$').ok_or(wrong)?;
+            // Apache reads eight characters of a salt. A longer salt would give another hash here.
             let is_right = salt.len() <= 8 && digest.len() == apr1::LENGTH && is_encoded(digest);
             return is_right.then(|| Self::Apr1 { salt: salt.into(), digest: digest.into() }).ok_or(wrong);
         }
@@ -80,6 +81,7 @@ impl PasswordHash {
     /// Whether `password` has this hash. Takes a time that depends on the cost of the hash, not on the password.
     pub(super) fn is_of(&self, password: &[u8]) -> bool {
         match self {
+            // The error is ignored: `read` has examined the form of the hash.
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
             Self::Argon2(hash) => {
                 Phc::new(hash).is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
@@ -98,10 +100,12 @@ fn check_argon2(text: &str) -> Result<(), HashError> {
     let hash = Phc::new(text).map_err(|_| wrong)?;
     let params = Params::try_from(&hash).map_err(|_| wrong)?;
     let is_whole = hash.salt.is_some() && hash.hash.is_some();
+    // Hashes without a version were written before the version 1.3 existed.
     let version = hash.version.map_or(Ok(Version::V0x10), Version::try_from);
     if !is_whole || version.is_err() || Algorithm::new(hash.algorithm.as_str()) != Ok(Algorithm::Argon2id) {
         return Err(wrong);
     }
+    // The time grows with the product: a hash with little memory may have millions of passes.
     let work = u64::from(params.m_cost()) * u64::from(params.t_cost());
     if params.m_cost() > ARGON2_MEMORY || work > ARGON2_WORK {
         return Err(HashError::Cost(
@@ -122,6 +126,7 @@ fn check_sha_crypt(text: &str) -> Result<(), HashError> {
     if digest.len() != length || !is_encoded(digest) || PasswordHashRef::new(text).is_err() {
         return Err(wrong);
     }
+    // A hash without `rounds` has 5,000 by the definition of SHA-crypt.
     match rounds.map_or(Ok(5000), str::parse) {
         Ok(1000..=SHA_ROUNDS) => Ok(()),
         Ok(..1000_u32) | Err(_) => Err(wrong),

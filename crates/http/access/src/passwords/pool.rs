@@ -104,9 +104,11 @@ impl Shared {
             if catch_unwind(AssertUnwindSafe(job.0)).is_err() {
                 tracing::error!("the verification of a password failed");
             }
+            // After the job, so that running verifications occupy a place too.
             drop(job.1);
             state = self.lock();
             state.running.retain(|running| *running != client);
+            // Jobs of this client were not eligible before, and another thread may wait for one.
             self.changed.notify_one();
         }
     }
@@ -137,6 +139,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.has_ended = true;
+        // The drop of a job refuses the requests that wait for its result.
         state.lanes.clear();
         self.0.changed.notify_all();
     }

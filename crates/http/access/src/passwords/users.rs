@@ -101,6 +101,7 @@ impl Table {
             usize::try_from(hasher.finish() % self.hashes.len().max(1) as u64).unwrap_or(0)
         };
         let hash = self.hashes.get(index.copied().unwrap_or_else(decoy));
+        // The hash first: an unknown user must take as long as a known one.
         hash.is_some_and(|hash| hash.is_of(password)) && index.is_some()
     }
 }

@@ -26,6 +26,7 @@ impl Exchange {
     pub(crate) async fn hold_until_proven(&mut self) {
         if self.client.source == ClientSource::Unproven {
             self.hold_until_confirmed().await;
+            // After the proof, the statements of a trusted proxy count.
             self.client.source =
                 if self.hops.is_empty() { ClientSource::Socket } else { ClientSource::Header };
         }

@@ -51,6 +51,7 @@ impl Exchange {
     pub(super) fn release_heads(&mut self) {
         let Some(heads) = &mut self.heads else { return };
         match self.line.as_ref().map_or(0, |line| line.held) {
+            // Without a line, nothing holds the head any more.
             0 => self.heads = None,
             kept => heads.remove(heads.bytes().saturating_sub(kept)),
         }
@@ -102,6 +103,7 @@ impl Exchange {
             Side::Upstream => Source::Upstream,
             Side::Internal => Source::Internal,
         };
+        // A closure, because an example is rarely formed: frequent problems keep the last one.
         self.telemetry.metrics.problems().note(source, reason, || {
             let mut example = self.client.to_string();
             if let Some(line) = &self.line {
@@ -118,6 +120,7 @@ impl Exchange {
 impl Line {
     /// The parts that `log` needs.
     pub(super) fn of(request: &RequestParts, log: &dyn RequestLog) -> Self {
+        // Clones share the bytes of the head, which `held` counts until the line is written.
         let header = |name| request.headers.get(name).cloned();
         let [host, referer, user_agent] = [header::HOST, header::REFERER, header::USER_AGENT].map(header);
         let headers: Box<[_]> =
@@ -148,6 +151,7 @@ impl Line {
 
     pub(super) fn host(&self) -> &str {
         let host = self.host.as_ref().and_then(|host| host.to_str().ok());
+        // RFC 9113 section 8.3.1: `:authority` precedes `Host`.
         self.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or_default()
     }
 

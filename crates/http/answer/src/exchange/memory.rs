@@ -34,6 +34,7 @@ impl Exchange {
 
     /// Counts a head of the request or the response. Refuses with `503` if the client has its share of the memory for heads.
     pub(crate) fn hold_head(&mut self, size: impl FnOnce() -> usize) -> Result<(), Refusal> {
+        // Over HTTP/1.1, a connection has one head at a time, whose limit of size suffices.
         let Some(heads) = &mut self.heads else { return Ok(()) };
         heads.add(size()).map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "head-memory"))
     }

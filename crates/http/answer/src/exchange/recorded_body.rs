@@ -78,6 +78,7 @@ impl http_body::Body for RecordedBody {
         exchange.sent(&polled);
         if let Poll::Ready(Some(Err(error))) = polled {
             *broken = Some(error);
+            // No other event would poll the body again: its source has failed.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

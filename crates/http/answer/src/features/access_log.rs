@@ -44,6 +44,7 @@ fn outputs(keys: &AccessLogKeys, path: &KeyPath, context: &mut Context<'_>) -> O
     }
     let mut bits = 0;
     for (number, name) in names.iter().enumerate() {
+        // A bit for each output: there are at most 62 of them.
         let found = context.log_outputs.iter().enumerate().filter(|(_, own)| own.as_deref() == Some(name));
         let found = found.fold(0, |bits, (index, _)| bits | 1 << index);
         if found == 0 {
@@ -63,6 +64,7 @@ pub(crate) struct LogOutputsStage(LogOutputs);
 
 impl Stage for LogOutputsStage {
     fn compile(context: &StageContext<'_>) -> Option<Self> {
+        // An internal route keeps the outputs of the route that the client has requested.
         let outputs = match context.first_route() {
             Some(route) => route.log_outputs,
             None => context.unrouted_host()?.log_outputs,

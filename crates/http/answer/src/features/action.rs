@@ -116,6 +116,7 @@ pub struct Redirect {
     pub to: RedirectTarget,
 }
 
+// `Arc` and `Send`, because all workers share the settings.
 /// A function from a request and its connection to a response. Runs on the worker, so it must not block.
 #[derive(Clone)]
 pub struct Page(Arc<Maker>);

@@ -119,6 +119,7 @@ impl<'d> Context<'d> {
 
     /// Whether there is an upstream with this name; otherwise reports the mistake at `path`.
     pub fn has_upstream(&mut self, name: &str, path: &KeyPath) -> bool {
+        // First, because these names are among `upstreams` too.
         if self.streams.contains(name) {
             let message = format!(
                 "the servers of {name:?} get bytes of [[tcp]] instead of requests: write those of a route as \

@@ -48,6 +48,7 @@ impl RouteFeature for InternalFeature {
             context.findings.wrong(&route.key("fallback"), message);
         }
         if is_internal {
+            // The stages of these keys are not compiled for internal routes: the first route has decided.
             for key in ["limits", "access_log", "trace", "keep_alive"].map(|key| route.key(key)) {
                 if context.findings.written(&key) {
                     let message =

@@ -83,6 +83,7 @@ fn resolve(
     let mut types = general.map(|general| MediaTypes::clone(general)).unwrap_or_default();
     for (extension, value) in &keys.types {
         let path = place("types").key(extension);
+        // The look-up takes the letters after the last dot, so an extension with a dot would never be found.
         if extension.is_empty() || extension.contains(['.', '/', '*']) {
             let message = "is not an extension: write the letters after the last dot of a name, as wasm = \"application/wasm\"";
             context.findings.wrong(&path, format!("{extension:?} {message}"));
@@ -99,6 +100,7 @@ fn resolve(
 
 fn media_type(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderValue> {
     let name = text.split(';').next().unwrap_or_default().trim_end();
+    // RFC 6838 section 4.2.
     let is_token = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
     };

@@ -108,6 +108,7 @@ fn cookies(written: &Cookies, path: &KeyPath, context: &mut Context<'_>) -> Cook
                 context.findings.wrong(&path, message);
             }
         }
+        // RFC 6265 section 5.2.3: a leading dot of a domain is ignored.
         written.iter().map(|(from, to)| (from.trim_start_matches('.').to_owned(), to.clone())).collect()
     };
     let (paths, domains) = (pairs("path", &written.path), pairs("domain", &written.domain));

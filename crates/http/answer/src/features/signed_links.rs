@@ -57,6 +57,7 @@ impl LinkRule {
         let expires = expires.unwrap_or_default();
         let values = LinkValues { request, path, expires: &expires };
         let (text, signature) = (self.text.form(&values, path), self.signature.form(request, path));
+        // Before the expiry, which is text of the client until the signature is verified.
         if !self.keys.verify(&text, &signature) {
             return Err(LinkFault::Unsigned);
         }

@@ -59,8 +59,10 @@ impl Listings {
         let client = room.client();
         if !whole.ends_with(b"/") {
             let Some(reader) = READERS.acquire(client).await else { return Some(unavailable()) };
+            // Only the existence of the folder matters, so nothing is formed.
             self.0.list(folder, is_hidden_name, |_| drop(reader)).await.ok()?;
             // The links of the page are relative to the folder.
+            // Without further slashes at its beginning, which would name another host.
             let location = format!("/{}/", path.forwarded.trim_matches('/'));
             return Some(redirect::to(StatusCode::TEMPORARY_REDIRECT, HeaderValue::try_from(location).ok()?));
         }
@@ -70,6 +72,7 @@ impl Listings {
             let Some(reader) = READERS.acquire(client).await else { return Some(unavailable()) };
             match room.take(LONGEST) {
                 Ok(true) => break reader,
+                // Another response has taken the memory. The reader is released, and the wait begins again.
                 Ok(false) => {}
                 Err(Full) => return Some(unavailable()),
             }
@@ -85,6 +88,7 @@ impl Listings {
         let mut response = Response::new(Body::full(page.ok()?));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        // Names of files may come from uploads, so the page permits no script at all.
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         Some(response)
@@ -111,6 +115,7 @@ fn page(path: &str, listing: &Listing) -> String {
     for entry in &listing.entries {
         let before = page.len();
         row(entry, &mut page);
+        // Space for the end is kept, so that the page never exceeds the reserved memory.
         if page.len() > LONGEST - END.len() - CUT.len() {
             page.truncate(before);
             is_cut = true;

@@ -51,9 +51,11 @@ pub(super) fn answer(
         start.extend_from_slice(range.as_bytes());
         length += start.len() as u64 + (last - first + 1);
         pieces.extend([Piece::Text(start.into()), Piece::Part(part.clone())]);
+        // RFC 2046 section 5.1.1: the line end before a boundary belongs to the boundary.
         line = "\r\n";
     }
     let end = format!("\r\n--{boundary}--\r\n");
+    // All lengths are known before the file is read, so the response has a length too.
     length += end.len() as u64;
     pieces.push_back(Piece::Text(end.into()));
     let kind = HeaderValue::try_from(format!("multipart/byteranges; boundary={boundary}"));
@@ -85,8 +87,10 @@ impl Lookup {
     async fn open(&self, part: &RangeInclusive<u64>) -> Result<Body, BodyError> {
         let mut asked = self.asked.clone();
         asked.headers_mut().insert(header::RANGE, range_value(part));
+        // With a range of its own, so that `ServeDir` reads the part and not the file from its beginning.
         let mut response = self.files.find(asked).await;
         let same = Found::of(&mut response, None)
+            // Parts of two contents must not be joined.
             .is_some_and(|found| found.part.as_ref() == Some(part) && found.is_same_file(&self.found));
         if same {
             Ok(response.into_body())

@@ -35,6 +35,7 @@ impl Readers {
     pub(super) async fn acquire(&self, client: Option<IpAddr>) -> Option<Reader> {
         let place = self.places.try_acquire_any(client)?;
         loop {
+            // Before the attempt: `notify_waiters` wakes only futures that exist already.
             let freed = self.freed.notified();
             if let Some(slot) = self.slots.try_acquire_any(client) {
                 return Some(Reader { slot: Some(slot), _place: place, freed: Arc::clone(&self.freed) });

@@ -66,11 +66,13 @@ pub(crate) async fn in_room(
     answer: impl AsyncFnOnce(&mut Room) -> Response<Body>,
 ) -> Response<Body> {
     let mut room = Room { client: exchange.client().one_client(), ..Room::new(exchange.connection()) };
+    // Over HTTP/1.1, a connection has one response at a time, and so one buffer.
     if exchange.shares_connection() {
         room.connection.room().await;
         room.reserved = Some(Reserved::new(CHUNK, &room.connection));
     }
     let response = answer(&mut room).await;
+    // Without a body, no first piece would follow in place of the reservation.
     if let Some(reserved) = room.reserved.filter(|_| !response.body().is_end_stream()) {
         exchange.reserve(reserved);
     }

@@ -28,6 +28,7 @@ pub(super) async fn answer(
     // A file that changes between lookups is sent as a whole in the end.
     for ranges in [ranges, ranges, None] {
         let wanted = part.take().filter(|_| ranges.is_some());
+        // The range of the former lookup must not stay.
         asked.headers_mut().remove(header::RANGE);
         if let Some(range) = &wanted {
             asked.headers_mut().insert(header::RANGE, range_value(range));
@@ -82,6 +83,7 @@ impl Found {
             _ => return None,
         };
         let headers = response.headers_mut();
+        // Before the tag is read below: the tag of a copy differs from that of the file.
         mark_coding(headers);
         if let Some(kind) = kind {
             headers.insert(header::CONTENT_TYPE, kind.clone());
@@ -171,6 +173,7 @@ pub(super) fn range_value(range: &RangeInclusive<u64>) -> HeaderValue {
 fn content_range(headers: &HeaderList) -> Option<(u64, Option<RangeInclusive<u64>>)> {
     let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, length) = value.strip_prefix("bytes ")?.split_once('/')?;
+    // A 416 has `*` in place of positions.
     let part = range.split_once('-').and_then(|(first, last)| Some(number(first)?..=number(last)?));
     Some((number(length)?, part))
 }

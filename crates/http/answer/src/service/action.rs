@@ -161,6 +161,7 @@ async fn file_if_any(
         return None;
     }
     if !matches!(request.head.method, Method::GET | Method::HEAD) {
+        // RFC 9110 section 15.5.6: a 405 states that the resource exists, so the file is looked up first.
         let has_file = files.has(&request.head, &request.path()).await;
         return has_file.then_some(Err(Refusal::method(Methods::Read)));
     }

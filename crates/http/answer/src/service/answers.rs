@@ -23,6 +23,7 @@ pub(super) fn found(response: Response<Body>) -> Result<Response<Body>, Refusal>
 
 /// The response to a client above its request rate (RFC 6585 section 4); `None` within the rate.
 pub(super) fn over_rate(exchange: &mut Exchange) -> Option<Response<Body>> {
+    // The address of a trusted proxy represents many clients, which have no common rate.
     let client = exchange.client().one_client()?;
     let wait = exchange.connection().extras.over_rate(client)?;
     exchange.fail(Side::Client, "request-rate");

@@ -74,6 +74,7 @@ impl CgiRequest {
         }
         let mut variables = Variables::default();
         let values = RequestValues { exchange, head };
+        // First: all further variables are added only if the operator has not set them.
         for param in &group.state().settings().cgi.params {
             variables.add(&param.name, without_controls(&param.value.fill(&values).into_bytes()));
         }
@@ -128,12 +129,15 @@ impl CgiRequest {
         root: &str,
         head: &RequestParts,
     ) -> Result<Target, NoScript> {
+        // Read again: the path for the upstream may differ from that of the client.
         let path = RequestPath::read(head.uri.path()).map_err(|_| Refusal::bad_request("path"))?.decoded;
         let script = match &settings.files {
             _ if path.split(|byte| *byte == b'/').any(is_hidden_name) => settings.front_controller(),
             None => settings.unseen_script(&path),
             Some(folder) => {
                 let folder = Beneath::new(folder);
+                // Looked up here: PHP with `cgi.fix_pathinfo` takes a file above a
+                // missing script for the script.
                 let found = [settings.named_script(&path), settings.index_script(&path)];
                 let found = first_existing(&folder, found).await;
                 if found.is_none() {
@@ -165,6 +169,7 @@ impl CgiRequest {
         if first_existing(folder, [index]).await.is_none() {
             return Ok(());
         }
+        // The path of the client: that for the upstream may have another prefix.
         let location = format!("{}/", one_leading_slash(&self.path));
         Err(NoScript::Redirect(Box::new(redirect::final_slash(&location, head))))
     }
@@ -186,6 +191,7 @@ impl Target {
 /// The first of `scripts` that is a file in `folder`.
 async fn first_existing<const N: usize>(folder: &Beneath, scripts: [Option<Script>; N]) -> Option<Script> {
     for script in scripts.into_iter().flatten() {
+        // Without slashes at its beginning, which would make the path absolute.
         let name = script.name.iter().copied().skip_while(|byte| *byte == b'/').collect();
         if folder.is_file(PathBuf::from(OsString::from_vec(name))).await {
             return Some(script);

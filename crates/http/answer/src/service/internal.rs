@@ -76,6 +76,7 @@ pub(super) struct NoTarget;
 pub(super) fn folders(routes: &[RouteSettings]) -> Vec<Folder> {
     let folder = |route: &RouteSettings| match (&route.action, &route.path) {
         (Action::Static(files), RoutePath::Prefix(path)) if route.internal.is_internal => {
+            // `X-Sendfile` has absolute paths.
             let root = std::path::absolute(&files.root).unwrap_or_else(|_| files.root.clone());
             Some(Folder { root, route: path.clone() })
         }
@@ -119,6 +120,7 @@ fn path_of_file(folders: &[Folder], file: &[u8]) -> Option<PathAndQuery> {
         let rest = file.strip_prefix(root)?.strip_prefix(b"/")?;
         Some((root.len(), folder.route.clone(), rest))
     };
+    // The longest root: the folder of one route may be within that of another.
     let (_, route, rest) = folders.iter().filter_map(below).max_by_key(|(length, ..)| *length)?;
     let route = percent_encode(route.trim_end_matches('/').as_bytes(), OF_FILE);
     path(format!("{route}/{}", percent_encode(rest, OF_FILE)).as_bytes())
@@ -144,6 +146,7 @@ fn path(written: &[u8]) -> Option<PathAndQuery> {
 
 /// Changes the head of a request into that of a redirected one: `GET`, or `HEAD` as before, without a body.
 pub(super) fn redirect(head: &mut RequestParts, target: PathAndQuery) {
+    // `take`: a `Uri` cannot be changed in place.
     let mut uri = std::mem::take(&mut head.uri).into_parts();
     uri.path_and_query = Some(target);
     // A host from the URI needs a scheme too, which a URI with a host has.
@@ -181,6 +184,7 @@ pub(super) fn add(kept: &HeaderList, is_file: bool, response: &mut Response<Body
         if *name == header::SET_COOKIE {
             headers.append(name, value.clone());
         } else if !is_error && (is_file || !headers.contains_key(name)) {
+            // For a file, the media type that the application states precedes the guess from the name.
             headers.insert(name, value.clone());
         }
     }

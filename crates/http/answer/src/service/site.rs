@@ -88,6 +88,7 @@ impl Site {
         let compile = |(path, index): (RoutePath, usize), is_page| {
             let route = &host.routes[index];
             let action = RouteAction::new(route, group, metrics)?;
+            // Checked here: for the stage, a missing group is that of an explanation.
             if let Some(auth) = route.forward_auth.as_ref().filter(|auth| group(&auth.group).is_none()) {
                 return Err(ServiceError::UnknownGroup { name: auth.group.clone() });
             }
@@ -99,6 +100,7 @@ impl Site {
         let routes = compile_all(false)?;
         let mut pages =
             host.routes.iter().filter_map(|route| route.error_pages.as_ref()).chain(&host.error_pages);
+        // Compiled only if needed: these routes have other stages than the routes of clients.
         let error_routes =
             if pages.any(|pages| pages.has_routes()) { compile_all(true)? } else { Vec::new() };
         let refuse = |refusal| Route::reserved(&context, StageTarget::Unrouted, RouteAction::Refuse(refusal));
@@ -133,6 +135,7 @@ impl Site {
         let answered = answered.map(|answered| answered.map(|response| *response));
         if (route.internal.redirects || route.error_pages.is_some()) && !request.is_tunnel {
             let redirects = self.answer_with_redirects(service, route, request, exchange, state, answered);
+            // Boxed: few routes need this future, and every request would have room for it.
             return Box::pin(redirects).await;
         }
         let answered = match answered {
@@ -287,6 +290,7 @@ impl Site {
         let holds = |route: &Route| {
             let Some(conditions) = &route.conditions else { return true };
             conditions.hold(&examined).unwrap_or_else(|part| {
+                // The search ends: a further route could lack the condition that protects the path.
                 excess.set(Some(part));
                 true
             })

@@ -108,6 +108,7 @@ type Completing<'a> = Pin<Box<dyn Future<Output = Result<Variables, NoScript>> +
 
 /// The response of `pending`, which ends within `limit`. A connection that switches protocols has no end.
 async fn within(limit: Duration, pending: PendingResponse<'_>) -> Result<Response<Body>, Refusal> {
+    // One end for head and body: a late head leaves less time for the body.
     let end = Instant::now() + limit;
     let answered = timeout_at(end, pending).await;
     let response = answered.unwrap_or(Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, "request-timeout")))?;
@@ -145,6 +146,7 @@ impl<'a> UpstreamCall<'a> {
         request: &mut ClientRequest,
         exchange: &'a mut Exchange,
     ) -> Result<PendingResponse<'a>, Refusal> {
+        // Before the path: the URLs of the other group may have another path.
         if let Some(split) = &self.upstream.split {
             let (to, assignment) = split.choose(&request.head.headers, exchange.id());
             (self.to, self.assignment) = (to.unwrap_or(self.to), assignment);
@@ -153,6 +155,7 @@ impl<'a> UpstreamCall<'a> {
         if !headers::count_forward(&mut request.head)? {
             return Ok(Box::pin(ready(Ok(no_content()))));
         }
+        // Before the request: hints are useful while the upstream works on the page.
         if let Some(hints) = &self.state.hints {
             hints.announce();
         }
@@ -161,13 +164,16 @@ impl<'a> UpstreamCall<'a> {
         if is_tunnel {
             return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
         }
+        // These names concern trailers, which only a body can have.
         let named = if body.is_end_stream() { Vec::new() } else { hop_by_hop::named(&head.headers) };
+        // Most requests name nothing, and share the names of the route.
         let own_names = match &*named {
             [] => Rc::clone(&self.route.own_names),
             named => Rc::new(self.route.own_names.with(named)),
         };
         let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, own_names);
         let limit = self.upstream.timeouts.request;
+        // The protocols of application servers state the length before the body.
         let needs_length =
             || cgi::is_application(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
         let gathers = !body.is_end_stream() && (self.upstream.buffers || needs_length());
@@ -211,6 +217,7 @@ impl<'a> UpstreamCall<'a> {
         body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Response<Body>, Refusal> {
+        // Before `prepare`, because variables have the head as it arrived.
         let application = CgiRequest::begin(&self.to.group, exchange, &head).map(Box::new);
         let connection = self.prepare(&mut head, target, exchange);
         let variables = match application {
@@ -221,6 +228,7 @@ impl<'a> UpstreamCall<'a> {
                 let completing: Completing<'_> = Box::pin(request.complete(&self.to.group, &head, of_host));
                 match completing.await {
                     Ok(variables) => {
+                        // The variables wait for the response as the heads do.
                         exchange.hold_head(|| variables.size())?;
                         Some(Box::new(variables))
                     }
@@ -229,6 +237,7 @@ impl<'a> UpstreamCall<'a> {
                 }
             }
         };
+        // After `prepare`, so that the mirror gets the head for upstreams without claims of clients.
         let body = match &self.upstream.mirror {
             Some(mirror) => mirror.observe((&head, &self.to.base), body, exchange),
             None => body,
@@ -265,6 +274,7 @@ impl<'a> UpstreamCall<'a> {
             variables: None,
         };
         let answered = tunnel(&self.to.group, head, upload, &facts).await;
+        // RFC 8441: any 2xx opens the tunnel.
         if answered.as_ref().is_ok_and(|response| response.status().is_success()) {
             exchange.switch();
         }
@@ -303,6 +313,7 @@ impl<'a> UpstreamCall<'a> {
                 self.route.stages.received(self.state, &mut response);
                 self.upstream.urls.apply(response.headers_mut());
                 exchange.named = headers::prepare_response(response.status(), response.headers_mut());
+                // After the changes of the application's cookies, which must not concern this one.
                 if let Some(assignment) = &self.assignment {
                     response.headers_mut().append(header::SET_COOKIE, HeaderValue::clone(assignment));
                 }

@@ -24,6 +24,7 @@ impl Stage for HeadMethodStage {
             return;
         }
         let body = std::mem::take(response.body_mut());
+        // RFC 9110 section 8.6: a 204 has no `Content-Length`, so an empty body gets none.
         if let Some(length @ 1..) = body.size_hint().exact() {
             response.headers_mut().insert_missing(header::CONTENT_LENGTH, || length.into());
         }

@@ -72,11 +72,13 @@ impl SiteVisits {
             return Err(Dropped::TooLarge);
         }
         let client = exchange.client().one_client();
+        // Before the body: beacons beyond the rate hold no memory.
         self.beacons.admit(client)?;
         if head.method == Method::GET {
             let query = head.uri.query().unwrap_or_default();
             return self.beacons.take(Kind::Form, query.as_bytes(), &self.host, client);
         }
+        // Nothing at first: the reservation grows with the bytes that arrive.
         let holding = connection.reserve(Resource::Beacons, 0).map_err(|_| Dropped::Busy)?;
         let arriving = Box::pin(arrived(body, holding));
         let whole = match connection.register_deadline() {
@@ -113,6 +115,7 @@ fn is_of_own_page(headers: &HeaderList, authority: &str, kind: Kind) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(|site| site == "same-origin");
     let origin = headers.get(header::ORIGIN).map(|origin| {
         let origin = origin.as_bytes().strip_prefix(b"https://").unwrap_or_default();
+        // Browsers omit the default port in `Origin`.
         let usual =
             |authority: &[u8]| authority.strip_suffix(b":443").unwrap_or(authority).to_ascii_lowercase();
         !origin.is_empty() && usual(origin) == usual(authority.as_bytes())
@@ -141,6 +144,8 @@ pub(crate) fn script(head: &RequestParts) -> Result<Response<Body>, Refusal> {
     let is_known = conditional::is_known(head.headers.get_all(header::IF_NONE_MATCH), tag.as_bytes());
     let mut response =
         Response::new(if is_known { Body::Empty } else { Body::full(Bytes::from_static(SCRIPT.as_bytes())) });
+    // Pages that contain the script themselves have no version in its URL, so
+    // caches keep it for an hour only.
     let kept = if head.uri.query() == Some(version) {
         "public, max-age=31536000, immutable"
     } else {

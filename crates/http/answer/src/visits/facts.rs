@@ -29,12 +29,14 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
     let is_new = exchange.number() == 1;
     visit.connection = if is_new { Connection::New } else { Connection::Reused };
     note_tls(&mut visit, &record);
+    // A navigation in early data has not waited for the handshake.
     note_times(&mut visit, exchange, &record, is_new && connection.client.is_confirmed());
     Issued {
         request: exchange.id(),
         visit,
         path: view.path.clone(),
         answered_in: exchange.elapsed(),
+        // A later request of the connection has not waited for its handshake.
         held_since_hello: held_since_hello(&record).filter(|_| is_new),
         may_be_hinted: view.may_be_hinted,
     }
@@ -46,6 +48,7 @@ pub(super) fn issued(view: &PageView, exchange: &Exchange) -> Issued {
 /// In TLS 1.2 the server's `Finished` is a round trip away at that time; early data precedes the client's `Finished`.
 fn held_since_hello(record: &ConnectionRecord) -> Option<Duration> {
     let between = |earlier, later| record.timeline.between(earlier, later);
+    // The request precedes the end of the handshake in early data. `between` then has no value.
     let ready = between(Milestone::HandshakeFinished, Milestone::FirstRequest).unwrap_or_default();
     let soon = record.rtt.unwrap_or_default() + SOON;
     between(Milestone::ClientHello, Milestone::FirstRequest).filter(|_| ready <= soon)

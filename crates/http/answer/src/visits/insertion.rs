@@ -51,6 +51,7 @@ pub(super) fn insert(
         (None, None) => (streaming(body, tag, beacons), None),
     };
     *response.body_mut() = changed;
+    // An unchanged page keeps its length and its tag.
     if outcome != Some(Insertion::NoPlace) {
         mark(response.headers_mut());
     }
@@ -84,6 +85,7 @@ fn mark(headers: &mut HeaderList) {
     for name in &DIGESTS {
         headers.remove(name);
     }
+    // The page is not the one of the application byte by byte, so its tag becomes weak.
     weaken(headers);
 }
 
@@ -146,6 +148,7 @@ impl http_body::Body for InsertedBody {
                     output
                 }
                 Err(frame) => {
+                    // A digest is that of the page without the script.
                     self.trailers = frame.into_trailers().ok().map(|mut trailers| {
                         for name in &DIGESTS {
                             trailers.remove(name);
@@ -166,6 +169,7 @@ impl http_body::Body for InsertedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        // The length depends on the search.
         SizeHint::default()
     }
 }

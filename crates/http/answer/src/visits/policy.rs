@@ -19,6 +19,7 @@ fn allows_policy(policy: &str) -> bool {
         let mut words = directive.split_ascii_whitespace();
         let Some(name) = words.next() else { continue };
         let is = |known: &str| name.eq_ignore_ascii_case(known);
+        // A sandbox without this token runs no script at all.
         if is("sandbox") && !words.clone().any(|word| word.eq_ignore_ascii_case("allow-scripts")) {
             return false;
         }
@@ -56,6 +57,7 @@ impl Sources {
 
 fn allows_own<'w>(words: &(impl Iterator<Item = &'w str> + Clone)) -> bool {
     let has = |known: &str| words.clone().any(|word| word.eq_ignore_ascii_case(known));
+    // With `'strict-dynamic'`, sources by host have no effect, and the inserted script has no nonce.
     (has("'self'") || has("*") || has("https:")) && !has("'strict-dynamic'")
 }
 

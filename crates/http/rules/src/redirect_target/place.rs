@@ -37,6 +37,7 @@ impl Place {
                 (Self::AuthorityStart, rest)
             }
             Self::AfterScheme => (Self::AuthorityStart, text.strip_prefix("://")?),
+            // The value of the table may be empty or end with a scheme, so a host follows.
             Self::AfterMap if text.starts_with("://") => (Self::AuthorityStart, &text[3..]),
             Self::AfterMap if text.starts_with("//") => (Self::AuthorityStart, &text[2..]),
             place => (place, text),
@@ -47,6 +48,7 @@ impl Place {
             (Self::Fragment, _) | (_, b'#') => Self::Fragment,
             (Self::Query { .. }, byte) => Self::Query { begins: byte == b'&' },
             (_, b'?') => Self::Query { begins: true },
+            // Browsers treat a backslash as a slash, so the host ends there too.
             (Self::Authority | Self::AfterMap, b'/' | b'\\') => Self::Path,
             (place, _) => place,
         }))
@@ -79,6 +81,7 @@ impl Place {
             Self::Path if matches!(variable, V::Group(_)) => {
                 (Piece::Segments(variable, PathPart::Rest), self)
             }
+            // Not encoded again: the path of a request has the form of this part of a URL already.
             Self::Path if is_path => (Piece::Verbatim(variable), self),
             Self::AuthorityStart | Self::Authority
                 if matches!(variable, V::Host | V::TlsServerName | V::ServerAddress | V::ServerPort) =>
@@ -94,6 +97,7 @@ impl Place {
                         .to_owned(),
                 );
             }
+            // Only as a whole parameter: an `&` of the client within a parameter would begin another.
             Self::Query { begins: true } if variable == V::Query => {
                 (Piece::Verbatim(variable), Self::Query { begins: false })
             }

@@ -46,6 +46,7 @@ pub(super) fn of_route(
         context.findings.wrong(&path.key("client_certificate"), message);
     }
     let restrictions = [is_restricted, certificate.is_some(), keys.basic_auth.is_some(), keys.jwt.is_some()];
+    // With one restriction, `any` and `all` have the same meaning.
     if keys.satisfy.is_some() && restrictions.iter().filter(|is_used| **is_used).count() < 2 {
         let message =
             "has no effect: write two of `allow` or `deny`, `client_certificate`, `basic_auth` and `jwt`";
@@ -91,6 +92,7 @@ fn basic_auth(
 fn passwords(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<Passwords>> {
     let file = context.file(file);
     let text = context.read_privately(&file, path, |file| {
+        // One byte more than permitted shows a larger file without reading all of it.
         let text = brisk_secrets::read_at_most(file, MOST_OF_FILE + 1)
             .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         if text.len() > MOST_OF_FILE {
@@ -100,6 +102,7 @@ fn passwords(file: &Path, path: &KeyPath, context: &mut Context<'_>) -> Option<A
         is_utf8.then_some(text).ok_or_else(|| format!("{}: not UTF-8", file.display()))
     })?;
     let text = str::from_utf8(&text).ok()?;
+    // An unchanged file keeps its `Passwords`, and so the credentials that were verified.
     match context.password_files.read(&file, text) {
         Ok(passwords) => {
             if passwords.is_empty() {
@@ -125,6 +128,8 @@ fn certificates(
     context: &mut Context<'_>,
 ) -> Arc<CertificateRules> {
     for (key, list) in [("names", &raw.names), ("fingerprints", &raw.fingerprints)] {
+        // Rules without names and fingerprints permit every certificate, so an empty
+        // list could open the route.
         if list.as_ref().is_some_and(Vec::is_empty) {
             let message =
                 "empty: write at least one; client_certificate = {} permits every verified certificate";
@@ -175,6 +180,7 @@ fn networks(
     if allow.is_none() && deny.is_none() {
         return None;
     }
+    // A network that could not be read is missing in the list, and was reported already.
     if allow.is_some_and(Vec::is_empty) && !context.findings.written(&path.key("allow").index(0)) {
         let message = "no network: write at least one; or deny = [] for all clients, deny = [\"0.0.0.0/0\", \"::/0\"] for none";
         context.findings.wrong(&path.key("allow"), message);

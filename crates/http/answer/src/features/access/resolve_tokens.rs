@@ -99,10 +99,12 @@ fn of_url(url: &str, raw: &Jwt, path: &KeyPath, context: &mut Context<'_>) -> Op
         }
     }
     let authorities = raw.ca.as_ref().map(|file| context.file(file));
+    // The file is read with the first fetch, when a mistake would show itself in refused requests only.
     if let Some(file) = authorities.as_ref().filter(|file| !file.is_file()) {
         context.findings.wrong(&path.key("ca"), format!("there is no file {}", file.display()));
         return None;
     }
+    // A source that runs already keeps its keys over a reload.
     Some(context.token_keys.of_url(url, authorities))
 }
 
@@ -151,6 +153,7 @@ fn algorithms(raw: &Jwt, path: &KeyPath, context: &mut Context<'_>) -> Algorithm
     }
     Algorithms::new(names.iter().map(String::as_str)).unwrap_or_else(|(index, message)| {
         context.findings.wrong(&path.index(index), message);
+        // The route is mistaken, so the default is never used.
         Algorithms::default()
     })
 }
@@ -181,5 +184,6 @@ fn claims(raw: &Jwt, route: &RouteScope<'_>, path: &KeyPath, context: &mut Conte
 
 /// RFC 6265 section 4.1.1.
 fn is_token(name: &str) -> bool {
+    // A name of a cookie is a token, as the name of a header is.
     http::HeaderName::from_bytes(name.as_bytes()).is_ok()
 }

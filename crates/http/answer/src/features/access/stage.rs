@@ -41,6 +41,7 @@ impl Stage for AccessStage {
         let networks = of_route.or(context.host?.settings.networks.as_ref());
         let tokens = route.and_then(|access| access.tokens.clone());
         let stage = Self {
+            // `deny = []` of a route is open: it lifts the lists of the host.
             networks: networks.filter(|networks| !networks.is_open()).cloned(),
             certificates: route.and_then(|access| access.certificates.clone()),
             basic_auth: route.and_then(|access| access.basic_auth.clone()),
@@ -65,6 +66,7 @@ impl Stage for AccessStage {
         }
         let headers = &request.head.headers;
         let mut lacking = None;
+        // The token first: a password takes tens of milliseconds.
         if let Some(tokens) = &self.tokens {
             match tokens.examine(headers) {
                 Ok(Some(token)) => {
@@ -97,6 +99,7 @@ impl Stage for AccessStage {
         let client = client_of(exchange.client().ip());
         let headers = &request.head.headers;
         let mut lacking = None;
+        // `request` has taken a known token already, if only the password is unknown.
         if let Some(tokens) = self.tokens.as_ref().filter(|_| state.token.is_none()) {
             let connection = Rc::clone(exchange.connection());
             match tokens.verify(headers, &connection, client).await {
@@ -129,6 +132,7 @@ impl Stage for AccessStage {
             headers.remove(header::AUTHORIZATION);
         }
         for (name, value) in state.token.iter().flat_map(|token| &token.headers) {
+            // `insert`: a header of the client with this name must not stay beside the claim.
             headers.insert(name, value.clone());
         }
     }
@@ -179,6 +183,7 @@ impl AccessStage {
 
     /// RFC 9110 section 15.5.2: a `401` response has `WWW-Authenticate`. Without the keys of the issuer, the response is `503`.
     fn challenge(&self, lacking: Option<Lacking>, exchange: &mut Exchange) -> Flow {
+        // A request without credentials is no failure: clients send them after the challenge.
         if let Some(Lacking::Refused(fault)) = lacking {
             if fault == TokenFault::NoKeys {
                 return unavailable(fault.name(), exchange);

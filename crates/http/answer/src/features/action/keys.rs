@@ -52,6 +52,7 @@ pub enum StripPrefix {
 
 impl<'de> Deserialize<'de> for StripPrefix {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // A visitor, because an untagged enum reports that no variant matches, and names no accepted form.
         struct Either;
         impl Visitor<'_> for Either {
             type Value = StripPrefix;
@@ -113,6 +114,7 @@ impl ActionKeys {
     /// Name and key of the upstream for all requests or for those without a file.
     pub fn any_upstream(&self) -> Option<(&str, &'static str)> {
         let fallback = match &self.fallback {
+            // Without `static`, a fallback is a mistake, which the resolution reports.
             Some(Fallback::Upstream(name)) if self.directory.is_some() => Some((name.as_str(), "fallback")),
             _ => None,
         };

@@ -22,6 +22,7 @@ pub(crate) fn routes(host: &HostScope<'_>, context: &mut Context<'_>) -> Vec<Rou
     let mut taken = HashMap::new();
     let mut settings = Vec::new();
     for (index, keys) in host.keys.site.route.iter().enumerate() {
+        // Routes with one path and equal conditions: the second one would never be used.
         let path = path.index(index);
         let conditions = keys.conditions.when.as_ref().map(|when| format!("{when:?}")).unwrap_or_default();
         let requests = (&keys.paths.path, keys.paths.exact, conditions);
@@ -127,6 +128,7 @@ fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>
     let (raw, path) = (&route.keys.action, route.path);
     let root = context.base.join(folder);
     let is_awaited = route.keys.paths.exact && may_come(&root);
+    // A warning only: nginx starts without the file, so an imported configuration must be valid too.
     if is_awaited {
         let path = path.key("static");
         let warning =
@@ -172,6 +174,7 @@ fn single_file(
         context.findings.wrong(&route.key("static"), message);
         return None;
     }
+    // The parent of a name without a folder is the empty path.
     let root = file.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = file.file_name()?.to_str().ok_or_else(|| "the name of the file is not UTF-8".to_owned());
     let only = name.and_then(|name| locations::encoded(&format!("/{name}")).parse());
@@ -200,6 +203,7 @@ fn fallback(text: &str, root: &Path, path: &KeyPath, context: &mut Context<'_>) 
         }
     };
     let file = root.join(text.trim_start_matches('/'));
+    // A name with escapes has another spelling on disk.
     if !text.contains('%') && !file.is_file() {
         let missing = file.display();
         context.findings.warn(format!("{path}: there is no file {missing}: paths without a file get 404"));
@@ -209,6 +213,7 @@ fn fallback(text: &str, root: &Path, path: &KeyPath, context: &mut Context<'_>) 
 
 fn fixed(raw: &keys::Respond, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
     let path = route.key("respond");
+    // RFC 9110 section 15.2: 1xx are interim responses.
     let status = context.findings.within(&path.key("status"), raw.status, 200, &(200..=599));
     let status = StatusCode::from_u16(status).ok()?;
     let kind = raw.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
@@ -226,6 +231,7 @@ fn fixed(raw: &keys::Respond, route: &RouteScope<'_>, context: &mut Context<'_>)
     }
     let formed = with_groups(route, context, |maps, groups| BodyTemplate::new(body, kind, maps, groups))?;
     match formed {
+        // A body without variables is formed once, not for each request.
         Ok(body) => Some(if let Some(text) = body.fixed() {
             let body = Bytes::from(text.to_owned());
             Action::Fixed(FixedResponse { status, content_type, body })
@@ -274,6 +280,7 @@ fn redirect(raw: &keys::Redirect, route: &RouteScope<'_>, context: &mut Context<
         return None;
     }
     let to = path.key("to");
+    // A text in place of the table is the target itself.
     let path = if context.findings.written(&to) { &to } else { path };
     match with_groups(route, context, |maps, groups| RedirectTarget::new(&raw.to, maps, groups))? {
         Ok(to) => {

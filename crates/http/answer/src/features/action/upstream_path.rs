@@ -63,6 +63,7 @@ pub(super) fn of_route(route: &RouteScope<'_>, context: &mut Context<'_>) -> Ups
 
 /// Whether `path` is `prefix` or below it.
 fn is_below(path: &str, prefix: &str) -> bool {
+    // A slash at the end of the prefix has no meaning, because whole segments are removed.
     let rest = path.strip_prefix(prefix.trim_end_matches('/'));
     prefix.starts_with('/') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -77,6 +78,7 @@ fn rewrite(raw: &keys::RewritePath, path: &KeyPath, context: &mut Context<'_>) -
         Err(fault) => {
             let message = format!("{:?} is not a path for the matches: {fault}", raw.to);
             context.findings.wrong(&path.key("to"), message);
+            // The route is mistaken, so this path is never used.
             UpstreamPath::Whole
         }
     }

@@ -20,6 +20,7 @@ impl Stage for BandwidthStage {
     }
 
     fn response(&self, _: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        // After a switch, the bytes belong to another protocol.
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if !state.is_head && !is_switched && !response.body().is_end_stream() {
             let body = std::mem::take(response.body_mut());

@@ -51,5 +51,6 @@ fn item(der: &[u8]) -> String {
 }
 
 fn value(text: String) -> HeaderValue {
+    // The buffer is shared and not copied: a chain has several kilobytes.
     HeaderValue::from_maybe_shared(Bytes::from(text)).expect("base64, colons, commas and spaces")
 }

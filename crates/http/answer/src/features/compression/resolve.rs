@@ -74,6 +74,7 @@ fn settings(
             "has no effect with `breach_guard = \"off\"`: all pages are compressed without padding",
         );
     }
+    // Padded pages have the coding gzip only.
     if table.arrivals.is_some_and(|pages| pages > 0) && !settings.codings.contains(&Coding::Gzip) {
         context.findings.wrong(&path.key("arrivals"), "has no effect: `codings` has no \"gzip\"");
     }
@@ -95,6 +96,7 @@ fn codings(
         };
         settings.codings = names.iter().map(coding).collect();
         let path = path.key("codings");
+        // A name that could not be read is missing in the list, and was reported already.
         if names.is_empty() && !context.findings.written(&path.index(0)) {
             context.findings.wrong(
                 &path,

@@ -66,6 +66,7 @@ impl Stage for CompressionStage {
     }
 
     fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        // At most one of the two: pages of routes with a setting have the coding of the route.
         let of_page = || state.page_view.as_ref()?.compression(response);
         if let Some(compression) = state.compression.as_deref().or_else(of_page) {
             compression.apply(exchange.connection(), response);

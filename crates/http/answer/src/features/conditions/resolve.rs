@@ -37,11 +37,13 @@ pub(crate) fn forbids_early_data(route: &RouteKeys) -> bool {
 /// route and refuses nothing.
 pub(crate) fn open_below(host: &HostScope<'_>, context: &mut Context<'_>) {
     let (routes, path) = (&host.keys.site.route, host.key("route"));
+    // Only a route without conditions takes all other requests.
     let open = routes.iter().filter(|route| route.conditions.when.is_none());
     let open: HashSet<_> = open.map(|route| &*route.paths.path).collect();
     for (index, route) in routes.iter().enumerate().filter(|(_, route)| forbids_early_data(route)) {
         let route = &route.paths;
         let shorter = route.path.char_indices().rev().filter(|(_, character)| *character == '/');
+        // A route for `/a/` and one for `/a` contain the paths below alike.
         let mut shorter = shorter.flat_map(|(at, _)| [&route.path[..=at], &route.path[..at]]);
         if !open.contains(&*route.path)
             && let Some(next) = shorter.find(|path| open.contains(path))
@@ -58,6 +60,7 @@ pub(crate) fn open_below(host: &HostScope<'_>, context: &mut Context<'_>) {
 
 fn methods(written: &[String], path: &KeyPath, context: &mut Context<'_>) -> Vec<Method> {
     let method = |(index, text): (usize, &String)| {
+        // RFC 9110 section 9.1: methods are case-sensitive, so `get` would hold for no usual request.
         let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| *text == text.to_ascii_uppercase());
         if method.is_none() {
             let message = format!("{text:?} is not a method: write one in capitals, as \"GET\"");

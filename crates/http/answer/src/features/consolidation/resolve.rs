@@ -78,6 +78,7 @@ impl Found {
             return context.findings.wrong(path, format!("{first} is this origin already"));
         }
         let (new, places) = (prefix.as_str(), &self.map.origins);
+        // With overlapping prefixes, two origins could claim one path.
         let clash = places
             .iter()
             .find(|place| lies_within(new, place.prefix.as_str()) || lies_within(place.prefix.as_str(), new));
@@ -88,6 +89,7 @@ impl Found {
         let Some(group) = group(&origin, table, path, context) else { return };
         let place = Some(self.map.origins.len());
         let unchanged = table.integrity.then(|| prefix.unchanged());
+        // Style sheets with a digest are served byte by byte, so the second route rewrites nothing.
         for (prefix, rewrites) in [(Some(&prefix), true), (unchanged.as_ref(), false)] {
             let Some(prefix) = prefix else { continue };
             let path = UpstreamPath::below(prefix.as_str());
@@ -120,11 +122,13 @@ fn origin(text: &str, host: &HostKeys, path: &KeyPath, context: &mut Context<'_>
         }
     };
     let is_name = |name: &String| match name.strip_prefix('*') {
+        // A wildcard is one label.
         Some(suffix) => {
             origin.host().split_once('.').is_some_and(|(_, rest)| suffix.strip_prefix('.') == Some(rest))
         }
         None => name.eq_ignore_ascii_case(origin.host()),
     };
+    // RFC 6454 section 5: another scheme or port is another origin.
     if origin.is_secure() && origin.port() == 443 && host.site.names.iter().any(is_name) {
         context.findings.wrong(path, format!("{origin} is this host itself: name another origin"));
         return None;
@@ -155,6 +159,7 @@ fn group(
     context: &mut Context<'_>,
 ) -> Option<String> {
     let Some(name) = &table.upstream else {
+        // The name of the group is the origin, so that several hosts share its servers and connections.
         let name = origin.to_string();
         if context.upstreams.contains(&name) {
             let message =

@@ -43,6 +43,7 @@ impl Stage for ConsolidationStage {
     ) -> Flow {
         let connection = exchange.connection();
         let path = request.path();
+        // Without the final slash, the scope of scripts from this path would be the root of the host.
         if let Some(folder) = self.route.folder(&path, &request.head) {
             return Flow::Respond(Box::new(redirect::to(StatusCode::PERMANENT_REDIRECT, folder)));
         }

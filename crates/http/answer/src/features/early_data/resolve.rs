@@ -40,6 +40,7 @@ fn policy_of(written: &EarlyData) -> EarlyDataPolicy {
         EarlyData::No => EarlyDataPolicy::Hold,
         EarlyData::Safe => EarlyDataPolicy::Safe,
         EarlyData::Paths(paths) => {
+            // Wrong paths are reported by `paths_are_right`.
             EarlyDataPolicy::Paths(paths.iter().filter_map(|path| path.parse().ok()).collect())
         }
     }
@@ -47,6 +48,7 @@ fn policy_of(written: &EarlyData) -> EarlyDataPolicy {
 
 /// Reports `paths` that are invalid or outside `route`.
 fn paths_are_right(paths: &[String], route: Option<&RoutePath>, path: &KeyPath, context: &mut Context<'_>) {
+    // A path that could not be read is missing in the list, and was reported already.
     if paths.is_empty() && !context.findings.written(&path.index(0)) {
         context.findings.wrong(path, "no path: write at least one, as \"/api/search\", or \"no\"");
     }

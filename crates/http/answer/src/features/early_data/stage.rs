@@ -19,6 +19,7 @@ impl Stage for EarlyDataStage {
     }
 
     fn request(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
+        // A closure: nearly all requests arrive after the handshake and need no examination.
         let passes = || {
             let is_bodyless = request.body.is_end_stream();
             self.policy.lets_pass(&request.head, &request.path().decoded, is_bodyless)

@@ -99,6 +99,7 @@ impl PageKey {
     pub(crate) fn new(names: &Names, authority: &str, path: &[u8]) -> Option<Self> {
         let is_own = authority.len() + path.len() <= LONGEST && names.include(authority);
         is_own.then(|| Self {
+            // Names of hosts have no case, so a page has one key.
             authority: authority.to_ascii_lowercase(),
             path: String::from_utf8_lossy(path).into_owned(),
         })
@@ -129,6 +130,7 @@ impl RequestHints {
         let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
             kind.as_bytes().get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
         });
+        // Errors have other links than the page, and responses to credentials may have links for one user.
         if response.status() == StatusCode::OK && is_page && self.credentials.permit_retention(headers) {
             self.hints.learned.learn(page, links::of(headers));
         }

@@ -21,6 +21,7 @@ pub(super) fn of_route(
         context.findings.wrong(&path, "has no effect without `upstream`: other answers come at once");
     }
     let links = path.key("links");
+    // A list in place of the table has its links at the key itself.
     let links = if context.findings.written(&links) { links } else { path };
     if table.links.len() > MOST {
         let message = format!("{} links are too many: {MOST} are sent at once", table.links.len());

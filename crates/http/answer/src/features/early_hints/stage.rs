@@ -34,6 +34,7 @@ impl Stage for EarlyHintsStage {
         let (host, route) = (context.host?, context.upstream_route()?);
         let configured = route.early_hints.settings.as_ref();
         let configured = configured.map(|settings| EarlyHints::new(settings, &route.early_hints.learned));
+        // Without configured hints, the connections that get some have forwarded and learned ones.
         let usual = || EarlyHints::new(&Arc::new(EarlyHintsSettings::usual()), &route.early_hints.learned);
         let variants = host.variants.varies_early_hints().then(|| Arc::clone(&host.variants));
         let varied = variants.map(|variants| (variants, configured.clone().unwrap_or_else(usual)));
@@ -53,6 +54,7 @@ impl Stage for EarlyHintsStage {
         let hints = self.of(exchange.connection());
         let hints = hints.filter(|_| hints::is_navigation(&request.head) && !exchange.is_early());
         state.hints = hints.and_then(|hints| {
+            // Over HTTP/1.1 there is no sender: old clients take an interim response for the final one.
             let interim = exchange.interim()?.consolidating(self.origins.clone());
             let authority = validate::authority_of(&request.head);
             let page = PageKey::new(&self.names, authority, &request.path().decoded);

@@ -50,6 +50,8 @@ impl<'de> Deserialize<'de> for ErrorPages {
                     if key == "intercept" {
                         pages.intercept = Some(table.next_value()?);
                     } else {
+                        // All other keys are statuses, which a struct cannot have as
+                        // fields; `resolve` checks them.
                         pages.pages.insert(key, table.next_value()?);
                     }
                 }
@@ -98,6 +100,7 @@ impl<'de> Deserialize<'de> for PageStatus {
                 f.write_str("a status, or \"route\" for that of the route")
             }
 
+            // Integers of TOML have 64 bits.
             fn visit_i64<E: de::Error>(self, code: i64) -> Result<PageStatus, E> {
                 u16::try_from(code)
                     .map(PageStatus::Code)

@@ -139,6 +139,8 @@ pub(super) fn remove_content(response: &mut Response<Body>) {
 
 /// Whether no upstream sent the response, and it is an error page of the gateway or has no content.
 pub(super) fn is_of_gateway(response: &Response<Body>) -> bool {
+    // The type of the body shows its source. A body of an upstream that was wrapped before this stage is not
+    // recognized as one.
     match response.body() {
         Body::Upstream(_) => false,
         body => response.headers().contains_key(REQUEST_ID) || http_body::Body::is_end_stream(body),

@@ -108,10 +108,12 @@ fn route_page(
         context.findings.wrong(&path, message);
         return None;
     }
+    // No return: further mistakes of the page are reported as well.
     if !host.keys.site.route.iter().any(|route| leads_to(raw, &route.paths)) {
         let message = format!("no route of the host has the path {fixed}");
         context.findings.wrong(&path, message);
     }
+    // Without groups: a page of the host is for requests of all routes, whose expressions differ.
     match RedirectTarget::new(&raw.route, &context.maps, None) {
         Ok(to) => {
             context.note_fingerprints(|variable| to.has(variable));
@@ -132,6 +134,7 @@ fn fixed_part(path: &str) -> &str {
 /// Whether the path of `page` may lead to `route`.
 pub(crate) fn leads_to(page: &keys::RoutePage, route: &PathKeys) -> bool {
     let (fixed, path) = (fixed_part(&page.route), route.path.as_str());
+    // A variable follows, so the page may be any path that begins with the fixed part.
     let is_open = page.route[fixed.len()..].starts_with('{');
     let below = fixed.strip_prefix(path);
     let is_below = below.is_some_and(|rest| rest.is_empty() || path.ends_with('/') || rest.starts_with('/'));

@@ -56,6 +56,7 @@ impl ErrorRoute {
     pub(crate) fn prepare(&self, head: &mut RequestParts) {
         // A page is no other protocol.
         head.headers.remove(header::UPGRADE);
+        // The page has the status of an error, with which neither a 304 nor a part would agree.
         if self.status != RouteStatus::Route {
             for name in &OF_COPIES {
                 head.headers.remove(name);
@@ -101,6 +102,7 @@ impl ErrorHead {
         let is_same = response.status() == self.error;
         let headers = response.headers_mut();
         let is_wanted = |name: &HeaderName, value: &HeaderValue| {
+            // The connection ends after the error, whichever status its page has.
             is_same || (*name == header::CONNECTION && *value == CLOSE)
         };
         let missing: Vec<_> = self

@@ -47,9 +47,12 @@ pub(super) fn of_route(
             if raw.path.is_some() {
                 context.findings.wrong(&path.key("path"), "has no effect beside `url`, which contains it");
             }
+            // The group is named as its server, so that routes with the same server share connections.
             (server.to_owned(), target)
         }
         (None, Some(name)) => {
+            // Application servers get no variables here: PHP-FPM would run no script
+            // and seem to permit every request.
             if !context.has_http_upstream(name, &path.key("upstream")) {
                 return None;
             }
@@ -61,6 +64,7 @@ pub(super) fn of_route(
             return None;
         }
     };
+    // `PathAndQuery` drops a fragment without an error.
     let parsed =
         target.parse::<PathAndQuery>().ok().filter(|_| target.starts_with('/') && !target.contains('#'));
     if parsed.is_none() {

@@ -120,6 +120,7 @@ impl Stage for ForwardAuthStage {
         for name in &*self.copied {
             headers.remove(name);
         }
+        // `append`: a permission may have several lines of one name.
         append(exchange.granted.iter().flat_map(|granted| granted.iter()), headers);
     }
 
@@ -153,6 +154,7 @@ impl ForwardAuthStage {
         // The path as the upstream gets it, so that both decide about the same one. The server may redirect to it after a login.
         let path = request.path();
         let path = one_leading_slash(&path.forwarded);
+        // The query belongs to the target on which the server decides.
         let target = match own.uri.query() {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
@@ -186,6 +188,7 @@ impl ForwardAuthStage {
         headers.insert(ORIGINAL_METHOD, value(method.as_str())?);
         headers.insert(URI, value(&target)?);
         headers.insert(ORIGINAL_URI, value(&target)?);
+        // Removed also if no value follows: an upstream would believe the value of a client.
         headers.remove(ORIGINAL_URL);
         if self.names.include(&authority) {
             // A trusted proxy that terminates TLS states the scheme of the client.
@@ -199,6 +202,7 @@ impl ForwardAuthStage {
 
     async fn decided(&self, response: Response<UpstreamBody>, exchange: &mut Exchange) -> Flow {
         let status = response.status();
+        // The copied headers wait for the response of the upstream, so they count with the heads.
         if let Err(refusal) = exchange.hold_head(|| size_of_fields(response.headers())) {
             return Flow::Refuse(refusal);
         }
@@ -210,6 +214,7 @@ impl ForwardAuthStage {
             let _ = timeout(PERMISSION_TIME, Limited::new(body, LONGEST_PERMISSION).collect()).await;
             return Flow::Continue;
         }
+        // The question has no condition to which a 304 would respond.
         let is_redirect = status.is_redirection() && status != StatusCode::NOT_MODIFIED;
         if is_redirect || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             exchange.hold_first(response.body().unread());

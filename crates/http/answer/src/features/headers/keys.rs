@@ -107,6 +107,7 @@ impl<'de> Deserialize<'de> for TextOrOff {
             }
 
             fn visit_bool<E: de::Error>(self, on: bool) -> Result<TextOrOff, E> {
+                // `true` has no value that could be sent.
                 if on { Err(E::invalid_type(de::Unexpected::Bool(on), &self)) } else { Ok(TextOrOff::Off) }
             }
 

@@ -16,11 +16,13 @@ pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>
         if map.values.is_empty() && map.patterns.is_empty() {
             context.findings.incomplete(&path, "a table needs `values` or `patterns`");
         }
+        // Without tables: a cycle of tables would have no end.
         let from = Template::new(&map.from, &Maps::new()).unwrap_or_else(|reason| {
             context.findings.wrong(&path.key("from"), reason);
             Template::default()
         });
         context.note_fingerprints(|variable| from.has(variable));
+        // A table is looked up once, with the values of either the request or the response.
         if from.needs_response() && from.needs_request() {
             let message = "has values of the request and of the response: use those of one of the two";
             context.findings.wrong(&path.key("from"), message);
@@ -32,6 +34,7 @@ pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>
             let path = path.key("patterns").index(index);
             resolve::value(&entry.value, &path.key("value"), context);
             let regex = path.key("regex");
+            // Without groups, the automaton suffices, and larger expressions are permitted.
             if !MapPattern::names_groups(&entry.value) {
                 return Some(MapPattern::fixed(
                     conditions::pattern(&entry.regex, &regex, context)?,

@@ -30,6 +30,7 @@ pub(super) fn of_route(
     }
     let written = [&keys.request_headers, &keys.response_headers];
     let mut rules = inheriting_rules(written, |key| route.key(key), general, context);
+    // Rules that the route inherits for requests have no effect without an upstream.
     if !route.has_upstream() {
         rules.requests = None;
     }
@@ -90,6 +91,7 @@ fn rules(
     if message == Message::Request && written.always.is_some() {
         context.findings.wrong(&path.key("always"), "has no effect on requests: remove it");
     }
+    // As in nginx: a rule for `Cache-Control` would make a missing file cacheable for weeks.
     let statuses = if written.always.unwrap_or(false) { Statuses::All } else { Statuses::Successful };
     let set = pairs(&written.set, (message, statuses), &path.key("set"), context);
     let add = pairs(&written.add, (message, statuses), &path.key("add"), context);
@@ -151,6 +153,7 @@ fn template(text: &str, message: Message, path: &KeyPath, context: &mut Context<
 
 pub(crate) fn value(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderValue> {
     let value = HeaderValue::from_str(text).ok().filter(|value| value.to_str().is_ok());
+    // Spaces around a value would be lost (RFC 9110 section 5.5).
     if value.is_none() || text.trim() != text {
         let message = format!(
             "{text:?} is not the value of a header: write ASCII without line breaks, and no spaces around it"

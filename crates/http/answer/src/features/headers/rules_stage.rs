@@ -58,6 +58,7 @@ impl Stage for HeaderRulesStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
+        // The exchange removes these names from trailers, which arrive after the response side of the stages.
         exchange.ruled.clone_from(&self.response_names);
         if self.has_templates {
             let values = RequestValues { exchange, head: &request.head };

@@ -24,6 +24,7 @@ pub(super) fn preconnect(
 ) -> Preconnect {
     let path = host.key("preconnect");
     let table = path.key("path");
+    // A text in place of the table is the path itself.
     let place = if context.findings.written(&table) { &table } else { &path };
     let text = &written.path;
     if !text.starts_with('/') || text.contains(['?', '#', '%', '*']) || text.contains("//") {

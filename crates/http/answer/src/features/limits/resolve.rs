@@ -74,6 +74,7 @@ fn limit(
         is_dry_run: raw.dry_run.unwrap_or(false),
     };
     Some(RequestLimit {
+        // A running limit with equal settings keeps its counts over a reload.
         limit: running.open(name, settings),
         by: key,
         status: StatusCode::from_u16(status).ok()?,
@@ -146,6 +147,7 @@ pub(super) fn timeouts(
     };
     let request = limit("request", written.request, general.request);
     if let Some(head) = upstream.head {
+        // Only an attempt that is written here: the host has reported its own.
         let attempt = written.attempt.and(upstream.attempt);
         check_attempt(attempt, head, &path.key("attempt"), &mut context.findings);
     }

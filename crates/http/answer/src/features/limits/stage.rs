@@ -44,6 +44,7 @@ impl Stage for LimitsStage {
 
     fn request(&self, exchange: &mut Exchange, request: &mut ClientRequest, _: &mut RequestState) -> Flow {
         // Early data may be a replay, and over QUIC the address of its sender may be forged: neither is charged to a key.
+        // With a fleet, the decision is a reply of Redis, which only `wait` can await.
         if self.has_fleet || exchange.is_early() {
             return Flow::Wait;
         }
@@ -145,6 +146,7 @@ fn refuse(limit: &RequestLimit, excess: Excess, exchange: &mut Exchange) -> Flow
         // The time is unknown: the least that delays a client.
         Excess::Concurrency | Excess::Undecided => 1,
     };
+    // `insert` replaces the usual value of a 503.
     response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     Flow::Respond(Box::new(response))
 }

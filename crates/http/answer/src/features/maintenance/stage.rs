@@ -33,9 +33,11 @@ impl Stage for MaintenanceStage {
         }
         let client = exchange.client();
         if self.0.allow.iter().any(|network| network.contains(&client.ip())) {
+            // A client that is refused need not prove its address.
             let is_proven = client.source != ClientSource::Unproven;
             return if is_proven { Flow::Continue } else { Flow::Wait };
         }
+        // The response side must distinguish this refusal from another 503.
         state.is_in_maintenance = true;
         Flow::Refuse(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance"))
     }

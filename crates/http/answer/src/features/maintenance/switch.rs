@@ -47,6 +47,7 @@ impl MaintenanceSwitch {
 
     /// Whether the file existed at the last look. Costs no system call.
     pub(crate) fn is_on(&self) -> bool {
+        // Relaxed: the flag guards no other memory.
         self.is_on.load(Ordering::Relaxed)
     }
 
@@ -54,6 +55,8 @@ impl MaintenanceSwitch {
     pub(crate) fn start(self: &Arc<Self>) {
         self.started.call_once(|| {
             let mut switches = SWITCHES.lock().unwrap_or_else(PoisonError::into_inner);
+            // The thread ends under this lock when no switch is left, so a list with
+            // one switch has no thread.
             switches.push(Arc::downgrade(self));
             // Without a thread, the state at the start stays.
             if switches.len() == 1

@@ -44,6 +44,7 @@ pub struct MirrorMetrics {
 impl MirrorMetrics {
     /// Counts the end of a mirrored request.
     pub(super) fn mirrored(&self, result: Mirrored) {
+        // Relaxed: a counter guards no other memory.
         self.results[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 

@@ -31,6 +31,7 @@ pub(super) fn of_route(
 ) -> Option<MirrorSettings> {
     let path = route.key("mirror");
     let group = other_upstream(&raw.upstream, route, &path, context)
+        // A copy has no variables, without which an application server runs no script.
         .filter(|name| context.has_http_upstream(name, &path.key("upstream")));
     let share = raw.percent.map_or(Some(Share::ALL), |percent| share(percent, &path, context));
     let findings = &mut context.findings;

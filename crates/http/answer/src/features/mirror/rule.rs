@@ -121,6 +121,7 @@ impl Mirror {
         if head.headers.contains_key(UPGRADE) {
             return Err(MirrorSkip::Upgrade);
         }
+        // Before the copy: a body with a stated length beyond the limit needs no memory.
         if body.size_hint().lower() > self.settings.body_size as u64 {
             return Err(MirrorSkip::BodySize);
         }
@@ -149,10 +150,12 @@ impl Mirror {
     fn connection(&self, own: &Connection, client: ClientAddress) -> Rc<Connection> {
         let record = own.client.record.borrow();
         let mut copy = ConnectionRecord::new(record.id, client.address, record.local, Timeline::start());
+        // Facts of TLS are needed for PROXY headers only.
         if self.group.state().settings().proxy_protocol.is_some() {
             copy.tls.clone_from(&record.tls);
         }
         let connection = Connection::new(copy, own.client.secure);
+        // The address of a trusted proxy represents many clients and has no share of its own.
         if client.is_proxy {
             connection.client.set_many();
         }
@@ -165,6 +168,7 @@ impl Mirror {
             self.metrics.skipped(MirrorSkip::Concurrency);
             return;
         };
+        // The task is detached: its timeout ends it, also after the client has gone.
         drop(spawn_local(Rc::clone(self).exchange(copied, body, (memory, permit))));
     }
 
@@ -195,6 +199,7 @@ impl Mirror {
             Err(_) => Mirrored::TimedOut,
         };
         self.metrics.mirrored(result);
+        // Memory and permit count until the response has ended.
         drop(held);
     }
 }

@@ -50,6 +50,7 @@ pub(super) fn settings(
     }
     let from: Vec<_> = raw.texts.iter().map(|text| text.from.as_str()).collect();
     let from = TextReplacements::new(&from, types(raw, route, context), raw.once)?;
+    // A text with a mistake is missing in `to`, whose indexes must match `from`.
     (to.len() == raw.texts.len()).then(|| ReplaceTextSettings { from: Arc::new(from), to: to.into() })
 }
 

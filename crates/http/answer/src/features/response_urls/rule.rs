@@ -79,6 +79,7 @@ fn of_servers(
     let here = crate::redirect::encoded(&format!("{here}/"));
     let url = move |url: String| {
         let (scheme, rest) = url.split_once("://")?;
+        // `h2c` is a scheme of the configuration; applications write `http` for such a server.
         let scheme = match scheme {
             "http" | "h2c" => "http",
             "https" => "https",

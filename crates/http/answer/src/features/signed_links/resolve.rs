@@ -61,7 +61,9 @@ fn keys(raw: &SignedLinks, path: &KeyPath, context: &mut Context<'_>) -> Option<
         let file = context.file(file);
         context.read_privately(&file, &path.key("keys").index(index), secret)
     });
+    // All files are read before the first mistake ends the resolution, so that all are reported.
     let secrets = secrets.collect::<Vec<_>>().into_iter().collect::<Option<Vec<_>>>()?;
+    // Editors end a file with a line feed, which is no part of the secret.
     Some(LinkKeys::hmac(secrets.iter().map(|secret| secret.trim_ascii())))
 }
 

@@ -29,6 +29,7 @@ impl Destination {
     }
 
     fn is_available(&self) -> bool {
+        // One server suffices: the group itself chooses among its servers.
         self.group.servers().iter().any(|server| server.state().is_healthy())
     }
 }
@@ -53,8 +54,10 @@ impl Split {
         id: RequestId,
     ) -> (Option<&Destination>, Option<Box<HeaderValue>>) {
         let known = self.cookie.read(headers);
+        // Ids are uniformly distributed, so no other random number is needed.
         let bucket = known.unwrap_or_else(|| Bucket::of(id.0));
         let is_split = self.share.includes(bucket) && self.to.is_available();
+        // Also for visitors of the other destination: after a change of the share, their bucket decides.
         let assignment = known.is_none().then(|| Box::new(self.cookie.assignment(bucket)));
         (is_split.then_some(&self.to), assignment)
     }

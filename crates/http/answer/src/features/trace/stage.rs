@@ -41,10 +41,12 @@ impl Stage for TraceStage {
     ) -> Flow {
         let continued = Some(&request.head.headers).filter(|_| self.continues).and_then(TraceContext::of);
         let context = continued.unwrap_or_else(|| {
+            // The id of a trace has 128 bits, a hash 64.
             let half = |number: u8| u128::from(self.random.hash_one((exchange.id(), number)));
             let trace = TraceContext::new(half(0) << 64 | half(1));
             if exchange.samples_trace(trace.id) { trace } else { trace.unrecorded() }
         });
+        // An id of zeros is invalid in Trace Context.
         let operation = |number: u8| self.random.hash_one((exchange.id(), number)).max(1);
         let upstream = operation(2);
         exchange.name_trace(RequestSpan {

@@ -54,6 +54,7 @@ pub(super) fn of_host(
     let Some(keys::HostVisits::On(table)) = &keys.visits else { return None };
     let path = host.key("visits");
     if table.share.is_some() {
+        // Only a check: without a share, that of all hosts counts.
         context.findings.within(&path.key("share"), table.share, 1.0, &(0.0..=1.0));
     }
     Some(HostVisits {

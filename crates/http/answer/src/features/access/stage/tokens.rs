@@ -57,6 +57,7 @@ impl TokenAuth {
         connection: &Connection,
         client: IpAddr,
     ) -> Result<Arc<Token>, Lacking> {
+        // Another request may have had the token verified since `request`.
         if let Some(token) = self.examine(headers)? {
             return Ok(token);
         }
@@ -67,6 +68,7 @@ impl TokenAuth {
             self.check.verify(&token).map_err(Lacking::Refused)
         };
         match verify().await {
+            // One more attempt: `refresh` limits the fetches, but each attempt costs up to four signatures.
             Err(lacking) if lacking.depends_on_keys() && self.check.source().refresh(client).await => {
                 verify().await
             }

@@ -36,10 +36,13 @@ impl LearnedHints {
     /// Remembers the links of the latest response of a page. Beyond [`PAGES`], the oldest page without a response since the
     /// last removal is forgotten.
     pub(super) fn learn(&self, key: &PageKey, links: Vec<HeaderValue>) {
+        // Most responses confirm the known links, which needs no write.
         let pages = self.0.load();
         match pages.iter().find(|known| known.key == *key) {
             None if links.is_empty() => return,
             Some(known) if known.links == links => {
+                // The flag is read first: a store for each response would move its
+                // cache line between workers.
                 if !known.is_confirmed.load(Ordering::Relaxed) {
                     known.is_confirmed.store(true, Ordering::Relaxed);
                 }
@@ -48,12 +51,14 @@ impl LearnedHints {
             _ => {}
         }
         let page = Arc::new(Page { key: key.clone(), links, is_confirmed: AtomicBool::new(false) });
+        // The closure runs again if another worker has written in the meantime.
         self.0.rcu(|pages| {
             let mut pages: Vec<_> = pages.iter().filter(|known| known.key != *key).cloned().collect();
             if !page.links.is_empty() {
                 if pages.len() >= PAGES {
                     let unused =
                         pages.iter().position(|page| !page.is_confirmed.swap(false, Ordering::Relaxed));
+                    // If all were confirmed, the oldest page is removed.
                     pages.remove(unused.unwrap_or(0));
                 }
                 pages.push(Arc::clone(&page));

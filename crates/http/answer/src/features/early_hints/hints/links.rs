@@ -23,6 +23,7 @@ impl FromStr for HintLink {
     type Err = HintLinkError;
 
     fn from_str(text: &str) -> Result<Self, HintLinkError> {
+        // A comma would make two links of the text.
         let is_one = members(text).count() == 1;
         let value = HeaderValue::from_str(text).map_err(|_| HintLinkError)?;
         if is_one && is_hint(text) { Ok(Self(value)) } else { Err(HintLinkError) }
@@ -88,6 +89,7 @@ fn is_hint(link: &str) -> bool {
         let (name, value) = parameter[..end].split_once('=').unwrap_or((&parameter[..end], ""));
         let value = value.trim().trim_matches('"');
         match name.trim() {
+            // RFC 8288 section 3.3: further `rel` parameters are ignored.
             name if name.eq_ignore_ascii_case("rel") => relation = relation.or(Some(value)),
             name if name.eq_ignore_ascii_case("as") => has_kind |= !value.is_empty(),
             _ => {}
