@@ -128,6 +128,7 @@ impl Socket {
     /// [`is_blocked`](Self::is_blocked) is false: the socket keeps one [`Transmit`], which a second call would replace.
     pub fn send(&mut self, transmit: Transmit, contents: &[u8]) {
         if self.try_send(&transmit, contents).is_pending() {
+            // A copy, because the caller uses its buffer for the next datagrams.
             self.unsent = Some((transmit, contents[..].to_vec()));
         }
     }
@@ -168,6 +169,8 @@ impl Socket {
             Ok(()) => Poll::Ready(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             Err(error) => {
+                // The error concerns one destination, and must not end the connections of all others on the
+                // socket.
                 tracing::debug!(%error, destination = %transmit.destination, "datagrams are not sent");
                 self.error = Some(error);
                 Poll::Ready(())

@@ -67,6 +67,8 @@ impl LaunchCollector {
     /// enough.
     fn ready(&self, waves: [usize; Width::ALL.len()], now: Instant, open: bool) -> Option<Width> {
         let (arrived, longest) = self.oldest()?;
+        // Before full waves: under load of one width, the oldest operation of another must not wait longer
+        // than `wait`.
         if !open || now >= arrived + self.wait {
             return Some(longest);
         }
@@ -103,6 +105,7 @@ impl LaunchCollector {
         let list = &mut self.lists[width as usize];
         let count = list.len().min(waves[width as usize]);
         for mut job in list.drain(..count) {
+            // Operations that have expired meanwhile take no place in the launch.
             if job.begin() {
                 jobs.push(job);
             } else {

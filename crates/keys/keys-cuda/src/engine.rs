@@ -263,6 +263,7 @@ impl LaunchLoop {
             let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
             let task = collector.next(waves, &mut jobs);
             drop(collector);
+            // Another thread may have lost the GPU. The drop of a stream wipes its keys.
             if self.statistics.is_lost() {
                 stream = None;
             }

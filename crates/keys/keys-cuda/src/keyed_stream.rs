@@ -93,6 +93,7 @@ impl KeyedStream {
             }
             _ => true,
         });
+        // Results of decryptions are secret, and the next launch may be far away.
         self.gpu.wipe_buffers(width, count);
         trust(jobs.len(), count)?;
         Ok(jobs.len())
@@ -148,6 +149,7 @@ impl KeyedStream {
         if missing.is_empty() {
             return Ok(());
         }
+        // Places of keys that a reload has replaced are used before more memory is reserved.
         self.sweep_width(width)?;
         let places = self.tables[width as usize].free_places(missing.len());
         let needed = places.iter().max().map_or(0, |last| *last as usize + 1);
@@ -158,6 +160,7 @@ impl KeyedStream {
                 numbers.and_then(|numbers| GpuKey::new(&numbers)).expect("the width is that of the key");
             self.gpu.put_key(width, *place, record.words(), &record.blinding_pair()?)?;
         }
+        // Each pair is the square of the one before, so that the processor computes only the first.
         for slot in 1..SLOTS {
             let advances: Vec<_> = places.iter().flat_map(|place| [*place, slot]).collect();
             self.gpu.advance(width, &advances)?;
@@ -244,6 +247,7 @@ fn slots(drawn: u32, next: u32) -> u32 {
 
 /// Returns an error if there are too many wrong results for accidents.
 const fn trust(wrong: usize, of: usize) -> Result<(), CudaError> {
+    // Both conditions: in a small launch, a few accidents are no proof of a defect.
     if wrong > ACCIDENTS && wrong > of / 2 { Err(CudaError::Untrustworthy { wrong, of }) } else { Ok(()) }
 }
 

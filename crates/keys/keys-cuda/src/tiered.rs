@@ -59,6 +59,7 @@ impl Tiered {
     }
 
     fn prefers_gpu(&self, width: Width) -> bool {
+        // Operations of all widths count alike, which is exact only if all keys have one size.
         let under_way = self.processor().statistics().waiting() + self.statistics().pending();
         !self.statistics().is_lost() && self.threshold_of(width).is_some_and(|least| under_way >= least)
     }

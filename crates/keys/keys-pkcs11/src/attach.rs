@@ -55,7 +55,10 @@ pub(crate) fn examine(
             .map(|method| (*scheme, method))
             .map_err(|wanted| unfit(format!("the token lacks the mechanism {wanted}, which {scheme} needs")))
     };
+    // A scheme without a mechanism is an error at load, not in the handshake of the client that needs the
+    // scheme.
     let methods = certified.algorithm.schemes().iter().map(method).collect::<Result<Vec<_>, _>>()?;
+    // Only a verified signature proves that the key belongs to the certificate: label and id prove nothing.
     for scheme in tried(certified.algorithm) {
         let Some((_, method)) = methods.iter().find(|(own, _)| own == scheme) else { continue };
         let signature = sign(session, handle, *method, TRIAL).map_err(|failure| match failure {
@@ -94,6 +97,8 @@ fn attributes(
         AttributeType::Decrypt,
     ];
     let mut decrypts = false;
+    // Attributes that the token does not report are missing here. The trial signature then shows whether
+    // the key signs; decryption is refused.
     for attribute in session.get_attributes(handle, &asked)? {
         match attribute {
             Attribute::KeyType(kind) if kind != kind_of(certified.algorithm) => {
@@ -104,6 +109,7 @@ fn attributes(
             Attribute::Sign(false) => {
                 return Err(unfit("it may not sign (CKA_SIGN is false)"));
             }
+            // The PIN is wiped after the login, so there is none to present with each signature.
             Attribute::AlwaysAuthenticate(true) => {
                 return Err(unfit(
                     "it wants the PIN for each signature (CKA_ALWAYS_AUTHENTICATE is true); wanted a key without that",

@@ -98,10 +98,13 @@ impl TokenAccess {
         epoch: u64,
     ) -> Result<Connection, TokenError> {
         let (context, generation) = (entered.context(), entered.generation());
+        // Searched at each connection, since a token may return in another slot.
         let (slot, info) = select::token(context, &self.name, &self.uri)?;
         let mechanisms = context.get_mechanism_list(slot)?;
         let facts = TokenProperties { label: info.label().to_owned(), mechanisms };
         let opened = |session| OpenSession { session, slot, epoch, generation };
+        // Sessions are closed explicitly: after a reinitialization of the module, the number of a handle
+        // may belong to another session, which a drop would close.
         let first = context.open_ro_session_no_drop(slot)?;
         if let Err(error) = self.log_in(&first, &info) {
             drop(first.close());
@@ -149,6 +152,8 @@ impl TokenAccess {
                     pin.refuse();
                     refused(&call(&error))
                 }
+                // Not recorded as a wrong PIN: the same PIN is right once the operator has unlocked the
+                // token.
                 RvError::PinLocked | RvError::PinExpired | RvError::UserPinNotInitialized => {
                     refused(&format!("{}, which the token's own tools can change", call(&error)))
                 }

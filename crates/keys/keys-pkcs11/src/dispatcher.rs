@@ -98,6 +98,8 @@ impl Dispatcher {
         let mut inner = self.lock();
         loop {
             if inner.stopped {
+                // The first thread that ends closes the free sessions. Each session in use is closed by its
+                // own thread, because `give_back` hands it back.
                 let mut sessions = std::mem::take(&mut inner.free);
                 sessions.append(&mut inner.stale);
                 return WorkerTask::Stop(sessions);
@@ -106,6 +108,8 @@ impl Dispatcher {
             inner = match inner.state {
                 State::Down(due) if due <= now => {
                     inner.state = State::Connecting;
+                    // Every attempt has a number of its own, by which sessions and handles of earlier
+                    // connections are recognized.
                     inner.epoch += 1;
                     return WorkerTask::Connect {
                         epoch: inner.epoch,
@@ -139,6 +143,7 @@ impl Dispatcher {
     pub(crate) fn end(&self, number: usize) -> Option<Completion> {
         let mut inner = self.lock();
         let under_way = inner.under_way[number].take();
+        // The clock thread has taken the completion at its deadline, and has counted this thread as stuck.
         if under_way.is_none() {
             inner.stuck -= 1;
         }
@@ -161,6 +166,7 @@ impl Dispatcher {
     /// Reports that connection `epoch` is lost. An unfinished operation is queued for the next connection.
     pub(crate) fn lose(&self, epoch: u64, unfinished: Option<Job>) {
         let mut inner = self.lock();
+        // Several threads may report the loss of one connection; only the first report changes the state.
         if inner.state == State::Up && inner.epoch == epoch {
             inner.state = State::Down(Instant::now());
             inner.failures = 0;
@@ -174,6 +180,7 @@ impl Dispatcher {
                 job.completion.complete(Err(NOT_THERE), PERFORMER);
                 return;
             }
+            // In front, because the operation is older than all that wait.
             inner.jobs.push_front(job);
         }
         drop(inner);
@@ -261,6 +268,7 @@ impl Dispatcher {
                 silent();
             }
             for job in jobs {
+                // `begin` completes an operation whose deadline has passed with `DeadlinePassed`.
                 drop(job.completion.begin());
             }
             for completion in stuck {
@@ -279,6 +287,7 @@ impl Dispatcher {
         drop(inner);
         self.work.notify_all();
         self.watched.notify_all();
+        // Without the lock, because the drop of a completion wakes the worker that waits for the operation.
         drop(jobs);
     }
 

@@ -70,6 +70,7 @@ impl Shared {
     pub(crate) fn is_hopeless(&self) -> bool {
         let is_hopeless = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= HOPELESS;
         if is_hopeless {
+            // From zero again: the next reconnection needs as many failures.
             self.performed();
         }
         is_hopeless

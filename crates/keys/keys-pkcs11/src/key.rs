@@ -192,6 +192,7 @@ impl TokenKey {
             _ => {}
         }
         let found = select::keys(session, &self.uri).map_err(|error| signing_failure(&error))?;
+        // Of several matches none is used, since the first may be the key of another certificate.
         let found = if let [handle] = found[..] { Some(handle) } else { None };
         *self.handle_state() = found
             .map_or_else(|| HandleState::Missing(Instant::now()), |handle| HandleState::At(handle, epoch));

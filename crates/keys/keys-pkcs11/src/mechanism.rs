@@ -81,6 +81,7 @@ impl SigningMethod {
 
     pub(crate) fn mechanism(&self) -> Mechanism<'static> {
         let hash = self.hash;
+        // RFC 8446 section 4.2.3: the salt is as long as the hash.
         let pss = PkcsPssParams { hash_alg: hash.name, mgf: hash.mgf, s_len: Ulong::new(hash.size.into()) };
         match (self.padding, self.hashed_here, hash.oid) {
             (Padding::Pkcs1, true, _) => Mechanism::RsaPkcs,
@@ -104,6 +105,7 @@ impl SigningMethod {
             return message.to_vec();
         }
         let digest = digest::digest(self.hash.algorithm, message);
+        // `CKM_RSA_PKCS` adds the padding only, so that `DigestInfo` is part of the input.
         let mut input = if self.padding == Padding::Pkcs1 { digest_info(self.hash) } else { Vec::new() };
         input.extend(digest.as_ref());
         input

@@ -126,6 +126,8 @@ impl Module {
 
     /// Whether a token other than `own` can be reached through this module now.
     pub(crate) fn is_used_beside(&self, own: &impl User) -> bool {
+        // Collected first: `is_up` takes the lock of a dispatcher, and must not be called with this lock
+        // held.
         let users: Vec<_> = self.users().iter().filter_map(Weak::upgrade).collect();
         users.iter().any(|user| !std::ptr::addr_eq(Arc::as_ptr(user), own) && user.is_up())
     }
@@ -162,11 +164,15 @@ impl Module {
             return Ok(());
         }
         if state.initialized {
+            // Before the calls: if one of them fails, the next caller of `enter` initializes the module
+            // again.
             state.initialized = false;
+            // Not fatal: the initialization below decides whether the module works.
             if let Err(error) = self.context.clone().finalize() {
                 tracing::debug!(module = %self.path.display(), error = call(&error), "the module was not finalized");
             }
         }
+        // Even if the initialization fails: the handles of the former one are invalid in any case.
         state.generation += 1;
         initialize(&self.context)
             .map_err(|error| TokenError::NotStarted { path: self.path.clone(), reason: call(&error) })?;
@@ -178,6 +184,8 @@ impl Module {
 impl Module {
     /// Locks the [`Module`] when no call is in progress.
     fn alone(&self) -> Result<RwLockWriteGuard<'_, State>, TokenError> {
+        // Polled, because `write` has no timeout, and a waiting writer blocks all new readers: one call
+        // that never returns would stop every token of the module.
         let limit = Instant::now() + RETURN;
         loop {
             match self.state.try_write() {

@@ -48,6 +48,8 @@ impl Pin {
         let text = Zeroizing::new(text.to_owned());
         let marked = Zeroizing::new(format!("{serial}\0{}", *text));
         let mut mark = [0; 32];
+        // A digest, so that a refused PIN does not stay in memory. The serial number is part of it, since
+        // the same PIN may be right for another token.
         mark.copy_from_slice(digest(&SHA256, marked.as_bytes()).as_ref());
         Ok(Self { text, mark })
     }

@@ -141,6 +141,7 @@ impl Registry {
     ) -> Result<Arc<TokenEngine>, TokenError> {
         let path = identity.module.clone();
         let silent = || TokenError::Silent { path: path.clone(), limit: LIMIT };
+        // On a thread of its own, because a module may never return from its initialization.
         let (sender, loaded) = mpsc::sync_channel(1);
         let load = {
             let path = path.clone();
@@ -155,6 +156,7 @@ impl Registry {
         let shared = Arc::new(Shared::new(module, access, dispatcher, sessions));
         let engine = Arc::new(TokenEngine { shared: Arc::clone(&shared) });
         shared.module.add_user(&shared);
+        // Before the threads start: `close` has to find them even if the token is never reached.
         self.started().push(Arc::downgrade(&shared));
         worker::start(&shared).map_err(TokenError::Threads)?;
         // On an error the engine is dropped, which ends its threads.
@@ -199,6 +201,7 @@ fn attach(shared: &Arc<Shared>, uri: &KeyUri, certified: &CertificateKey) -> Res
         Err(mpsc::RecvTimeoutError::Timeout) => {
             Err(TokenError::Silent { path: shared.module.path().to_owned(), limit: LIMIT })
         }
+        // The dispatcher has dropped the query, because the token is unreachable.
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             let gone = io::Error::from(io::ErrorKind::NotConnected);
             Err(TokenError::Call(format!("the token \"{}\" cannot be reached now: {gone}", shared.label())))

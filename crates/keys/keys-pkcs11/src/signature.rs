@@ -17,6 +17,7 @@ pub(crate) struct PublicKey {
 impl PublicKey {
     /// Parses a DER `SubjectPublicKeyInfo`. `None` if AWS-LC does not support it.
     pub(crate) fn read(spki: &[u8], algorithm: KeyAlgorithm) -> Option<Self> {
+        // Parsed once for each scheme, because every signature of the token is verified.
         let verifier = |scheme: &SignatureScheme| {
             let parsed = ParsedPublicKey::new(verification(*scheme)?, spki).ok()?;
             Some((*scheme, parsed))

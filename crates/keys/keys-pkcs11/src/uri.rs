@@ -117,6 +117,7 @@ impl FromStr for KeyUri {
         let rest = without_scheme(written, SCHEME).ok_or(UriError::Scheme)?;
         let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
         let mut uri = Self::default();
+        // RFC 7512 section 2.3: the path may be empty.
         for attribute in path.split(';').filter(|attribute| !attribute.is_empty()) {
             let (name, value) = pair(attribute)?;
             uri.set_path_attribute(name, value)?;
@@ -213,6 +214,7 @@ fn pin_source(value: &str) -> Result<PinSource, UriError> {
     let path = match without_scheme(value, "file:") {
         Some(path) => path.strip_prefix("//localhost").or(path.strip_prefix("//")).unwrap_or(path),
         None if value.starts_with('/') => value,
+        // Including `|PROGRAM` of RFC 7512 section 2.4: no program is started to read a configuration.
         None => return Err(UriError::PinSource),
     };
     if path.is_empty() { Err(UriError::PinSource) } else { Ok(PinSource(path.into())) }

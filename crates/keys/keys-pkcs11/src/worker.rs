@@ -26,6 +26,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
             work(&of_thread, number);
             of_thread.dispatcher.ended();
         };
+        // Counted before the thread exists, since its `ended` could otherwise be the first of both calls.
         shared.dispatcher.started();
         let started = thread::Builder::new().name(format!("token-{number}")).spawn(run);
         started.inspect_err(|_| shared.dispatcher.ended())?;
@@ -92,6 +93,8 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
             } else {
                 renewed_with(shared, session, &key)
             };
+            // After the renewal, which calls the module too: until here, the clock thread watches the
+            // deadline.
             let completion = shared.dispatcher.end(number);
             if let Some(session) = renewed {
                 answer(completion, Err(NOT_PERFORMED));
@@ -112,6 +115,7 @@ fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
                 OperationFailure::Operation(error) => error,
                 _ => KeyError::Failed("the token does not have the key any more"),
             };
+            // Before the renewal, for which the client need not wait.
             answer(shared.dispatcher.end(number), Err(error));
             renew(shared, session);
         }
@@ -243,6 +247,8 @@ fn look(shared: &Shared, entered: &Entered<'_>, epoch: u64) -> Result<Connection
     let connection = shared.access.connect(entered, shared.sessions, epoch)?;
     let keys = shared.keys();
     for key in &keys {
+        // A key that was missing a moment ago would otherwise not be searched for a second
+        // (`HandleState::Missing`).
         key.forget();
     }
     let first = connection.sessions.first().and_then(|session| session.within(entered));

@@ -101,6 +101,7 @@ pub(crate) fn scheme_label(scheme: SignatureScheme) -> &'static str {
         | SignatureScheme::RSA_PKCS1_SHA256
         | SignatureScheme::RSA_PKCS1_SHA384
         | SignatureScheme::RSA_PKCS1_SHA512 => "rsa",
+        // Metrics need the label before the engine has checked the scheme, so any code point may occur.
         _ => "other",
     }
 }

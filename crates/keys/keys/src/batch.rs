@@ -167,6 +167,8 @@ impl BatchEngine {
         let statistics = Arc::<BatchStatistics>::default();
         let transform = transform.filter(|_| settings.simd);
         let pool = if settings.offload.anything() {
+            // A closure, because the first use of a choice measures for some tens of milliseconds: without
+            // need with a fixed number of threads, and where cores remain.
             let by_fours = || choices(&keystore, transform).any(|choice| choice.operations() == 4);
             let threads = settings.threads.number(by_fours);
             let performing = Performing::new(transform, Arc::clone(&statistics));
@@ -189,6 +191,7 @@ impl BatchEngine {
     /// with the keys that they were submitted for.
     #[must_use]
     pub fn with_keystore(&self, keystore: Arc<Keystore>) -> Self {
+        // The clone shares the queue: a reload starts no thread, and loses no operation that waits.
         Self::of(keystore, self.pool.clone(), Arc::clone(&self.statistics))
     }
 
@@ -196,6 +199,8 @@ impl BatchEngine {
     fn prepare_keys(&self) {
         let Some(transform) = self.transform() else { return };
         for rsa in self.keystore.keys().filter_map(|key| key.rsa()) {
+            // For the chosen instructions only, since each prepared form is another copy of the private
+            // numbers.
             if let Some(instructions) = rsa.width().and_then(|width| (transform.choose)(width).instructions())
             {
                 rsa.prepared(instructions);
@@ -294,6 +299,7 @@ impl Pool {
         // Counted before the job is sent: a thread that takes it at once would otherwise decrease the counter below
         // zero.
         statistics.arrived();
+        // Never `send`, which would block the worker and all its connections while the queue is full.
         let Err(error) = self.queue.try_send(Job::new(key, operation.kind, class, completion)) else {
             return Ok(pending);
         };

@@ -49,6 +49,7 @@ impl Keystore {
     /// use the engine registered for the key, all others use `here`. If no key is elsewhere, returns `here` itself.
     pub fn with_elsewhere(&self, here: Arc<dyn PrivateKeyEngine>) -> Arc<dyn PrivateKeyEngine> {
         if self.elsewhere.is_empty() {
+            // Spares each operation a look-up, in gateways whose keys are all in this process.
             return here;
         }
         Arc::new(ByKey { here, elsewhere: self.elsewhere.clone() })
@@ -60,6 +61,7 @@ impl Keystore {
         let same_engine = |(id, key): (&KeyId, &KeyElsewhere)| {
             other.elsewhere.get(id).is_some_and(|other| key.is_same(other))
         };
+        // Ids are hashes of public keys, so equal ids are equal keys: no private number is compared.
         self.len() == other.len()
             && self.elsewhere.len() == other.elsewhere.len()
             && self.ids().all(|id| other.algorithm(id).is_some())
@@ -78,6 +80,8 @@ struct ByKey {
 impl PrivateKeyEngine for ByKey {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
         let Some(key) = self.elsewhere.get(&operation.key) else { return self.here.submit(operation) };
+        // With the public key, because a faulty RSA signature of another process can reveal the private
+        // key: the engine verifies each signature before a client gets it.
         key.engine.submit(KeyOperation { public_key: Some(key.public_key.clone()), ..operation })
     }
 }

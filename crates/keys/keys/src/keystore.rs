@@ -121,6 +121,8 @@ impl fmt::Debug for Keystore {
 /// The error for a file without a readable private key; names the actual content where it is recognized.
 fn unreadable(pem: &[u8], error: PemError) -> KeyError {
     let contains = |text: &str| pem.windows(text.len()).any(|window| window == text.as_bytes());
+    // From the most specific cause to the least: an encrypted key and a certificate are well-formed PEM, in
+    // which `pem_fault` finds nothing.
     KeyError::Malformed(if error == PemError::Several {
         error.to_string()
     } else if contains("ENCRYPTED") {

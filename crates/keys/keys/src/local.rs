@@ -44,6 +44,8 @@ impl LocalEngine {
     fn key_for(&self, operation: &KeyOperation) -> Result<&Arc<PrivateKey>, KeyError> {
         let key = self.keystore.get(operation.key)?;
         key.check(&operation.kind)?;
+        // After the checks, so that an operation that can never succeed has its own error, however late it
+        // is.
         if Instant::now() >= operation.deadline {
             return Err(KeyError::DeadlinePassed);
         }

@@ -81,6 +81,8 @@ impl<E: PrivateKeyEngine> PrivateKeyEngine for Metered<E> {
         let pending = self.engine.submit(operation);
         if let Some(result) = pending.result() {
             let (performer, outcome) = (pending.work().performer, OperationOutcome::of(result));
+            // A refused operation caused no work, so its time is neither waiting nor computing in the
+            // metrics.
             let compute = performer.map_or(Duration::ZERO, |_| submitted.elapsed());
             let report = OperationReport { algorithm, performer, wait: Duration::ZERO, compute, outcome };
             self.observer.observe(&report);
@@ -143,6 +145,7 @@ impl Future for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        // No effect after an operation has ended, since the report of its end has taken the observer.
         self.report(OperationOutcome::Abandoned);
     }
 }

@@ -37,6 +37,8 @@ pub fn pem_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Stri
 ///
 /// A fault with its line, among them sections with other labels. The message contains no part of a section.
 pub fn pem_sections(pem: &[u8], wanted: &[&str], companions: &[&str]) -> Result<Vec<Vec<u8>>, String> {
+    // First, because the loop below relies on the form: each BEGIN line has its END line, with the same
+    // label.
     if let Some(fault) = pem_fault(pem) {
         return Err(fault);
     }
@@ -69,6 +71,7 @@ pub fn pem_sections(pem: &[u8], wanted: &[&str], companions: &[&str]) -> Result<
 }
 
 fn unexpected(label: &str, number: usize, wanted: &[&str]) -> String {
+    // The label is text of the file: control characters or a long text could forge lines of the log.
     let shown: String = label.chars().filter(|letter| !letter.is_control()).take(40).collect();
     let advice = match label {
         "TRUSTED CERTIFICATE" => {

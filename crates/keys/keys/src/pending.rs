@@ -95,6 +95,8 @@ impl PendingOperation {
                 Err(TryRecvError::Empty) => return None,
                 received => self.answer(received.ok()),
             },
+            // No waker is needed: a future that is not ready is polled again by the caller, with a waker of
+            // its task.
             State::Wrapping(future) => match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(result) => result,
                 Poll::Pending => return None,

@@ -11,6 +11,8 @@ pub fn is_point_of(group: NamedGroup, bytes: &[u8]) -> bool {
         NamedGroup::SECP384R1 => (&ECDH_P384, 97),
         _ => return false,
     };
+    // AWS-LC also parses compressed points and `SubjectPublicKeyInfo`, but RFC 8422 section 5.1.2 permits
+    // the uncompressed form only: a message with another form is no content of a TLS signature.
     let is_uncompressed = bytes.len() == length && bytes.first() == Some(&4);
     is_uncompressed && ParsedPublicKey::try_from(&UnparsedPublicKey::new(algorithm, bytes)).is_ok()
 }

@@ -31,7 +31,10 @@ impl PremasterEngine {
     }
 
     fn decrypt(&self, operation: KeyOperation) -> Result<PendingOperation, KeyError> {
+        // The future keeps the key: a reload may replace the keystore before the result is available.
         let key = Arc::clone(self.keystore.get(operation.key)?);
+        // Kind of key and length of the ciphertext are public, so this error reveals nothing about the
+        // padding.
         key.check(&operation.kind)?;
         let OperationKind::Decrypt { ciphertext } = &operation.kind else {
             return Ok(self.decrypting.submit(operation));

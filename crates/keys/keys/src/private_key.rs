@@ -65,6 +65,7 @@ impl PrivateKey {
             let spki = pair.public_key().as_der();
             return Self::new(algorithm, spki, Pair::MlDsa(pair));
         }
+        // Last, because the message of this error names all supported kinds of keys (`refused`).
         RsaPrivateKey::from_der(der).and_then(Self::from_rsa)
     }
 
@@ -156,6 +157,8 @@ impl PrivateKey {
 
     /// Performs the operation on this thread with AWS-LC.
     pub(crate) fn perform(&self, kind: &OperationKind) -> KeyResult {
+        // The `sign` of ECDSA and Ed25519 takes no scheme: without this check, a wrong scheme would get a
+        // signature with the hash of the key.
         self.check(kind)?;
         match (&self.pair, kind) {
             (Pair::Rsa(key), OperationKind::Sign { scheme, message }) => key.sign(*scheme, message),

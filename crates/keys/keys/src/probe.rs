@@ -67,12 +67,15 @@ impl KeyElsewhere {
 
     fn verified(&self, scheme: SignatureScheme, message: &[u8], result: KeyResult) -> Result<(), KeyError> {
         let signature = result?;
+        // A holder with another key of the same kind also signs without an error.
         self.public_key.verifies(scheme, message, &signature).then_some(()).ok_or(WRONG)
     }
 
     /// The error for operators, with the reason of a holder that does not respond.
     fn fault(&self, holder: usize, error: &KeyError) -> String {
         match (error, self.engine.holder_trouble(holder)) {
+            // An operation for a key server without a connection waits until its deadline: the cause is in
+            // the state.
             (KeyError::DeadlinePassed, Some(trouble)) => format!("it does not answer: {trouble}"),
             (KeyError::DeadlinePassed, None) => "it does not answer in time".to_owned(),
             (KeyError::Failed(reason), _) => (*reason).to_owned(),

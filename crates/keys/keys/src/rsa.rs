@@ -47,8 +47,10 @@ impl RsaPrivateKey {
                 .map_err(|rejected| refused("PKCS#8", rejected))?,
             _ => return Err(KeyError::Malformed("not a PKCS#8 or PKCS#1 private key".into())),
         };
+        // Parsed a second time: `RsaKeyPair` reveals neither the numbers nor the operation without padding.
         let raw = RawRsa::from_private_der(der)?;
         let width = Width::of_key(&raw.numbers());
+        // Read at load although only decryptions need it, so that no decryption fails later without it.
         let exponent = raw.private_exponent().ok_or_else(|| {
             KeyError::Malformed(
                 "not an RSA private key with its private exponent, in PKCS#1 or PKCS#8".into(),
@@ -85,6 +87,7 @@ impl RsaPrivateKey {
     ///
     /// The first call for some instructions computes it, which takes about as long as an operation with the key.
     pub(crate) fn prepared(&self, instructions: Instructions) -> Option<&PreparedKey> {
+        // `PreparedKey::new` refuses such keys too, but only after another copy of the private numbers.
         self.width?;
         let prepare = || PreparedKey::new(&self.raw.numbers(), instructions).map(Box::new);
         self.prepared[instructions as usize].get_or_init(prepare).as_deref()

@@ -18,6 +18,8 @@ pub(crate) const MARKED: [&str; 2] = [BEGIN, END];
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut is_after_cr = false;
     let parts = bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')).filter(move |part| {
+        // CR LF is one end of line: counted twice, the numbers in messages would differ from the numbers of
+        // an editor.
         let is_end_of_last = is_after_cr && *part == b"\n";
         is_after_cr = part.ends_with(b"\r");
         !is_end_of_last
@@ -43,11 +45,14 @@ pub fn pem_fault(bytes: &[u8]) -> Option<String> {
     if let Some(fault) = encoding_fault(bytes) {
         return Some(fault.to_owned());
     }
+    // A SEQUENCE of 128 bytes or more: the beginning of a certificate, and of most keys, in DER.
     if let [0x30, 0x81..=0x84, ..] = bytes {
         return Some(DER.to_owned());
     }
     let mut open: Option<Section<'_>> = None;
     for (number, line) in lines(bytes) {
+        // A replacement character is no base64, and is permitted in text before a section (RFC 7468 section
+        // 2).
         let line = str::from_utf8(line).unwrap_or("\u{fffd}").trim_ascii();
         if let Some(label) = line.strip_prefix(BEGIN).and_then(|label| label.strip_suffix("-----")) {
             if let Some(section) = open {
@@ -106,6 +111,7 @@ impl Section<'_> {
         if line.contains(": ") && self.characters == 0 {
             return None;
         }
+        // Before the check of base64, whose message would not name the damaged END line.
         if line.contains("--") {
             return Some("BEGIN and END lines have five dashes before and after the name");
         }

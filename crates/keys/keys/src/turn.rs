@@ -32,6 +32,7 @@ thread_local! {
 static SIGNATURES: TurnCounters = TurnCounters::new();
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 
+// `*const ()` is not `Send`: dropped on another thread, the value would leave `WAKE` of this thread set.
 /// Promise of this thread to call [`perform`]. On drop, waiting operations are performed, and the thread stops
 /// gathering.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
+        // First: an operation that is gathered after the last `perform` would never be performed.
         WAKE.set(None);
         perform();
     }
@@ -127,10 +129,12 @@ struct Waiting {
 /// Accepts `operation` if this thread gathers and `key` has a form for lanes; otherwise returns `None`.
 pub(crate) fn gather(key: &Arc<PrivateKey>, operation: &KeyOperation) -> Option<PendingOperation> {
     let wake = WAKE.get()?;
+    // Only P-256 keys have this form, and the caller has checked the kind: the operation is a signature.
     key.p256()?;
     let (pending, completion) = PendingOperation::with_completion(operation.deadline);
     let (key, kind) = (Arc::clone(key), operation.kind.clone());
     let waiting = Waiting { key, kind, completion, since: Instant::now() };
+    // The borrow ends before `wake`, which is code of another crate and may call back into this module.
     let is_first = WAITING.with_borrow_mut(|all| {
         all.push(waiting);
         all.len() == 1
@@ -161,6 +165,7 @@ pub fn is_waiting() -> bool {
 
 /// Performs the operations that this thread has gathered, in lanes if that is faster than one by one.
 pub fn perform() {
+    // Not borrowed: completed operations may gather others, which belong to the next turn.
     let mut waiting = WAITING.take();
     let break_even = LanesUse::of_this_processor().map_or(usize::MAX, |lanes| lanes.signatures);
     let mut begun: Vec<_> = waiting.drain(..).filter_map(Waiting::begin).collect();
@@ -196,6 +201,7 @@ fn perform_together(begun: Vec<Waiting>) {
             waiting.completion.complete(Ok(signature.to_der().into()), Performer::IFMA);
         } else {
             let faults = FAULTS.fetch_add(1, Ordering::Relaxed) + 1;
+            // Ever more rarely, so that defective hardware does not fill the log.
             if faults.is_power_of_two() {
                 tracing::error!(
                     faults,

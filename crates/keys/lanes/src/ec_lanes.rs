@@ -181,6 +181,7 @@ pub const fn worth_lanes(operations: usize, break_even: usize) -> usize {
 fn perform_exchanges(exchanges: &mut [Exchange]) {
     let batches = exchanges.len().div_ceil(LANES);
     let mut secrets = Zeroizing::new([[[0; 32]; LANES]; BATCHES]);
+    // `*secrets` is still zero here, so this copies no secret.
     let (mut points, mut shared) = (*secrets, Zeroizing::new([[[0; 32]; LANES]; BATCHES]));
     for (exchange, (secret, point)) in
         exchanges.iter().zip(secrets.as_flattened_mut().iter_mut().zip(points.as_flattened_mut()))

@@ -112,6 +112,7 @@ impl Encapsulation {
     pub fn perform_together(encapsulations: &mut [Self]) {
         for together in encapsulations.chunks_mut(LANES) {
             let mut messages = Zeroizing::new([[0; 32]; LANES]);
+            // Without randomness, `is_done` stays false, and the handshake fails.
             if rand::fill(messages[..together.len()].as_flattened_mut()).is_ok() {
                 encapsulate(together, &messages[..together.len()]);
             }

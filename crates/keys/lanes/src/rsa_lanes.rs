@@ -59,6 +59,8 @@ impl Width {
         let width = Self::of_bits(bits(&numbers.n))?;
         let half = width.bits() / 2;
         let odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
+        // The check of a result consists of sixteen squarings and a product, for 65537 only. Montgomery
+        // arithmetic needs odd moduli, and lanes have digits for primes of half the size.
         let usable = **numbers.e == [1, 0, 1]
             && [&numbers.p, &numbers.q].iter().all(|prime| bits(prime) == half && odd(prime))
             && odd(&numbers.n);
@@ -116,6 +118,7 @@ pub fn private_transform(lanes: &mut [Lane<'_>]) -> [Verdict; OPERATIONS] {
         lanes.iter().all(|lane| lane.key.instructions() == instructions),
         "keys for different lanes"
     );
+    // In release builds too: a further operation would be loaded into a lane of the other prime.
     assert!(lanes.len() <= instructions.operations(), "more operations than lanes");
     let verdicts = match (instructions, width) {
         #[cfg(any(test, feature = "testing"))]

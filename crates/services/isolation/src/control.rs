@@ -187,6 +187,7 @@ impl Control {
             RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
             _ => None,
         });
+        // Several sockets are never sent; all but the last would be closed here.
         let socket = sockets.last().map(UnixStream::from);
         if received.bytes == 0 {
             return Ok(Received::End);

@@ -76,6 +76,7 @@ pub(crate) fn run(role: &Role, control: Control, program: &impl Program) -> Resu
             Received::Nothing => {}
             Received::End => return Ok(()),
         }
+        // After each order too: a gateway that sends many orders must not delay the end of replaced keys.
         holder.look_after(Instant::now())?;
     }
 }

@@ -211,6 +211,8 @@ impl Isolation {
     /// Ends the key process after the gateway has drained. Blocks until the keeper has ended, at most two seconds and at
     /// most until `deadline`.
     pub fn end(&self, deadline: Instant) {
+        // Before the close, which the thread `key-process` would otherwise take for a crash and meet with a
+        // restart.
         self.state().is_over = true;
         self.control().close();
         let limit = deadline.min(Instant::now() + CLOSING);
@@ -251,6 +253,8 @@ impl Isolation {
             return Err(format!("the name of a file has more than {LONGEST_NAME} bytes"));
         }
         let mut state = self.state();
+        // Keys of a configuration that was loaded and never settled are given up first: there is one `next`
+        // at a time.
         self.settle(&mut state, None, false);
         let number = state.another_number();
         if state.process.is_some() {
@@ -331,6 +335,7 @@ impl Isolation {
         if state.starts > 1 {
             tracing::warn!(starts = state.starts, "the key process was started again");
             let number = state.another_number();
+            // A new number, so that a late report of the former process does not count for this one.
             (state.in_force.number, state.in_force.found) = (number, Vec::new());
             self.give(loads(number, &state.in_force.files));
             self.give([Order::Settle { number, is_in_force: true }]);

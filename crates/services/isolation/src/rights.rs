@@ -168,6 +168,8 @@ pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     }
     set_capabilities(
         None,
+        // Nothing is inheritable: a program that the key process started would have no right to read the
+        // files.
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
     )?;
     set_no_new_privs(true)?;

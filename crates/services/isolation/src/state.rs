@@ -47,6 +47,7 @@ impl Keys {
 
     /// Stores `found` as `expected` and returns it: the results by which the configuration is judged.
     pub(crate) fn expect(&mut self) -> Vec<Found> {
+        // A faulty process may report more results than files; the surplus is ignored.
         self.expected = self.found[..self.files.len()].to_vec();
         self.expected.clone()
     }

@@ -80,6 +80,7 @@ codes! {
 impl ErrorCode {
     /// Returns whether another server may succeed.
     pub const fn is_worth_another_server(self) -> bool {
+        // Every server would respond alike: the cause is the request itself, or its deadline.
         !matches!(self, Self::Protocol | Self::DeadlinePassed | Self::Shape | Self::Scheme | Self::Cancelled)
     }
 
@@ -97,6 +98,7 @@ impl ErrorCode {
             Self::KeyNotAllowed => {
                 KeyError::Failed("the key server does not permit this gateway to use the key")
             }
+            // An error of its own, because a probe repeats its signature in the form of TLS 1.2 after it.
             Self::OperationNotAllowed => KeyError::KindNotPermitted,
             Self::Shape => KeyError::Failed("the key server signs only content of TLS handshakes"),
             Self::Scheme => KeyError::Failed("the key at the key server does not support the scheme"),

@@ -163,6 +163,7 @@ fn put_head(out: &mut BytesMut, kind: u8, length: usize, number: u32) {
     out.reserve(HEAD + length);
     out.put_u8(kind);
     out.put_u8(0);
+    // Callers have truncated the body to `LONGEST_BODY`.
     out.put_u16(length as u16);
     out.put_u32(number);
 }
@@ -196,6 +197,8 @@ impl Request {
     /// [`FrameError`]; the connection must be closed.
     pub fn read(bytes: &mut BytesMut) -> Result<Option<Self>, FrameError> {
         while let Some(raw) = split(bytes)? {
+            // Later versions can add frames with this bit, without a negotiation (docs/keyless-protocol.md,
+            // Frames).
             if raw.kind & (kind::RESPONSE | kind::OPTIONAL) == kind::OPTIONAL {
                 continue;
             }
@@ -245,6 +248,7 @@ impl Request {
                 put_head(out, kind::SIGN, SIGN + message.len(), *operation);
                 out.put_u32(*key);
                 out.put_u16(scheme.0);
+                // At most 71 minutes, far more than any handshake lasts.
                 out.put_u32(u32::try_from(remaining.as_micros()).unwrap_or(u32::MAX));
                 out.put_slice(message);
             }

@@ -16,6 +16,7 @@ pub fn poll_fill(
     context: &mut Context<'_>,
     incoming: &mut BytesMut,
 ) -> Poll<io::Result<usize>> {
+    // On the stack: reserved in `incoming`, 16 KiB would be held for each connection.
     let mut room = [0; READ];
     let mut read = ReadBuf::new(&mut room);
     ready!(Pin::new(&mut stream).poll_read(context, &mut read))?;

@@ -101,6 +101,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..INDEFINITE => (usize::from(first), rest),
+        // The length is unknown here; the callers decide about elements of indefinite length.
         INDEFINITE => return None,
         _ => {
             let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
@@ -112,6 +113,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
+// No check for ASN.1: the message begins with spaces, which begin neither a SEQUENCE nor a SET.
 fn tls13(message: &[u8]) -> Option<Shape> {
     let rest = message.strip_prefix(&PADDING)?;
     let contexts = [(SERVER, Shape::Tls13Server), (CLIENT, Shape::Tls13Client)];

@@ -175,6 +175,8 @@ impl<S: Service> Driver<S> {
     fn arm(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         match self.socket.poll_unblock(cx) {
             Poll::Ready(Err(error)) => return Poll::Ready(error),
+            // Room has appeared since `flush` stopped: without this wake-up, the remaining slots would wait
+            // for a packet.
             Poll::Ready(Ok(())) if !self.dirty.is_empty() => cx.waker().wake_by_ref(),
             _ => {}
         }
@@ -232,6 +234,7 @@ impl<S: Service> Driver<S> {
         let mut woken = std::mem::take(&mut self.woken_slots);
         self.woken.take(&mut woken);
         for slot in woken.drain(..) {
+            // Reset before the connection is polled, so that a wake-up during the poll is not lost.
             if self.slots[slot as usize].signal.take() {
                 self.step(slot, Step::Woken);
             }
@@ -295,6 +298,7 @@ impl<S: Service> Driver<S> {
         entry.refusal = None;
         entry.greeting = None;
         entry.deadline = None;
+        // Without its capacity, since few handshakes have datagrams that wait.
         entry.waiting = Vec::new();
         self.free.push(slot);
     }

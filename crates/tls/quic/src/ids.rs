@@ -95,6 +95,7 @@ impl Ids {
             table.of_slot.resize_with(slots, Vec::new);
         }
         table.next = Some(slot);
+        // `create` calls `generator`, which takes the lock.
         drop(table);
         let created = create();
         self.table().next = None;

@@ -116,6 +116,7 @@ impl Paths {
             responses: frames.frame_rx.path_response,
             responses_before: frames.frame_rx.path_response,
             next: Some(arrival.at),
+            // A shorter interval would send a copy before a response could have arrived.
             interval: INTERVAL.max(2 * arrival.rtt),
         }));
     }

@@ -210,6 +210,8 @@ impl Endpoints {
     pub(crate) fn endpoint(&self, ids: &Ids) -> Arc<EndpointConfig> {
         let mut config = EndpointConfig::new(Arc::clone(&self.keys.reset));
         let ids = ids.clone();
+        // Only the version whose keys and tags `QuicSessions` derives; others get a version negotiation
+        // packet.
         config.supported_versions(vec![quic::VERSION]).cid_generator(move || ids.generator());
         Arc::new(config)
     }

@@ -70,6 +70,7 @@ pub(crate) struct LastPacket {
 impl LastPacket {
     /// Keeps a packet. `packet` is `None` if `contents` are several datagrams: they would have to be divided again.
     pub(crate) fn new(transmit: &Transmit, contents: &[u8]) -> Self {
+        // A packet that closes a connection is normally single: segments occur with data before it only.
         let is_single = transmit.segment_size.is_none() || contents.len() <= WAITING_SIZE;
         Self { packet: is_single.then(|| (copy(transmit), contents.to_vec())), received: 0 }
     }

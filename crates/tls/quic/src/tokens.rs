@@ -38,6 +38,7 @@ impl TokenLog for UsedTokens {
             periods.used_before = if period == periods.last + 1 { used } else { HashSet::new() };
             periods.last = period;
         }
+        // A token of an earlier period than these two has expired, or its use would not be remembered.
         let used = match periods.last - period {
             0 => &mut periods.used,
             1 => &mut periods.used_before,

@@ -49,6 +49,7 @@ impl Woken {
 impl Signal {
     /// Resets `is_set`. Returns whether it was `true`.
     pub(crate) fn take(&self) -> bool {
+        // Acquires the writes of the thread that woke the slot, before the connection is polled.
         self.is_set.swap(false, Ordering::AcqRel)
     }
 }
@@ -63,6 +64,7 @@ impl Wake for Signal {
         if self.is_set.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Woken without the lock, which the task of the driver takes when it runs.
         let driver = {
             let mut inner = self.woken.inner();
             inner.slots.push(self.slot);

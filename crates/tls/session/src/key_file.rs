@@ -16,6 +16,7 @@ const LENGTHS: [usize; 2] = [48, 80];
 /// Longer than any format of key files, so that the message can report the actual length.
 const MOST_READ: usize = 4096;
 
+// Never changed: gateways of different versions would derive different keys from one file.
 const SALT: &[u8] = b"brisk ticket key file, first edition";
 
 /// A ticket key from a file in nginx's format, made by `openssl rand 80` or `openssl rand 48`.

@@ -54,7 +54,10 @@ impl TicketKeyring {
     /// times. The same source changes nothing. A reload does not revoke stolen keys; a restart does.
     pub fn configure(&self, source: KeySource, now: SystemTime) {
         let mut present = self.lock();
+        // Under the lock: a rotation in another thread would otherwise restore the keys of the former
+        // source.
         self.ring.store(Arc::new(self.ring.load().turned_to(&source, seconds(now))));
+        // A rotation that was forced for the former source does not concern the keys of this one.
         self.forced.store(false, Ordering::Relaxed);
         *present = source;
     }
@@ -185,6 +188,7 @@ impl TicketKeyring {
             Err(TryLockError::WouldBlock) => return,
         };
         let ring = self.ring.load();
+        // Again, since another thread may have rotated before this one got the lock.
         if stale(&ring, now) {
             let renewed = ring.renewed(&source, now);
             tracing::debug!(

@@ -69,6 +69,8 @@ impl MemoryStore {
             // The largest power of two that is not greater.
             most => (1 << most.ilog2()).min(MOST_SHARDS),
         };
+        // Bytes are rounded down, because their limit is strict. The number of sessions may exceed its
+        // limit by less than one per shard.
         let shard = || Shard::new(settings.max_sessions.div_ceil(shards), settings.max_bytes / shards);
         Self {
             shards: (0..shards).map(|_| Padded(Mutex::new(shard()))).collect(),

@@ -102,6 +102,7 @@ impl Ring {
     pub(crate) fn with_shared(&self, keys: &[SharedKey], source: &KeySource, now: Seconds) -> Self {
         let lifetime = source.lifetime().as_secs();
         let mut entries = self.entries.clone();
+        // All are retired first; `put` restores the times of keys that are still published.
         for entry in entries.iter_mut().filter(|entry| entry.origin == KeyOrigin::Shared) {
             entry.validity = entry.validity.retired(now, lifetime);
         }

@@ -100,6 +100,7 @@ impl RotationSettings {
 
     /// Adapts the times of a key that was created under other settings; its start stays.
     pub(crate) fn refit(&self, validity: Validity) -> Validity {
+        // Never later than before: a longer interval applies from the next key on.
         let seals_until = validity.seals_until.min(validity.seals_from.saturating_add(self.interval));
         Validity { seals_until, opens_until: seals_until.saturating_add(self.lifetime), ..validity }
     }

@@ -109,6 +109,7 @@ impl Shard {
             empty: NONE,
             hand: 0,
             examined: 0,
+            // Indices are `u32`, and `NONE` must be none of them.
             max_sessions: max_sessions.min(NONE as usize),
             max_bytes,
             used_sessions: UsedSessions::new((max_sessions / SESSIONS_PER_SPENT).clamp(16, MOST_SPENT)),
@@ -126,6 +127,7 @@ impl Shard {
             self.statistics.refused += 1;
             return false;
         };
+        // Removed even if the new session is refused below, because the former value is outdated.
         if let Some(index) = self.find(hash, &id) {
             self.remove(index);
         }
@@ -155,6 +157,7 @@ impl Shard {
         let index = self.find_live(hash, id, now)?;
         let mut entry = self.remove(index).ok_or(Miss::Unknown)?;
         self.used_sessions.insert(hash, now.saturating_add(SPENT_FOR));
+        // Moved, so that no copy remains that would have to be wiped.
         Ok(std::mem::take(&mut *entry.session).into_vec())
     }
 
@@ -180,6 +183,7 @@ impl Shard {
             return Ok(index);
         }
         self.statistics.misses += 1;
+        // An expired session was removed just now, and has not been taken.
         if found.is_none() && self.used_sessions.contains(hash, now) {
             self.statistics.used += 1;
             return Err(Miss::Used);
@@ -196,6 +200,7 @@ impl Shard {
         let slots = &self.slots;
         self.indices.insert_unique(place(hash), index, |&index| match &slots[index as usize] {
             Slot::Full(entry) => place(entry.hash),
+            // Not reached, since the table has indices of full slots only.
             Slot::Empty { .. } => 0,
         });
     }

@@ -114,6 +114,7 @@ impl SharedKey {
         }
         let [opens_from, seals_from, seals_until, opens_until] = times;
         let material = KeyMaterial::from(Zeroizing::new(rest.try_into().ok()?));
+        // `Validity::is_live` subtracts the times: unsorted ones would overflow there.
         times.is_sorted().then_some(Self {
             validity: Validity { opens_from, seals_from, seals_until, opens_until },
             material,

@@ -143,11 +143,13 @@ impl TicketKey {
 
     /// Seals `session` into a ticket; `None` if the key has reached [`MOST_SEALED`]. One allocation.
     pub(crate) fn seal(&self, session: &[u8], now: Seconds) -> Option<Vec<u8>> {
+        // Counted before the nonce is drawn, so that concurrent threads cannot exceed the limit together.
         if self.uses.sealed.fetch_add(1, Ordering::Relaxed) >= MOST_SEALED {
             return None;
         }
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
+        // Of the final size: a growing vector would leave copies of the session behind.
         let mut ticket = Vec::with_capacity(HEAD_LEN + session.len() + TIME_LEN + TAG_LEN);
         ticket.extend_from_slice(&self.name);
         ticket.extend_from_slice(&nonce);

@@ -49,6 +49,7 @@ impl TieredStore {
 impl SessionStore for TieredStore {
     /// Returns whether at least one of the two stores it, as far as known yet.
     fn put(&self, id: &[u8], session: Vec<u8>, lifetime: Duration) -> Lookup<bool> {
+        // The store in Redis wipes its copy.
         let shared = ready(self.redis.put(id, session.clone(), lifetime));
         let kept = ready(self.memory.put(id, session, lifetime));
         Lookup::Ready(shared || kept)
@@ -67,6 +68,7 @@ impl SessionStore for TieredStore {
                 Lookup::Pending(Box::pin(async move {
                     let found = found.await;
                     if let Ok(kept) = &found {
+                        // The copy must not outlive the session in Redis.
                         let left = kept.expires.saturating_sub(seconds(SystemTime::now()));
                         ready(memory.put(&id, kept.session.to_vec(), Duration::from_secs(left)));
                     }

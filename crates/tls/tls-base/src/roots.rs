@@ -30,6 +30,8 @@ pub fn file_roots(path: &Path) -> Result<RootCertStore, RootsError> {
     let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let mut roots = RootCertStore::empty();
     for certificate in pem_certificates(&pem).map_err(wrong)? {
+        // Unlike the store of the system, a file of the operator must be right as a whole: an authority
+        // that is skipped would be noticed by failed handshakes only.
         roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
     if roots.is_empty() {
@@ -47,6 +49,7 @@ pub fn system_roots() -> Result<RootCertStore, RootsError> {
     if added > 0 {
         return Ok(roots);
     }
+    // Errors matter only without any authority: one unreadable file beside good ones is usual.
     let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
     Err(RootsError::System(reasons.join("; ")))
 }

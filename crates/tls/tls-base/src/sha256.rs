@@ -37,6 +37,7 @@ impl Default for Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        // After its key block, the state of an HMAC permits the same forgeries as the key.
         self.state.zeroize();
     }
 }
@@ -64,6 +65,7 @@ impl UpdateCore for Core {
 
 impl FixedOutputCore for Core {
     fn finalize_fixed_core(&mut self, buffer: &mut Buffer<Self>, out: &mut Output<Self>) {
+        // FIPS 180-4 section 5.1.1: the padding ends with the length of the message in bits.
         let bits = 8 * (buffer.get_pos() as u64 + BLOCK as u64 * self.blocks);
         buffer.len64_padding_be(bits, |block| compress(&mut self.state, &[block.0]));
         for (bytes, word) in out.chunks_exact_mut(4).zip(self.state) {

@@ -97,6 +97,8 @@ fn lacks_sha_instructions() -> bool {
 impl Hashes {
     fn of(suite: &CipherSuiteCommon) -> &'static Self {
         match suite.hash_provider.algorithm() {
+            // The instructions concern SHA-256 only: for SHA-384, `sha2` has no slower code on these
+            // processors.
             hash::HashAlgorithm::SHA384 => &OF_SHA384,
             _ if lacks_sha_instructions() => &OF_AWS_LC_SHA256,
             _ => &OF_SHA256,
@@ -152,6 +154,7 @@ struct Transcript<D>(D);
 
 impl<D: Function> hash::Context for Transcript<D> {
     fn fork_finish(&self) -> hash::Output {
+        // The transcript continues, for example after its hash for `Finished`.
         hash::Output::new(&self.0.clone().finalize())
     }
 
@@ -183,6 +186,7 @@ struct Keyed<D: Function>(Hmac<D>);
 
 impl<D: Function> rustls::crypto::hmac::Key for Keyed<D> {
     fn sign_concat(&self, first: &[u8], middle: &[&[u8]], last: &[u8]) -> rustls::crypto::hmac::Tag {
+        // Two hash states are copied; with the key, two blocks would have to be hashed again.
         let mut mac = self.0.clone();
         mac.update(first);
         for part in middle {

@@ -167,6 +167,7 @@ impl Acceptor {
         mut trace: Trace<'_>,
     ) -> Result<Accepted, Refusal> {
         if self.settings.ja4 {
+            // Now, because the handshake consumes `incoming`.
             hello.fingerprint(&incoming);
         }
         let (mut variant, mut place) = (Variant::default(), 0);
@@ -176,6 +177,7 @@ impl Acceptor {
                 Err(Refusal::because(HandshakeOutcome::NothingInCommon, &reason))
             }
             Selection::Validation => {
+                // Boxed: validations are rare, and would enlarge the future of every handshake.
                 let refusal = Box::pin(self.answer_challenge(&hello, io, incoming, &mut trace)).await;
                 return Err(Refusal { server_name: hello.server_name, ..refusal });
             }

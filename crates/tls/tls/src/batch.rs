@@ -99,11 +99,15 @@ impl Batch {
                     self.len += traffic.encrypt(plaintext, self.free()).map_err(io::Error::other)?;
                     return Ok(());
                 }
+                // A `KeyUpdate`, for example. It was sealed after the records in the batch, so it is sent
+                // after them.
                 ConnectionState::EncodeTlsData(record) => {
                     self.move_to(outgoing);
                     encode(record, outgoing);
                 }
                 ConnectionState::TransmitTlsData(records) => records.done(),
+                // RFC 8446 section 6.1: the client has closed its own direction only, and can still
+                // receive.
                 ConnectionState::PeerClosed => {}
                 _ => return Err(io::ErrorKind::NotConnected.into()),
             }

@@ -100,6 +100,7 @@ impl Connector {
     #[must_use]
     pub fn with_own_sessions(&self) -> Self {
         let mut config = ClientConfig::clone(self.inner.config());
+        // A clone of the configuration shares its sessions.
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
         Self { inner: TlsConnector::from(Arc::new(config)), ..*self }
     }
@@ -109,6 +110,7 @@ impl Connector {
     /// Has no time limit of its own. A server that cannot be verified is an error of kind
     /// [`InvalidData`](io::ErrorKind::InvalidData) with the reason.
     pub async fn connect(&self, tcp: TcpStream, name: &str) -> io::Result<ClientStream> {
+        // `ServerName` takes an IPv6 address without brackets.
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let name = ServerName::try_from(bare.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -146,6 +148,7 @@ impl Identity {
         let key = any_supported_type(&key.der()).map_err(|error| wrong(&self.key, &error))?;
         let own = CertifiedKey::new(chain.certificates().cloned().collect(), key);
         match own.keys_match() {
+            // Unknown: the key does not reveal its public half. A wrong key then fails in the handshake.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(error) => return Err(error.into()),
         }

@@ -80,6 +80,7 @@ impl Eq for Demands {}
 
 fn hash_of_authorities(clients: &ClientCertificates) -> digest::Context {
     let mut hash = digest::Context::new(&digest::SHA256);
+    // With a version, because sessions in Redis outlive a restart with another encoding.
     hash.update(b"brisk client certificates 1");
     hash.update(&[u8::from(clients.required)]);
     add(&mut hash, clients.roots.iter().map(AsRef::as_ref));
@@ -101,6 +102,7 @@ fn first_bytes(hash: digest::Context) -> [u8; 16] {
 
 /// Adds a set of certificates or lists to a hash, in an order that depends on the members only.
 fn add<'a>(hash: &mut digest::Context, set: impl Iterator<Item = &'a [u8]>) {
+    // Each member is hashed by itself, so that the boundaries between members are unambiguous.
     let mut set: Vec<_> = set.map(|der| digest::digest(&digest::SHA256, der)).collect();
     set.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
     set.dedup_by(|one, other| one.as_ref() == other.as_ref());

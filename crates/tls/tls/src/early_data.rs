@@ -15,6 +15,7 @@ const APPLICATION_DATA: u8 = 23;
 /// unexpected extensions counts as a refusal.
 pub(crate) fn accepted(tls: &UnbufferedServerConnection, flight: &[u8]) -> bool {
     let Some(SupportedCipherSuite::Tls13(suite)) = tls.negotiated_cipher_suite() else { return false };
+    // Only the first flight begins with a record in clear, the `ServerHello`.
     if tls.handshake_kind() != Some(HandshakeKind::Resumed) || flight.first() != Some(&HANDSHAKE) {
         return false;
     }

@@ -39,6 +39,8 @@ pub struct FirstFlight {
 impl FirstFlight {
     /// The flight of a handshake with `certificate` and `staple`.
     pub fn of(certificate: &Certificate, staple: Option<&Staple>) -> Self {
+        // `CertificateVerify`: 8 bytes of header, scheme and length, then the signature (RFC 8446 section
+        // 4.4.3).
         let others = OTHERS + X25519 + 8 + signature(certificate.algorithm);
         Self { message: message(certificate, staple), compressed: OnceCell::new(), others }
     }
@@ -115,6 +117,8 @@ fn length24(len: usize) -> [u8; 3] {
 
 fn signature(algorithm: KeyAlgorithm) -> usize {
     match algorithm {
+        // The longest encoding in DER, with a zero byte before each of the two numbers. 72 is the same for
+        // P-256.
         KeyAlgorithm::EcdsaP384 => 104,
         KeyAlgorithm::Rsa { bits } => usize::from(bits) / 8,
         // FIPS 204, table 2.

@@ -26,6 +26,7 @@ impl KeyGate {
     pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<KeyPermit> {
         let Some(client) = client else { return Some(KeyPermit(None)) };
         if let Some(rates) = &self.rates {
+            // Before the share: an attempt beyond the share counts towards the rate too.
             rates.take(client, Event::Handshake).ok()?;
         }
         match &self.share {

@@ -98,6 +98,7 @@ pub async fn turns(wait: Duration) {
             && let Some(time) = WORKER.with_borrow(Worker::waits_until)
         {
             tokio::select! {
+                // The full batch first: then the timer need not be polled.
                 biased;
                 () = poll_fn(wait_for_full) => {}
                 _ = timer.until(time) => {}
@@ -191,6 +192,7 @@ pub(crate) trait GatheredOperation: Sized + 'static {
             let wait = waiting.iter().map(|slot| now.saturating_duration_since(slot.since)).sum();
             Self::counters().add(operations.len(), in_lanes, wait);
         }
+        // Each slot contained an operation, so both sequences have the same length.
         for (slot, operation) in waiting.drain(..).zip(operations) {
             slot.operation.set(Some(operation));
             slot.is_performed.set(true);
@@ -311,6 +313,7 @@ pub(crate) fn has_company(kind: Kind) -> bool {
     let counted = |worker: &mut Worker| worker.fills[kind as usize].count();
     let company = if suspend::is_possible() { WORKER.with_borrow_mut(counted) } else { None };
     if company.is_some() {
+        // Also if this operation does not wait: the turn ends the batch in which it was counted.
         wake();
     }
     company.unwrap_or(false)
@@ -318,6 +321,7 @@ pub(crate) fn has_company(kind: Kind) -> bool {
 
 /// A key pair for one exchange. `None` if the system has no randomness.
 pub(crate) fn key_pair() -> Option<KeyPair> {
+    // Ahead in workers only, which call `drop_old_key_pairs`: elsewhere, unused pairs would stay in memory.
     WORKER.with_borrow_mut(|worker| if worker.gathers { worker.stock.take() } else { KeyPair::generate() })
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn choose(hello: &ClientHello) -> Option<NamedGroup> {
     }
     let offered = || ORDER.into_iter().filter(|group| hello.groups.contains(group));
     let shares = hello.key_shares.as_deref().unwrap_or_default();
+    // A group with a share before a preferred one without: another hello costs a round trip.
     offered().find(|group| shares.contains(group)).or_else(|| offered().next())
 }
 

@@ -75,6 +75,7 @@ impl Handshake {
 
     /// Processes the received bytes. Callbacks may wait: the future is then pending, and the socket is free.
     pub(crate) async fn advance(self: Box<Self>) -> io::Result<(Advanced, Notes)> {
+        // A call for each flight, so that a handshake that waits for its client holds no stack.
         Ok(Suspendable::new(move || self.process())?.await)
     }
 
@@ -101,6 +102,7 @@ impl Handshake {
                 }
                 Ok(ConnectionState::ReadEarlyData(mut early)) => {
                     self.early_data = true;
+                    // Never an error: rustls has decrypted the records already.
                     while let Some(Ok(record)) = early.next_record() {
                         self.early_bytes += record.payload.len() as u64;
                         self.plaintext.extend_from_slice(record.payload);

@@ -59,6 +59,7 @@ struct EngineKey {
 impl SigningKey for EngineKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let schemes = self.certificate.algorithm.schemes();
+        // In the order of the server (`KeyAlgorithm::schemes`), not of the client.
         let scheme = *schemes.iter().find(|&&s| offered.contains(&scheme_from_wire(s)))?;
         Some(Box::new(EngineSigner {
             engine: Arc::clone(&self.engine),
@@ -72,6 +73,8 @@ impl SigningKey for EngineKey {
         match self.certificate.algorithm {
             KeyAlgorithm::EcdsaP256 | KeyAlgorithm::EcdsaP384 => SignatureAlgorithm::ECDSA,
             KeyAlgorithm::Ed25519 => SignatureAlgorithm::ED25519,
+            // Also for ML-DSA: rustls uses the value for the suites of TLS 1.2 only, for which such a key
+            // is never chosen.
             _ => SignatureAlgorithm::RSA,
         }
     }
@@ -96,6 +99,7 @@ impl Signer for EngineSigner {
         let (message, deadline) = (Bytes::copy_from_slice(message), started + KEY_OPERATION_LIMIT);
         let operation = KeyOperation::sign(self.certificate.key, self.scheme, message, deadline);
         let submit = || self.engine.submit(operation);
+        // Without company, a gathered signature would wait for the end of the turn without effect.
         let mut pending = if self.waits_for_others() { submit() } else { turn::alone(submit) };
         let result = match pending.try_take() {
             // Engines that sign on this thread are done now: no suspension and no waker are needed.
@@ -109,6 +113,7 @@ impl Signer for EngineSigner {
             notes.key_failed = result.is_err();
         });
         result
+            // Not wiped: a signature is public.
             .map(|mut signature| std::mem::take(&mut *signature))
             .map_err(|error| rustls::Error::General(format!("key operation: {error}")))
     }

@@ -46,6 +46,8 @@ impl HostConfig {
 
     /// The configuration for this client and a certificate of the host itself.
     pub(crate) fn choose(&self, hello: &ClientHello) -> &Arc<ServerConfig> {
+        // rustls keeps TLS 1.3 sessions in the store only without a ticketer, which clients of TLS 1.2
+        // still need.
         let orders = self.stateful.as_ref().filter(|_| hello.offers_version(ProtocolVersion::TLS1_3));
         orders.unwrap_or(&self.every).choose(hello)
     }
@@ -65,6 +67,7 @@ struct SuiteOrders {
 
 impl SuiteOrders {
     fn new(mut config: ServerConfig) -> Self {
+        // rustls reads the order from the configuration, so that each order needs one of its own.
         config.ignore_client_order = false;
         let client = Arc::new(config.clone());
         config.ignore_client_order = true;
@@ -100,6 +103,8 @@ pub(crate) fn quic_initial() -> Result<QuicServerConfig, TlsError> {
     let config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_protocol_versions(&[&version::TLS13])?
         .with_no_client_auth()
+        // The builder requires a resolver. It is never called, because this configuration performs no
+        // handshakes.
         .with_cert_resolver(Arc::new(ChosenCertificate));
     let missing = |_| rustls::Error::General("TLS_AES_128_GCM_SHA256 is missing".into());
     Ok(QuicServerConfig::try_from(config).map_err(missing)?)
@@ -252,6 +257,7 @@ impl<'a> ConfigBuilder<'a> {
             Some(revocation) => {
                 let builder = builder.with_crls(revocation.lists.iter().map(|list| list.der.clone()));
                 match revocation.unknown {
+                    // By default, rustls uses expired lists without an error.
                     UnknownRevocation::Refuse => builder.enforce_revocation_expiration(),
                     UnknownRevocation::Accept => builder.allow_unknown_revocation_status(),
                 }

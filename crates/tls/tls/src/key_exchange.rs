@@ -70,6 +70,7 @@ impl SupportedKxGroup for Hybrid {
         let (key, point) = peer.split_at_checked(ENCAPSULATION_KEY).ok_or(INVALID_KEY_SHARE)?;
         let pair = key_pair()?;
         let public = *pair.public();
+        // Both begin before the first wait, so that they share one turn.
         let exchange = gather::begin(exchange(pair, point)?);
         let encapsulation = gather::begin(Encapsulation::new(key).ok_or(INVALID_KEY_SHARE)?);
         let (exchange, encapsulation) = (exchange.wait(), encapsulation.wait());

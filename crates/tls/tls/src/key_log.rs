@@ -41,6 +41,7 @@ impl KeyLogFile {
         }
         line.push(b'\n');
         let mut file = self.file.lock().map_err(|_| io::Error::other("a writer panicked"))?;
+        // The whole line at once: other processes may append to the same file.
         file.write_all(&line)
     }
 }

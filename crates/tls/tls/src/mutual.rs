@@ -75,6 +75,7 @@ impl MutualAcceptor {
     /// offer the protocol, is an error.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<MutualStream> {
         let inner = self.inner.accept(tcp).await?;
+        // rustls accepts a client without ALPN.
         if inner.get_ref().1.alpn_protocol().is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the client offers no protocol by ALPN"));
         }

@@ -64,6 +64,7 @@ pub(crate) struct Notes {
 impl Notes {
     /// Adds the [`Notes`] of a later run of the same handshake.
     pub(crate) fn merge(&mut self, later: Self) {
+        // `looked_up`, `keeps_ticket` and `session_id` concern one `ClientHello`, and are not merged.
         self.scheme = later.scheme.or(self.scheme);
         self.resumption = later.resumption.or(self.resumption);
         self.resumption_failure = self.resumption_failure.or(later.resumption_failure);

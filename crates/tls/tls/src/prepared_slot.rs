@@ -48,6 +48,8 @@ impl PreparedSlot {
     pub(crate) fn choose(&self, hello: &ClientHello) -> Option<Arc<CertifiedKey>> {
         let published = self.slot.load();
         let prepared = self.prepared.load();
+        // The address suffices: `prepared` holds its publication, so no other one can have the same
+        // address.
         if Arc::ptr_eq(&published, &prepared.published) {
             return prepared.choose(hello);
         }

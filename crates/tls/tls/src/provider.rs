@@ -21,6 +21,7 @@ struct Randomness;
 impl SecureRandom for Randomness {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
         let mut id = None;
+        // Taken in any case: an ID that was not used must not become that of a later session.
         notes::update(|notes| id = notes.session_id.take());
         // rustls has no hook for session IDs of TLS 1.2; the next random value it draws after `can_cache` is that ID.
         if let Some(id) = id.filter(|id| id.len() == bytes.len()) {

@@ -90,7 +90,9 @@ impl<T: 'static> SuspendedCall<T> {
 /// token is then accepted by each of them.
 pub fn endpoint_keys(secret: &[u8]) -> EndpointKeys {
     use aws_lc_rs::{hkdf, hmac};
+    // The salt must not change: gateways of different versions accept the tokens of each other.
     let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, b"brisk quic").extract(secret);
+    // A key for each purpose, so that no key reveals anything about another.
     let derive = |label: &'static [u8]| {
         let mut key = [0; 32];
         let labels = [label];

@@ -34,6 +34,7 @@ impl Refusal {
     pub(crate) fn of(error: &rustls::Error, notes: Notes) -> Self {
         use rustls::Error;
         let outcome = match error {
+            // The notes first: rustls reports every failed callback as a general error.
             _ if notes.limited => HandshakeOutcome::Limited,
             _ if notes.key_failed => HandshakeOutcome::KeyOperation,
             _ if notes.no_certificate => HandshakeOutcome::NoCertificate,
@@ -85,6 +86,7 @@ fn refined(outcome: HandshakeOutcome, hello: &ClientHello) -> HandshakeOutcome {
     if !is_vague || !hello.offers_version(ProtocolVersion::TLS1_2) {
         return outcome;
     }
+    // Unknown suites, such as the reserved values of RFC 8701, prove nothing.
     let suites = hello.suites.iter().filter_map(|suite| suites::find(*suite));
     let mut rsa_only = false;
     for suite in suites {

@@ -182,9 +182,11 @@ impl HostSettings {
     /// Whether an [`Acceptor`](crate::Acceptor) that was made for `other` can serve this host too, regardless of
     /// certificates.
     pub fn is_accepted_like(&self, other: &Self) -> bool {
+        // Without `..`, so that a new field has to be considered here.
         let Self {
             names,
             default,
+            // Published into the slot, which the acceptor reads at each handshake.
             certificates: _,
             obtained: _,
             without_tls: _,
@@ -202,6 +204,7 @@ impl HostSettings {
             && same_catalogue
             && on_demand.as_ref().map(Arc::as_ptr) == other.on_demand.as_ref().map(Arc::as_ptr)
             && *default == other.default
+            // The same slot, because the acceptor keeps a reference to it.
             && Arc::ptr_eq(slot, &other.slot)
             && *demands == other.demands
             && *early_data == other.early_data

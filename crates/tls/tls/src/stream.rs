@@ -144,6 +144,7 @@ impl Stream {
     /// Fails the connection: the client gets the records sealed so far, then the alert of rustls, and nothing else.
     fn fail(&mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
         self.failed = true;
+        // The alert ends the connection, so no `close_notify` follows.
         self.closing = true;
         self.incoming = Vec::new();
         self.gathered = Vec::new();
@@ -179,6 +180,7 @@ impl Stream {
         let room = self.sealed.room().saturating_sub(self.gathered.len());
         self.full = room == 0;
         self.wakes = self.full;
+        // Without a waker: `poll_drain` wakes the task once there is room (`wakes`).
         if self.full { Poll::Pending } else { Poll::Ready(Ok(room)) }
     }
 
@@ -384,6 +386,7 @@ pub(crate) fn broken(error: rustls::Error) -> io::Error {
 }
 
 fn shrunk(mut bytes: Vec<u8>) -> Vec<u8> {
+    // The capacity was that of the largest flight; a stream lives much longer than its handshake.
     bytes.shrink_to_fit();
     bytes
 }

@@ -140,6 +140,7 @@ pub(crate) fn wait<F: Future>(future: F) -> Option<F::Output> {
         // SAFETY: `current` is set only while its coroutine runs (`enter`) and cleared whenever control leaves it
         // (`Leave`), so it points to the yielder on the stack of this very call.
         let yielder = unsafe { &*current };
+        // The task that resumes the call may have another waker than before.
         let waker = yielder.suspend(());
         enter(yielder, waker);
     }

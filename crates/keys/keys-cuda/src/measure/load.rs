@@ -153,6 +153,7 @@ fn closed(
     clock: &Clock,
     results: &mut ThreadResults,
 ) -> Result<(), MeasureError> {
+    // The threads begin at different operations, so that they do not use the same keys in step.
     let (mut pending_queue, mut number) = (PendingQueue::with_capacity(share), thread * 37);
     loop {
         let open = Instant::now() < clock.end;

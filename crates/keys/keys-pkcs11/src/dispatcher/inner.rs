@@ -97,6 +97,7 @@ pub(super) fn task(inner: &mut Inner) -> Option<WorkerTask> {
     if inner.state != State::Up || inner.free.is_empty() {
         return None;
     }
+    // Queries first: there are few, and a reload blocks until each has its result.
     if let Some(query) = inner.queries.pop_front() {
         let (session, facts) = (inner.free.pop()?, inner.facts.clone()?);
         return Some(WorkerTask::Ask(query, session, facts));

@@ -46,6 +46,7 @@ impl BatchEngine {
             }
             return;
         };
+        // Counted before the job is sent, as in `Pool::submit`.
         self.statistics.arrived();
         if let Err(error) = pool.queue.try_send(job) {
             self.statistics.left(1);

@@ -75,6 +75,7 @@ impl BatchChoice {
 
     fn measure(width: Width, perform: Perform) -> Self {
         let key = key(width);
+        // Measured before the first batch: after wide instructions, the clock of some processors is lower.
         let beside = (0..RUNS).map(|_| time(|| scalar_work(1))).min().unwrap_or_default();
         let run = || time_beside(1, beside, || drop(key.sign(SCHEME, MESSAGE)));
         let alone = (0..RUNS).map(|_| run()).min().unwrap_or_default();

@@ -83,6 +83,7 @@ impl<T> Gather<T> {
             return Decision::Go(ready.class);
         }
         let Some(until) = self.lists.iter().filter_map(List::until).min() else { return Decision::Sleep };
+        // In all lists with operations, not only in the list that is due first: all of them wait now.
         self.lists.iter_mut().for_each(List::hope);
         Decision::Wait(until)
     }
@@ -160,6 +161,9 @@ impl<T> List<T> {
         if let Some((last, idle_before)) = self.last_arrival.replace((arrived, idle)) {
             let gap =
                 arrived.saturating_duration_since(last).saturating_sub(idle.saturating_sub(idle_before));
+            // After a pause the history is discarded: the first operations of the next burst do not wait.
+            // Shorter gaps are capped, so that a single long gap within a burst does not stop waiting for
+            // several batches.
             self.gap = if gap >= self.alone * PAUSE {
                 calm(self.alone)
             } else {
@@ -265,6 +269,8 @@ impl Trust {
     }
 
     fn learn(&mut self, something_came: bool) {
+        // Doubled after each wait without success: a client that opens one connection after another is delayed ever
+        // more rarely.
         self.pause = if something_came { 0 } else { (self.pause * 2).clamp(1, LEAST_TRUST) };
         self.left = self.pause;
     }

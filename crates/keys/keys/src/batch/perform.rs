@@ -128,6 +128,7 @@ impl Job {
                 }
             }
         }
+        // Allocated here, because operations that are performed alone need no such buffer.
         self.output = vec![0; self.input.len()].into();
         true
     }
@@ -187,6 +188,7 @@ impl Performing {
     pub(super) fn perform(&self, class: Class, jobs: &mut Vec<Job>) -> Option<Duration> {
         // The queue outlives its threads: if a panic ended them all, operations in the queue would never complete.
         let performed = catch_unwind(AssertUnwindSafe(|| self.choose(class, jobs)));
+        // After a panic, the callers get an error instead of waiting until their deadline.
         for job in &mut *jobs {
             job.complete(Err(KeyError::Failed("the engine panicked")), Performer::AWS_LC);
         }
@@ -196,6 +198,7 @@ impl Performing {
 
     fn choose(&self, class: Class, jobs: &mut [Job]) -> Option<Duration> {
         let now = Instant::now();
+        // Counted again: clients may have left since the decision, and then one by one may be faster.
         let wanted = jobs.iter().filter(|job| job.is_wanted(now)).count();
         let choice = self.transform.zip(class.width()).map(|(transform, width)| (transform.choose)(width));
         match choice.and_then(|choice| choice.instructions().filter(|_| wanted >= choice.break_even())) {
@@ -239,6 +242,7 @@ impl Performing {
             if verdict == Verdict::Fault {
                 self.log_fault();
             }
+            // Also after `OutOfRange`, since AWS-LC returns the error of such an input.
             job.perform_alone();
         }
     }

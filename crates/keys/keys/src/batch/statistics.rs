@@ -29,6 +29,7 @@ impl BatchStatistics {
     }
 
     pub(super) fn arrived(&self) {
+        // Relaxed: metrics and the choice of a GPU tolerate a value that is a moment old.
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -48,6 +48,8 @@ pub(super) fn start(
             let runs = pinned.is_ok();
             // The send fails if another thread could not be started; then all of them end.
             drop(report.send(pinned));
+            // `reports` ends when all senders are dropped, so a thread must not keep its sender while it
+            // works.
             drop(report);
             if runs {
                 // On Linux this changes the calling thread only. Raising the niceness is never refused.
@@ -57,6 +59,8 @@ pub(super) fn start(
         })?;
     }
     drop(report);
+    // Waits for all threads: a core that does not exist is an error of the start, not of the first
+    // handshake.
     reports.iter().collect::<io::Result<()>>()?;
     Ok(sender)
 }
@@ -141,6 +145,7 @@ impl Desk {
     /// Takes operations from the queue, up to a full batch, and removes operations that are no longer wanted.
     fn take_waiting(&mut self, performing: &Performing) {
         let now = Instant::now();
+        // Before the decision: operations of clients that have left must not fill a batch.
         for job in self.gather.remove(&|job: &Job| !job.is_wanted(now)) {
             self.statistics.left(1);
             job.dismiss();

@@ -30,6 +30,7 @@ impl Rejection {
     pub(crate) fn premaster(&self, ciphertext: &[u8], padded: &[u8]) -> Zeroizing<Vec<u8>> {
         let (padding, message) = padded.split_at(padded.len() - PREMASTER);
         let is_right = is_padding(padding);
+        // Derived in any case, and then selected without a branch: the time must not depend on the padding.
         let mut result = self.synthetic(ciphertext);
         for (byte, own) in result.iter_mut().zip(message) {
             *byte = u8::conditional_select(byte, own, is_right);
@@ -39,10 +40,13 @@ impl Rejection {
 
     /// Replacement for the message of a ciphertext without valid padding: the end of the draft's alternative message.
     fn synthetic(&self, ciphertext: &[u8]) -> Zeroizing<Vec<u8>> {
+        // draft-irtf-cfrg-rsa-guidance: the key is HMAC(SHA-256(private exponent), ciphertext), and block i
+        // of the alternative message is HMAC(key, i, label, length in bits).
         let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), ciphertext);
         let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
         let length = ciphertext.len();
         let bits = u16::try_from(length * 8).expect("keys have 8192 bits at most");
+        // Blocks depend on their number alone, so the blocks before the last 48 bytes need not be computed.
         let first = (length - PREMASTER) / BLOCK;
         let mut made = Zeroizing::new(Vec::with_capacity(length));
         for number in first..length.div_ceil(BLOCK) {
@@ -62,5 +66,6 @@ impl Rejection {
 pub(super) fn is_padding(padding: &[u8]) -> Choice {
     let [zero, two, filling @ .., end] = padding else { return Choice::from(0) };
     let is_filled = |so_far: Choice, byte: &u8| so_far & !byte.ct_eq(&0);
+    // Reads all bytes: the time of an early end would be the oracle of Bleichenbacher's attack.
     filling.iter().fold(zero.ct_eq(&0) & two.ct_eq(&2) & end.ct_eq(&0), is_filled)
 }

@@ -53,6 +53,7 @@ fn pkcs1(hash: &Hash, message: &[u8], modulus_bits: usize) -> Option<Vec<u8>> {
     let size = modulus_bits.div_ceil(8);
     let digest = digest::digest(hash.algorithm, message);
     let used = 3 + hash.prefix.len() + digest.as_ref().len();
+    // RFC 8017 section 9.2, step 3: the padding has eight bytes or more.
     let padding = size.checked_sub(used).filter(|padding| *padding >= 8)?;
     let mut encoded = Vec::with_capacity(size);
     encoded.extend([0, 1]);
@@ -89,11 +90,13 @@ fn pss(
     let (padding, salt) = block.split_at_mut(block_size - hash_size);
     random.fill(salt).map_err(|_| KeyError::Failed("the system gives no random numbers"))?;
     let digest = digest::digest(hash.algorithm, message);
+    // RFC 8017 section 9.1.1, steps 5 and 6: the hash of eight zero bytes, the digest and the salt.
     salted.copy_from_slice(concatenated(hash, &[&[0; 8], digest.as_ref(), salt]).as_ref());
     if let Some(last) = padding.last_mut() {
         *last = 1;
     }
     mask(hash, salted, block);
+    // RFC 8017 section 9.1.1, step 11: without this, the number could exceed the modulus.
     block[0] &= 0xff >> (8 * size - bits);
     trailer.copy_from_slice(&[0xbc]);
     Ok(Some(encoded))

@@ -202,6 +202,7 @@ impl Table {
 #[inline(always)]
 fn make_affine<V: Kernels>(points: &mut [Point<V>]) {
     let mut products = vec![Element::one()];
+    // Montgomery's trick, as in `divide`: an inversion costs as much as hundreds of products.
     for (number, point) in points.iter().enumerate() {
         products.push(V::product(&products[number], &point.z.carry()));
     }

@@ -124,6 +124,7 @@ pub(super) fn sign<V: CurveKernels>(
     }
     let mut z_before = [Coordinate::one(); BATCHES];
     let mut k_before = [begun[0].nonce; BATCHES];
+    // `k_before[1]` is the first nonce itself, which spares a product.
     for batch in 1..batches {
         let previous = &begun[batch - 1];
         z_before[batch] = V::p256_product(&z_before[batch - 1], &previous.point.z);
@@ -179,6 +180,8 @@ const fn operation_of(lane: usize, operations: usize) -> usize {
 #[inline(always)]
 fn begin<V: CurveKernels>(table: &Table, nonces: &[WideNonce]) -> Begun<V> {
     let (mut low, mut high) = (Zeroizing::new([[0; 4]; LANES]), Zeroizing::new([[0; 4]; LANES]));
+    // Unused lanes repeat a nonce: a zero has no inverse, and would spoil the lane in all batches that
+    // share the inversion.
     for lane in 0..LANES {
         let wide = &nonces[operation_of(lane, nonces.len())];
         (low[lane], high[lane]) = (wide[0], wide[1]);
@@ -223,6 +226,8 @@ fn finish<V: CurveKernels>(
     let again = V::p256_scalar_product(&Scalar::from_words(&s), &begun.nonce).plus(&complement);
     let difference = again.minus(&digest).plain().to_words();
     let equation = begun.point.equation();
+    // The equation was computed with the second copy of the private key, so a flipped bit in either copy is
+    // found. `&` instead of `&&`: no branch depends on a single result.
     for (lane, signature) in signatures.iter_mut().enumerate() {
         let holds = is_zero(difference[lane]) & is_zero(equation[lane]);
         let usable = !is_zero(r[lane]) & !is_zero(s[lane]);

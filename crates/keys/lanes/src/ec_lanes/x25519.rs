@@ -70,6 +70,8 @@ fn without_zero<V: Lanes>(number: &Fraction<V>) -> Fraction<V> {
 #[inline(always)]
 pub(super) fn divide<V: Kernels>(numbers: &mut [Fraction<V>], quotients: &mut [[[u8; 32]; LANES]]) {
     let mut before = [Element::one(); BATCHES];
+    // Montgomery's trick: one inversion of the product of all denominators, and some products for each
+    // quotient.
     for batch in 1..numbers.len() {
         before[batch] = V::product(&before[batch - 1], &numbers[batch - 1].denominator);
     }

@@ -81,6 +81,8 @@ impl PreparedKey {
         let q_inverse = digits::shift_left(&q_inverse, radix.bits * count as u32, &p.modulus.digits, radix);
         let public = Public { n: numbers.n.to_vec(), e: numbers.e.to_vec() };
         let modulus = modulus(&public.n, 2 * count);
+        // For n, R is the radix to the power `2 * count`, the number of its digits. This is the square of
+        // R, for the conversion of operands.
         let r2 = modulus.power_of_radix(2 * 2 * count, radix);
         Some(Self { width, instructions, public, modulus, r2, p, q, q_inverse, blinding: Mutex::default() })
     }
@@ -103,6 +105,8 @@ impl PreparedKey {
 
     /// Factors for one operation, that no other operation has.
     pub(super) fn take_blinding(&self) -> Option<Blinding> {
+        // The lock ends with this statement: fresh factors cost about as much as an operation, for which
+        // others need not wait.
         let kept = self.blinding.lock().unwrap_or_else(PoisonError::into_inner).pop();
         kept.or_else(|| self.fresh_blinding())
     }

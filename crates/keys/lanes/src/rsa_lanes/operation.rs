@@ -51,6 +51,7 @@ pub(super) fn perform<V: Arithmetic<B>, const B: usize>(lanes: &mut [Lane<'_>]) 
     }
     let mut result = batch.transform();
     let right = batch.check(&result);
+    // A faulty result is zeroed: together with the right one it would reveal a prime (see `check`).
     for (index, (lane, verdict)) in lanes.iter_mut().zip(&mut verdicts).enumerate() {
         if *verdict == Verdict::Done && !right[index] {
             *verdict = Verdict::Fault;

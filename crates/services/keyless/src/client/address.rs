@@ -36,6 +36,7 @@ impl PartialEq for KeyServerAddress {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Network(own), Self::Network(other)) => own == other,
+            // Addresses without vtables: the compiler may emit several vtables for one type.
             (Self::Local(own), Self::Local(other)) => std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(other)),
             _ => false,
         }
@@ -79,6 +80,8 @@ impl KeyServerAddress {
         let tcp = dial::connect(target, limits).await?;
         let name = settings.server_name.clone().unwrap_or_else(|| host(&target.to_string()));
         let stream = connector.connect(tcp, &name).await?;
+        // rustls accepts a server that selects no protocol: any TLS service with a certificate of the same
+        // authority.
         if stream.protocol() != Some(ALPN.as_bytes()) {
             let reason = format!("the server does not support {ALPN}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));

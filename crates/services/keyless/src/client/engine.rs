@@ -90,8 +90,11 @@ impl RemoteEngine {
             return Ok(());
         }
         let connector = self.connector()?;
+        // The length is bounded by `RemoteSettings::queue` in `job`, which counts operations until they
+        // end, not only until the thread has taken them.
         let (jobs, received) = unbounded_channel();
         let (settings, statistics) = (Arc::clone(&self.settings), Arc::clone(&self.statistics));
+        // One thread with a runtime of its own, so that connections, timers and operations need no locks.
         let run = move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
             match runtime {
@@ -148,6 +151,7 @@ impl RemoteEngine {
         if self.statistics.under_way.load(Ordering::Relaxed) >= self.settings.queue.get() {
             return Err(KeyError::Overloaded);
         }
+        // Shorter than the deadline of a handshake, so that time is left for a `Fallback`.
         let deadline = operation.deadline.min(Instant::now() + self.settings.deadline);
         let (pending, completion) = PendingOperation::with_completion(deadline);
         let counted = InProgress::new(&self.statistics);

@@ -14,6 +14,8 @@ pub struct RemoteEngines {
 impl RemoteEngines {
     /// The engine with these settings: one that is in use, or a new one, which is not started.
     pub fn engine(&self, settings: RemoteSettings) -> Arc<RemoteEngine> {
+        // The settings contain a stamp of the files, so that equal settings mean equal certificates and
+        // authorities.
         let same = self.engines().iter().find(|engine| *engine.settings() == settings).cloned();
         same.unwrap_or_else(|| Arc::new(RemoteEngine::new(settings)))
     }

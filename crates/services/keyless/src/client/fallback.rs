@@ -22,6 +22,7 @@ impl Fallback {
 
 impl PrivateKeyEngine for Fallback {
     fn submit(&self, operation: KeyOperation) -> PendingOperation {
+        // Without any connection, each handshake would first wait for the deadline of the servers.
         if self.remote.trouble().is_some() {
             return self.local.submit(operation);
         }
@@ -30,6 +31,8 @@ impl PrivateKeyEngine for Fallback {
         PendingOperation::from_future(async move {
             match remote.await {
                 Ok(result) => Ok(result),
+                // After any error, including a refusal: the key in this process is subject to no policy of
+                // a server.
                 Err(_) => local.submit(operation).await,
             }
         })
@@ -49,6 +52,7 @@ impl PrivateKeyEngine for Fallback {
     }
 
     fn holder_trouble(&self, holder: usize) -> Option<String> {
+        // The index after the servers is the key in this process, for which this is `None`.
         self.remote.holder_trouble(holder)
     }
 }

@@ -186,6 +186,7 @@ impl ServerLink {
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ended = poll_fn(|context| {
             self.waker.replace(Some(context.waker().clone()));
+            // Input first: a response that waits in the socket must not count as silence.
             if let Poll::Ready(error) = self.poll_answers(pool, &mut stream, &mut incoming, context) {
                 return Poll::Ready(error);
             }
@@ -248,6 +249,7 @@ impl ServerLink {
     fn hear(&self, pool: &Pool) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             connected.heard = Instant::now();
+            // Any input counts: at the granted number of operations, a server sends no `PONG`.
             connected.pinged = None;
         }
         if self.silent.replace(false) {
@@ -391,6 +393,7 @@ fn invalid(reason: String) -> io::Error {
 }
 
 fn refused(code: ErrorCode, text: &str) -> io::Error {
+    // Text of the peer must not forge lines of the log.
     let text = text.escape_debug();
     io::Error::new(io::ErrorKind::PermissionDenied, format!("the key server refuses: {code}: {text}"))
 }

@@ -61,6 +61,7 @@ pub(super) async fn run(
         // Yields once per batch, so that each connection writes its requests in one system call.
         tokio::task::yield_now().await;
     }
+    // Handshakes may still wait for these operations. Each ends at its deadline at the latest.
     while !pool.operations.borrow().is_empty() {
         tokio::time::sleep(TICK).await;
     }
@@ -149,6 +150,7 @@ impl Pool {
 
     fn submit(&self, job: Job) {
         let Job { key, scheme, message, deadline, public_key, completion, counted, excluded } = job;
+        // Abandoned operations end here, before they cost a request.
         let Some(completion) = completion.begin() else { return };
         let number = self.free_number();
         let operation = Operation {
@@ -203,6 +205,7 @@ impl Pool {
             self.set_timer(Instant::now() + self.settings.hedge, number, Timer::Hedge);
             return SendOutcome::Sent;
         }
+        // Another server still has the operation, and its response decides.
         if operation.waiting > 0 {
             return SendOutcome::Queued;
         }
@@ -247,6 +250,7 @@ impl Pool {
                 return;
             }
             timers.pop();
+            // Both handlers set timers.
             drop(timers);
             match due {
                 Timer::Hedge => self.hedge(number, now),
@@ -265,6 +269,7 @@ impl Pool {
         }
         let responsiveness = last.check_responsiveness(sent, self, now);
         if responsiveness != Responsiveness::Silent && self.hedges.get() < 1.0 {
+            // Decided again after the `PING`: a server that turns out to be silent needs no token.
             if responsiveness == Responsiveness::Pinged {
                 self.set_timer(now + self.settings.probe(), number, Timer::Hedge);
             }
@@ -295,6 +300,7 @@ impl Pool {
 
     /// Completes an operation if it is in progress, and cancels it at the servers that have it.
     fn complete(&self, number: u32, result: KeyResult) -> bool {
+        // Removed first: the timer and late responses of other servers then find nothing.
         let Some(operation) = self.operations.borrow_mut().remove(&number) else { return false };
         if operation.waiting > 0 {
             self.cancel(number);
@@ -312,6 +318,7 @@ impl Pool {
     /// a public key.
     pub(super) fn verifies(&self, number: u32, signature: &[u8]) -> bool {
         let operations = self.operations.borrow();
+        // The result of an operation that has ended is discarded, so its verification would be wasted.
         let Some(operation) = operations.get(&number) else { return true };
         let public_key = operation.public_key.as_ref();
         public_key.is_none_or(|key| key.verifies(operation.scheme, &operation.message, signature))
@@ -330,6 +337,7 @@ impl Pool {
             }
             Err(code) => code,
         };
+        // Kept for the caller, for the case that no other server is reachable.
         operation.refused = Some(code);
         let is_waited_for = operation.waiting > 0;
         drop(operations);

@@ -118,6 +118,8 @@ impl RemoteMetrics {
     pub fn show(&self, engine: &RemoteEngine) {
         let new = Arc::downgrade(engine.statistics());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Appended again even if it is known, because the latest set of a name is shown: a set that a
+        // refused reload had started would otherwise hide the set in force.
         all.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&new));
         all.push(new);
     }

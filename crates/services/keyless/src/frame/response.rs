@@ -98,6 +98,7 @@ impl Response {
             Self::Pong { number, bytes } => put_ping(out, PONG, *number, bytes),
             Self::Drain => put_head(out, kind::DRAIN, 0, 0),
             Self::Error { operation, code, text } => {
+                // Between characters: half of one would be replaced by a longer character at the receiver.
                 let text = &text.as_bytes()[..text.floor_char_boundary(LONGEST_TEXT)];
                 put_head(out, kind::ERROR, 1 + text.len(), *operation);
                 out.put_u8(code.byte());
@@ -118,6 +119,7 @@ pub fn put_result(out: &mut BytesMut, operation: u32, result: &[u8]) {
 const STATE: usize = 4;
 
 fn read_state(body: &mut Bytes) -> Option<Result<KeyAlgorithm, ErrorCode>> {
+    // Additional bytes belong to later versions, and are ignored.
     if body.len() < STATE {
         return None;
     }
@@ -138,6 +140,7 @@ fn write_state(out: &mut BytesMut, state: Result<KeyAlgorithm, ErrorCode>) {
         Ok(KeyAlgorithm::EcdsaP256) => (0, 2, 256),
         Ok(KeyAlgorithm::EcdsaP384) => (0, 3, 384),
         Ok(KeyAlgorithm::Ed25519) => (0, 4, 255),
+        // ML-DSA has no number in version 1: its signatures exceed a frame.
         Ok(_) => (ErrorCode::Scheme.byte(), 0, 0),
         Err(code) => (code.byte(), 0, 0),
     };

@@ -33,6 +33,7 @@ impl<S: Service> Driver<S> {
             _ => return self.ids.forget(slot),
         };
         let Some(incoming) = self.admit(slot, incoming, at) else { return self.ids.forget(slot) };
+        // Only now, so that a packet that is refused or ignored costs no slot.
         self.free.pop();
         let entry = &mut self.slots[slot as usize];
         entry.client = remote;
@@ -81,6 +82,8 @@ impl<S: Service> Driver<S> {
             self.respond(refusal);
             return None;
         }
+        // A client without a permit gets a Retry in any case, so `exceeds` does not count it: one address
+        // with many handshakes does not use up the rate of all others.
         let unproven = self.endpoints.unproven(client.ip()).filter(|_| !is_validated);
         let is_over = unproven.is_none() || self.unvalidated.exceeds(limit, now);
         if !is_validated && incoming.may_retry() && is_over {
@@ -211,6 +214,7 @@ impl<S: Service> Driver<S> {
         match &mut entry.state {
             State::Accepting(call) => {
                 let Poll::Ready(((endpoint, accepted), refusal)) = call.poll(cx) else {
+                    // The call has the connection, whose own timers can only run when the call returns it.
                     return self.timers.set(slot, entry.deadline);
                 };
                 entry.endpoint = Some(endpoint);

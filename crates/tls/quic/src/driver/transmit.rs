@@ -50,6 +50,7 @@ impl<S: Service> Driver<S> {
         }
         self.transmit(slot, now);
         if self.socket.is_blocked() {
+            // At the end of the queue, so that a full socket does not starve other slots.
             return self.mark(slot);
         }
         let entry = &mut self.slots[slot as usize];
@@ -129,6 +130,8 @@ impl<S: Service> Driver<S> {
                     }
                 }
                 Some(Event::ConnectionLost { reason }) => {
+                    // The first reason is kept: an application that has closed the connection is not
+                    // informed of a loss.
                     entry.ending.get_or_insert(Ending::Lost(reason));
                     entry.pending = None;
                 }
@@ -148,6 +151,7 @@ impl<S: Service> Driver<S> {
         let mut sending = connection.send_stream(stream);
         let _ = sending.set_priority(i32::MAX);
         let mut rest = [greeting];
+        // A part that the limits of the client do not permit yet is left to the application.
         let _ = sending.write_chunks(&mut rest);
         let [rest] = rest;
         entry.greeting = Some((stream, rest));
@@ -188,6 +192,8 @@ impl<S: Service> Driver<S> {
                 self.out.clear();
                 let most = entry.paths.allowance(connection, segments);
                 if most == 0 {
+                    // RFC 9000 section 8: nothing may be sent to this address until more bytes have arrived
+                    // from there.
                     break;
                 }
                 let mut poll = || connection.poll_transmit(now, most, &mut self.out);

@@ -85,7 +85,9 @@ impl BlockingRedis {
         if let Some(jobs) = &*jobs {
             return Ok(jobs.clone());
         }
+        // Built here, so that a failure is an error of the command instead of a panic of the thread.
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        // Unbounded, but each caller waits for its reply: there are no more jobs than callers.
         let (sender, receiver): (_, Receiver<Job>) = channel();
         let settings = self.settings.clone();
         let serve = move || {
@@ -105,6 +107,7 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
     let mut attempts = 0;
     loop {
         attempts += 1;
+        // Taken out, so that a connection with an error is closed unless it is put back.
         let mut dialed = match slot.take() {
             Some(dialed) => dialed,
             None => connect(settings, None).await?,
@@ -122,6 +125,7 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
             _ if attempts == ATTEMPTS => return Err(error),
             Some(address) => *slot = Some(connect(settings, Some(&address)).await?),
             None if is_lost => {}
+            // An error reply, for example because of a missing permission: the connection works.
             None => {
                 *slot = Some(dialed);
                 return Err(error);

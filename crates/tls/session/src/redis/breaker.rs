@@ -30,6 +30,7 @@ impl Breaker {
 
     /// Whether commands may be sent to Redis.
     pub(super) fn is_closed(&self) -> bool {
+        // Relaxed: one command more or less after a change does no harm.
         self.closed.load(Ordering::Relaxed)
     }
 
@@ -50,6 +51,7 @@ impl Breaker {
 
     /// Opens the breaker at once, without [`MOST_FAILURES`], because Redis is unreachable.
     pub(super) fn open(&self) {
+        // Many commands fail together; only the change counts and wakes.
         if self.closed.swap(false, Ordering::Relaxed) {
             self.opened.fetch_add(1, Ordering::Relaxed);
             self.opening.notify_waiters();
@@ -58,6 +60,7 @@ impl Breaker {
 
     /// Closes the breaker after a timely reply to a probe.
     pub(super) fn close(&self) {
+        // Before the breaker closes: with the former count, one late reply would open it again.
         self.failures.store(0, Ordering::Relaxed);
         self.closed.store(true, Ordering::Relaxed);
     }

@@ -53,6 +53,7 @@ async fn run(shared: Arc<Shared>, mut jobs: Receiver<Job>) {
 /// Sends `command` to the server that has [`Command::key`]. Commands for the same session are sent in the order of the calls.
 fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flight: &Rc<Cell<usize>>) {
     let key = command.key(shared);
+    // No attempt to connect here: `Node::keep` connects, and a handshake must not wait for it.
     let Some(link) = router.node(&key).and_then(|node| node.link()) else {
         return command.give_up(Miss::Down, shared);
     };

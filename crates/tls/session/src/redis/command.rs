@@ -84,6 +84,8 @@ impl Command {
 
     /// Fails the command with `miss` and wakes the caller that waits for it.
     pub(super) fn give_up(self, miss: Miss, shared: &Shared) {
+        // After this miss, the client sends the request of its early data again: the session counts as
+        // used.
         match &self {
             Self::Forget { id } | Self::Find { id, how: FindMode::Take(Claim::Everywhere), .. } => {
                 shared.spend(id);
@@ -113,6 +115,7 @@ impl Command {
                     return;
                 };
                 let value = shared.sealer.seal(&id, (now, expires), link.epoch(), &session);
+                // Wiped before the wait for the reply.
                 drop(session);
                 write(&put(key, &value, left), link, shared).await;
             }
@@ -195,6 +198,7 @@ async fn find(
         FindMode::Take(Claim::Here) => understand(id, link.ask(&take(key)).await, "SET", link, shared)?,
         FindMode::Take(Claim::Everywhere) => take_alone(id, key, link, shared).await?,
     };
+    // Redis removes values by its own clock, which may be behind.
     if stored.expires <= seconds(SystemTime::now()) {
         return Err(Miss::Unknown);
     }

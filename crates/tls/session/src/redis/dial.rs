@@ -44,6 +44,7 @@ pub(super) async fn dial(
         over(TlsConnector::from(trust).connect(name, tcp).await?, info, config).await
     };
     let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+    // Includes the TLS handshake and the login, in which a server may be silent too.
     timeout(settings.connect_timeout, connected).await.unwrap_or_else(late)
 }
 
@@ -54,6 +55,7 @@ where
     let opened =
         MultiplexedConnection::new_with_config(info.redis_settings(), Bounded::new(io), config).await;
     let (connection, driver) = opened?;
+    // A `JoinSet`, because its drop aborts the driver, which owns the socket.
     let mut task = JoinSet::new();
     task.spawn(driver);
     Ok(Dialed { connection, _driver: task })

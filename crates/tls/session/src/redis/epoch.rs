@@ -29,6 +29,7 @@ impl Epoch {
         let (Some(replid), Some(config), true) = (replid, config, is_primary && is_random(run_id)) else {
             return Self::UNKNOWN;
         };
+        // Of a fixed length, so that `Sealer::open` can separate it from the session.
         let hash = digest(&SHA256, format!("{run_id} {replid} {config}").as_bytes());
         Self(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
     }

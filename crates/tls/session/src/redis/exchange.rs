@@ -131,6 +131,7 @@ impl Exchange {
             published.iter().filter(|(_, key)| !key.is_live(now)).map(|(slot, _)| *slot).collect();
         if !dead.is_empty() {
             published.retain(|slot, _| !dead.contains(slot));
+            // Each gateway deletes expired keys; a repeated deletion has no effect.
             self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), &link, shared).await?;
         }
         self.forced |= self.keyring.take_forced();

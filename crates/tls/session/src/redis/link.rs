@@ -69,6 +69,7 @@ impl Link {
     /// Sends `command` and waits for its reply, which may be an error of the server. `Err` if the link ends first; then
     /// it is unknown whether the command was executed.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, ()> {
+        // The library needs `&mut`; a clone shares the connection.
         let mut connection = self.dialed.connection.clone();
         self.unless_ended(connection.send_packed_command(command)).await
     }
@@ -80,11 +81,13 @@ impl Link {
     }
 
     async fn unless_ended<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> Result<T, ()> {
+        // Created before the check, so that an end between both is not missed.
         let ended = self.ended.notified();
         if self.end.borrow().is_some() {
             return Err(());
         }
         tokio::select! {
+            // A reply that has arrived counts, even if the link has ended since.
             biased;
             answer = answer => answer.map_err(|error| self.end(if error.is_connection_dropped() {
                 Problem::closed()

@@ -116,6 +116,7 @@ impl Node {
         let Some(link) = self.link.take() else { return };
         link.end(problem);
         self.shared.counters.connections.sub(1);
+        // Not while other nodes of a cluster are connected, since all have one breaker.
         if self.shared.counters.connections.get() == 0 {
             self.shared.breaker.open();
         }
@@ -127,6 +128,7 @@ impl Node {
         let (mut pause, mut lived) = (FIRST_PAUSE, false);
         while self.beat(link).await {
             lived = true;
+            // Created before the check, so that an opening between both is not missed.
             let opening = self.shared.breaker.opening();
             if !self.shared.breaker.is_closed() {
                 tokio::select! {

@@ -156,8 +156,11 @@ impl Problems {
         if is_news {
             tracing::warn!("session store: Redis at {server} {problem}");
         }
+        // The time of the last line: with `now`, problems that alternate quickly would never be logged
+        // again.
         let logged = if is_news { now } else { former.map_or(now, |former| former.logged) };
         entries.insert(key, Entry { problem, lasts: true, logged });
+        // Under the lock, so that a concurrent `end` does not reset it.
         self.any.store(true, Ordering::Relaxed);
     }
 

@@ -145,6 +145,7 @@ impl Router {
     async fn follow_cluster(&self) {
         let mut turn = 0;
         loop {
+            // Known nodes first, because the configured ones may have left the cluster.
             let mut known: Vec<_> = self.nodes.borrow().keys().cloned().collect();
             known.extend(self.shared.settings.servers.iter().cloned());
             let address = &known[turn % known.len()];

@@ -94,6 +94,7 @@ pub(super) fn sealed(key: &LessSafeKey, context: &[u8], plain: &[&[u8]]) -> Vec<
     let mut nonce = [0; NONCE_LEN];
     rand::fill(&mut nonce).expect("the system's randomness");
     let length: usize = plain.iter().map(|part| part.len()).sum();
+    // Of the final size: a growing vector would leave copies of the session behind.
     let mut value = Vec::with_capacity(VERSION.len() + NONCE_LEN + length + TAG_LEN);
     value.extend_from_slice(VERSION);
     value.extend_from_slice(&nonce);

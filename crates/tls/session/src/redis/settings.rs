@@ -171,6 +171,8 @@ impl RedisTls {
         if roots.is_empty() {
             return Err(RedisError::Authorities("no certificate in it".to_owned()));
         }
+        // Tried now: an authority that cannot be parsed is an error of the configuration, not of the first
+        // connection.
         service_config(Some(&roots)).map_err(|error| RedisError::Authorities(error.to_string()))?;
         Ok(Self { roots: Some(roots) })
     }

@@ -41,6 +41,8 @@ impl Shared {
 
     /// The key of a session in Redis: 32 hexadecimal digits after the prefix.
     pub(super) fn key(&self, name: &Name) -> Vec<u8> {
+        // Names of sessions and rates are made with one key: without prefixes, a client could choose a
+        // session ID whose name is that of a rate.
         self.named(b"s:", name)
     }
 

@@ -81,6 +81,7 @@ impl RedisStore {
     /// Like `get` and `take`, with the expiry of the session.
     pub(crate) fn find(&self, id: &[u8], how: FindMode) -> Lookup<Result<FoundSession, Miss>> {
         let shared = &self.shared;
+        // The deadline includes the time in the queue, since it bounds the wait of the handshake.
         let (started, (answer, answered)) = (Instant::now(), oneshot::channel());
         let command = Command::Find { id: id.into(), how, started, answer };
         if let Err(miss) = self.send(command) {
@@ -101,6 +102,7 @@ impl RedisStore {
             };
             match &found {
                 Err(Miss::Late) => shared.breaker.failed(),
+                // The cause has been noted where it is known: at the end of the link, or at an error reply.
                 Err(Miss::Down) => {}
                 _ => shared.breaker.succeeded(),
             }
@@ -119,6 +121,7 @@ impl RedisStore {
     ///
     /// [`Miss::Late`] or [`Miss::Down`] without a decision. A token may have been taken nevertheless.
     pub fn take_token(&self, limit: &str, key: &[u8], rate: FleetRate) -> Lookup<Result<Taken, Miss>> {
+        // `most_in_flight` bounds the commands that were sent; this bounds the queue before them.
         if self.is_half_full() {
             return Lookup::Ready(Err(Miss::Late));
         }
@@ -171,6 +174,7 @@ impl RedisStore {
             (command, Miss::Down)
         };
         let (command, miss) = refused;
+        // Also for commands that were never queued: a session that was to be taken is remembered as used.
         command.give_up(miss, &self.shared);
         Err(miss)
     }

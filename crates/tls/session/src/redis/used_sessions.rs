@@ -36,6 +36,7 @@ impl UsedSessions {
         let mut names = self.lock();
         if names.len() >= MOST {
             names.pop_front();
+            // The latest time: an earlier one would return sessions that may have been forgotten.
             self.forgotten_until.fetch_max(now.saturating_add(CLOCKS), Ordering::Relaxed);
         }
         names.push_back(name);

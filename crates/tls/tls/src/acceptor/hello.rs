@@ -74,6 +74,7 @@ async fn refuse_hello(io: &mut TcpStream, error: HelloError, trace: &mut Trace<'
     let decode_error = alert(AlertDescription::DecodeError);
     let (outcome, answer): (_, &[u8]) = match error {
         HelloError::PlainHttp => (HandshakeOutcome::PlainHttp, PLAIN_HTTP_ANSWER),
+        // Nothing: the client uses another protocol, and would not understand an alert.
         HelloError::NotTls => (HandshakeOutcome::NotTls, &[]),
         HelloError::TooLarge { .. } => (HandshakeOutcome::TooLarge, &decode_error),
         _ => (HandshakeOutcome::Malformed, &decode_error),

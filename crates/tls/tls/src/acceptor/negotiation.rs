@@ -107,6 +107,7 @@ impl Negotiation {
 
     /// Receives part of the client's flight and returns its length.
     async fn receive(&mut self, io: &mut TcpStream) -> Result<u64, Refusal> {
+        // The second flight of a client is short unless it contains a certificate.
         self.handshake.incoming.reserve(1024);
         match io.read_buf(&mut self.handshake.incoming).await {
             Ok(0) => Err(Refusal::new(HandshakeOutcome::ClientClosed)),

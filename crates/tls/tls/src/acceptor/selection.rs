@@ -45,6 +45,8 @@ impl Hosts {
         if let Some((alert, reason)) = unanswerable(hello, min_version) {
             return Selection::Unanswerable(alert, reason);
         }
+        // Before the hosts: RFC 8737 section 3 requires a certificate made for the validation, whichever
+        // host has the name.
         if is_validation(hello) {
             return Selection::Validation;
         }
@@ -121,6 +123,7 @@ impl Host {
         let input = HandshakeInput {
             group: groups::choose(hello),
             early_data: hello.early_data && takes_early_data,
+            // Each configuration offers TLS 1.3, so a client that offers it too uses no older version.
             tls12: !hello.offers_version(ProtocolVersion::TLS1_3),
             client,
         };

@@ -63,6 +63,7 @@ impl Fill {
     /// Counts an operation. Returns whether others are likely to join it; `None` if it is not counted.
     pub(super) fn count(&mut self) -> Option<bool> {
         let company = self.company?;
+        // Reads the clock once per batch.
         if !self.wait.is_zero() && self.since.is_none() {
             self.since = Some(Instant::now());
         }
@@ -94,6 +95,7 @@ impl Fill {
         }
         self.average += (operations - self.average) / BATCHES;
         if let Some(ended) = self.ended.replace(now) {
+            // Two batches within the resolution of the clock would otherwise have an infinite rate.
             let time = now.saturating_duration_since(ended).as_secs_f32().max(1e-6);
             self.rate += (operations / time - self.rate) * (time / MEMORY.as_secs_f32()).min(1.0);
         }

@@ -168,6 +168,7 @@ impl ProducesTickets for Tickets {
         });
         let is_fresh = opened.as_ref().is_ok_and(|opened| opened.is_fresh);
         let session = admit(&self.demands, opened.map(|opened| opened.session), Resumption::Ticket)?;
+        // RFC 8446 appendix C.4: a ticket of TLS 1.3 is used once, so each resumption needs another.
         notes::update(|notes| notes.keeps_ticket = notes.input.tls12 && is_fresh);
         Some(session)
     }

@@ -27,6 +27,7 @@ enum Sealing {
 /// Lets quinn-proto build one datagram in `send`. If it is a packet that consists of a `PATH_CHALLENGE` frame and padding, it
 /// is sealed without the padding: then the second value is its length, and the bytes behind it are not to be sent.
 pub fn bare_challenge<T>(send: impl FnOnce() -> T) -> (T, Option<usize>) {
+    // By a thread-local value, because quinn-proto passes no further argument to its packet keys.
     SEALING.set(Sealing::Bare);
     let value = send();
     let length = match SEALING.replace(Sealing::Padded) {

@@ -22,6 +22,7 @@ pub(super) fn initial(
     id: &ConnectionId,
     derive: impl FnOnce() -> Result<Keys, UnsupportedVersion>,
 ) -> Result<Keys, UnsupportedVersion> {
+    // Taken: no third request follows, and the thread would otherwise keep keys of a past connection.
     let last = LAST.take().filter(|(of, own, _)| (*of, own) == (version, id));
     if let Some((_, _, keys)) = last {
         return Ok(shared(&keys));
@@ -111,6 +112,7 @@ pub(super) struct KeyPhases {
 
 /// The keys of one key phase.
 struct KeyPhase {
+    // quinn-proto requires `PacketKey` to be `Sync`, so a `RefCell` does not suffice.
     secrets: Arc<Mutex<Secrets>>,
     keys: OnceLock<KeyPair<Box<dyn PacketKey>>>,
 }

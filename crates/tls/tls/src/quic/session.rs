@@ -103,6 +103,7 @@ impl LazySession {
     /// Selects the host for a complete [`ClientHello`]. Waits for its certificate.
     fn begin(&mut self, hello: ClientHello) -> Result<Box<Handshake>, Failure> {
         let started = Instant::now();
+        // From the `SuspendedCall`, because quinn-proto gives a session no address.
         let client = notes::current().input.client;
         let (host, config) = self
             .acceptor
@@ -174,6 +175,7 @@ impl Session for LazySession {
         Some(Box::new(self.handshake()?.outcome()))
     }
 
+    // Not used: `Handshaken::facts` describes the certificate of the client.
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
         None
     }
@@ -193,6 +195,7 @@ impl Session for LazySession {
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
         self.read(bytes).map_err(|Failure { alert, refusal }| {
+            // The collected bytes are used up, so later bytes must not be read as another `ClientHello`.
             if self.handshake().is_none() {
                 self.state = State::Refused;
             }
@@ -224,6 +227,7 @@ impl Session for LazySession {
             }
         };
         handshake.key_changes = handshake.key_changes.saturating_add(1);
+        // rustls changes to the keys of Handshake packets first, then to the keys of 1-RTT packets.
         let packets = if handshake.key_changes == 1 { Packets::Handshake } else { Packets::Data };
         let (local_header, local) = boxed(keys.local);
         let (remote_header, remote) = boxed(keys.remote);

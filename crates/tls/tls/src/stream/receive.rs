@@ -32,8 +32,10 @@ impl Stream {
         if self.failed || self.incoming.len() > UNFINISHED_LIMIT {
             return Poll::Ready(Err(self.fail("the client broke the protocol")));
         }
+        // Borrowed while `take` runs, which therefore must not read from another stream.
         INCOMING.with_borrow_mut(|buffer| {
             let kept = self.incoming.len();
+            // At most `UNFINISHED_LIMIT` bytes are kept, so there is always room for a full read.
             buffer[..kept].copy_from_slice(&self.incoming);
             let mut read = ReadBuf::new(&mut buffer[kept..]);
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
@@ -109,6 +111,7 @@ impl Stream {
         if used < data.len() {
             self.incoming.extend_from_slice(&data[used..]);
         } else {
+            // Released, so that an idle connection keeps no buffer.
             self.incoming = Vec::new();
         }
         Ok(any)

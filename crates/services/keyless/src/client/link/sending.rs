@@ -9,6 +9,7 @@ use super::{Connected, ServerLink};
 use crate::client::pool::Operation;
 use crate::frame::Request;
 
+// The order of the fields matters: a poor connection is worse than any load.
 /// Order of preference among connections: the lowest value is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) struct Load {
@@ -88,6 +89,8 @@ impl Connected {
             return *number;
         }
         if self.numbers.len() >= usize::from(self.limits.keys.max(1)) {
+            // Operations in progress keep their keys: a number is bound to a key when the server reads the
+            // frame.
             self.numbers.clear();
         }
         let number = self.numbers.len() as u32;
