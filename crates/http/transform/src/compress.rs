@@ -46,6 +46,7 @@ pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
 use crate::body::{Body, FallbackFile};
 use crate::credentials::Credentials;
+use crate::digests::DIGESTS;
 use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity};
 use crate::names::Names;
 
@@ -55,14 +56,6 @@ const AT_ONCE: usize = 32 << 10;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Coding name of zstd with a dictionary of the client (RFC 9842 section 5).
 const DICTIONARY_CODING: &str = "dcz";
-
-/// Digests of the content: RFC 9530 and its predecessors. A changed content would contradict them.
-pub const DIGESTS: [HeaderName; 4] = [
-    HeaderName::from_static("content-digest"),
-    HeaderName::from_static("repr-digest"),
-    HeaderName::from_static("digest"),
-    HeaderName::from_static("content-md5"),
-];
 
 /// Compression of one route on one worker, by its [`CompressionSettings`].
 #[derive(Debug)]

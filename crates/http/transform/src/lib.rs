@@ -5,6 +5,7 @@ pub mod body;
 pub mod compress;
 pub mod consolidate;
 pub mod credentials;
+pub mod digests;
 pub mod header_values;
 pub mod names;
 pub mod replace;

@@ -17,7 +17,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use self::body::ReplacedBody;
 use crate::body::Body;
-use crate::compress::{DIGESTS, weaken};
+use crate::compress::weaken;
+use crate::digests::DIGESTS;
 use crate::header_values::{forbids_transforming, is_identity};
 
 /// Maximum length in bytes of a text that is replaced.

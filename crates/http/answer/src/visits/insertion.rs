@@ -13,7 +13,8 @@ use brisk_http::message::{HeaderList, Response};
 use brisk_http_connection::Connection;
 use brisk_rewrite::Insertion as Search;
 use brisk_transform::body::Body;
-use brisk_transform::compress::{DIGESTS, weaken};
+use brisk_transform::compress::weaken;
+use brisk_transform::digests::{DIGESTS, without_digests};
 use brisk_transform::header_values::{forbids_transforming, is_identity};
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -149,12 +150,7 @@ impl http_body::Body for InsertedBody {
                 }
                 Err(frame) => {
                     // A digest is that of the page without the script.
-                    self.trailers = frame.into_trailers().ok().map(|mut trailers| {
-                        for name in &DIGESTS {
-                            trailers.remove(name);
-                        }
-                        trailers
-                    });
+                    self.trailers = frame.into_trailers().ok().map(without_digests);
                     self.finish()
                 }
             };

@@ -23,6 +23,7 @@ use super::encoders::{Lease, written};
 use super::kept::Keeper;
 use super::metrics;
 use crate::body::Body;
+use crate::digests::without_digests;
 
 /// Time without data after which the source counts as paused.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -119,7 +120,7 @@ impl CompressedBody {
         if let Some(keeper) = self.keeper.take() {
             keeper.finish();
         }
-        self.state = trailers.map_or(State::Over, State::Trailers);
+        self.state = trailers.map_or(State::Over, |trailers| State::Trailers(without_digests(trailers)));
         Ok(output)
     }
 

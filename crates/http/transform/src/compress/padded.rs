@@ -24,6 +24,7 @@ use tokio::time::{Sleep, sleep};
 use super::encoders::{Lease, written};
 use super::metrics;
 use crate::body::Body;
+use crate::digests::without_digests;
 
 /// Longest compressed page, in bytes of text.
 const LONGEST: usize = 512 << 10;
@@ -139,7 +140,7 @@ impl PaddedBody {
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
-        self.state = trailers.map_or(State::Over, State::Trailers);
+        self.state = trailers.map_or(State::Over, |trailers| State::Trailers(without_digests(trailers)));
     }
 
     /// Continues with the next piece of the source. The output may be empty.

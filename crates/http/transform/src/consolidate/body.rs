@@ -24,7 +24,7 @@ use http_body::{Frame, SizeHint};
 
 use super::metrics;
 use crate::body::Body;
-use crate::compress::DIGESTS;
+use crate::digests::without_digests;
 
 /// Number of bytes processed per step, about the output of one decoder step.
 const SLICE: usize = 16 << 10;
@@ -179,13 +179,7 @@ impl RewrittenBody {
         let mut output = Vec::new();
         let context = brisk_rewrite::RewriteContext { map: &self.map, own: &self.names.own };
         self.rewriter.finish(context, &mut output);
-        self.state = trailers.map_or(State::Over, |mut trailers| {
-            // The digests of the original contradict the changed content in trailers too.
-            for name in &DIGESTS {
-                trailers.remove(name);
-            }
-            State::Trailers(trailers)
-        });
+        self.state = trailers.map_or(State::Over, |trailers| State::Trailers(without_digests(trailers)));
         Ok(output.into())
     }
 

@@ -15,7 +15,7 @@ use http::{HeaderValue, StatusCode};
 use super::body::{DocumentNames, RewrittenBody};
 use super::{ConsolidatedRequest, Cookies, cookies, metrics};
 use crate::body::Body;
-use crate::compress::DIGESTS;
+use crate::digests::DIGESTS;
 use crate::header_values::{forbids_transforming, tokens};
 
 /// Maximum length in bytes of complete documents that are changed at once and keep a `Content-Length`.

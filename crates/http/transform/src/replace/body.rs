@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 
 use super::Replacing;
 use crate::body::Body;
-use crate::compress::DIGESTS;
+use crate::digests::without_digests;
 
 /// Number of bytes that a step takes.
 const SLICE: usize = 16 << 10;
@@ -109,13 +109,6 @@ impl http_body::Body for ReplacedBody {
     fn size_hint(&self) -> SizeHint {
         SizeHint::default()
     }
-}
-
-fn without_digests(mut trailers: HeaderMap) -> HeaderMap {
-    for name in &DIGESTS {
-        trailers.remove(name);
-    }
-    trailers
 }
 
 impl fmt::Debug for ReplacedBody {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use brisk_http::message::Response;
 use brisk_transform::body::Body;
-use brisk_transform::compress::DIGESTS;
+use brisk_transform::digests::DIGESTS;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 

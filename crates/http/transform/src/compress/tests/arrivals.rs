@@ -101,3 +101,23 @@ async fn a_padded_page_keeps_its_trailers_and_its_errors() {
     let body = streamed(vec![data(b"a".repeat(2000)), Err(BodyError::UpstreamReset)]);
     assert!(arrived("error", &ARRIVAL, body).into_body().collect().await.is_err());
 }
+
+#[tokio::test]
+async fn trailers_lose_the_digests_of_the_text_that_was_compressed() {
+    for (session, headers, expected) in [
+        ("digests-padded", &ARRIVAL[..], "gzip"),
+        ("digests-streamed", &[("sec-fetch-site", "same-origin")], "zstd"),
+    ] {
+        let sum = (HeaderName::from_static("x-sum"), HeaderValue::from_static("1"));
+        let kept = http::HeaderMap::from_iter([sum]);
+        let mut trailers = kept.clone();
+        for name in DIGESTS {
+            trailers.insert(name, HeaderValue::from_static("x"));
+        }
+        let body = streamed(vec![data(b"a".repeat(2000)), Ok(Frame::trailers(trailers))]);
+        let answer = arrived(session, headers, body);
+        assert_eq!(coding(&answer), Some(expected));
+        let page = answer.into_body().collect().await.expect("a body");
+        assert_eq!(page.trailers(), Some(&kept), "{expected}");
+    }
+}
