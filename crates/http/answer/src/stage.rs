@@ -155,7 +155,7 @@ pub(crate) struct RequestState {
     /// Host, tags and path of the request, if the host serves other origins.
     pub(crate) consolidation: Option<Box<ConsolidatedRequest>>,
     /// Texts in place of those that the route replaces.
-    pub(crate) replaced_texts: Option<FormedTexts>,
+    pub(crate) replaced_texts: Option<Box<FormedTexts>>,
     /// The page view, if the request is a navigation that is measured or whose failure is to be reported.
     pub(crate) page_view: Option<Box<PageView>>,
     /// Early hints of a navigation.

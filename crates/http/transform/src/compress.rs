@@ -25,7 +25,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_coding::{AcceptedCodings, Coding, Dictionary};
-use brisk_http::conditional::Tags;
 use brisk_http::message::{HeaderList, RequestParts, Response};
 use brisk_http::validate;
 use brisk_http_connection::Connection;
@@ -49,6 +48,7 @@ use crate::credentials::Credentials;
 use crate::digests::DIGESTS;
 use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity};
 use crate::names::Names;
+use crate::weak_tags::WeakTags;
 
 /// Maximum length in bytes of complete bodies that are compressed at once and keep a `Content-Length`.
 const AT_ONCE: usize = 32 << 10;
@@ -82,8 +82,7 @@ pub struct ResponseCompression {
     /// Whether the client forbids compression, by `Cache-Control: no-transform` or `CONNECT`.
     is_forbidden: bool,
     is_head: bool,
-    /// Lines of `If-None-Match` with a weak tag: the client's copy was compressed, perhaps by this gateway.
-    known: Vec<HeaderValue>,
+    known: WeakTags,
     /// Cache key of the requested file.
     file: Option<String>,
     /// The requested resource, if its response may become a dictionary.
@@ -132,8 +131,6 @@ impl Compression {
         let uses = || accepted.takes_dictionaries(&self.settings.codings) && may_use_dictionary(headers);
         let named = source.as_ref().filter(|_| uses());
         let credentials = Credentials::of(headers, connection);
-        let known = headers.get_all(header::IF_NONE_MATCH);
-        let known = known.filter(|line| memchr::memmem::find(line.as_bytes(), b"W/").is_some());
         ResponseCompression {
             compression: Rc::clone(self),
             coding: accepted.best(&self.settings.codings),
@@ -141,7 +138,7 @@ impl Compression {
             // The response to CONNECT belongs to another protocol.
             is_forbidden: forbids_transforming(headers) || request.method == Method::CONNECT,
             is_head: request.method == Method::HEAD,
-            known: known.cloned().collect(),
+            known: WeakTags::of(headers),
             file: self.root.as_deref().map(|root| file(root, path)),
             dictionary: named.and_then(|source| dictionaries::available(headers, source.authority())),
             source,
@@ -301,12 +298,7 @@ impl ResponseCompression {
         if self.may_depend_on_coding(headers) {
             add_vary(headers);
         }
-        let Some(tag) = headers.get(header::ETAG).filter(|_| !self.known.is_empty()) else { return };
-        let weak = [b"W/", tag.as_bytes()].concat();
-        let is_same = self.known.iter().flat_map(|line| Tags(line.as_bytes())).any(|known| known == weak);
-        if is_same {
-            weaken(headers);
-        }
+        self.known.confirm(headers);
     }
 
     /// Whether the content that a `304` confirms may be compressed for some client. Most upstreams omit `Content-Type` and

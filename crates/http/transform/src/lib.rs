@@ -9,3 +9,4 @@ pub mod digests;
 pub mod header_values;
 pub mod names;
 pub mod replace;
+pub mod weak_tags;

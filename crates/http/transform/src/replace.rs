@@ -20,6 +20,7 @@ use crate::body::Body;
 use crate::compress::weaken;
 use crate::digests::DIGESTS;
 use crate::header_values::{forbids_transforming, is_identity};
+use crate::weak_tags::WeakTags;
 
 /// Maximum length in bytes of a text that is replaced.
 pub const LONGEST: usize = 256;
@@ -93,17 +94,18 @@ impl TextReplacements {
     }
 
     /// Replaces the texts of a response by those of `to`, which has one for each. The response to `HEAD` gets the headers of the
-    /// response to `GET`.
+    /// response to `GET`, and a `304` the tag of the client's copy, which is in `known` if it was changed.
     pub fn apply(
         self: &Arc<Self>,
         to: &Rc<[Bytes]>,
         connection: &Rc<Connection>,
         is_head: bool,
+        known: &WeakTags,
         response: &mut Response<Body>,
     ) {
         if response.status() == StatusCode::NOT_MODIFIED {
-            // The client's copy has the weak tag.
-            return weaken(response.headers_mut());
+            // By the tags, because most upstreams omit the type in a `304`.
+            return known.confirm(response.headers_mut());
         }
         if !self.concern(response) {
             return;

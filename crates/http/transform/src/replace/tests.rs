@@ -1,3 +1,4 @@
+use brisk_http::message::HeaderList;
 use brisk_http_connection::testing::connection;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue};
@@ -111,7 +112,7 @@ async fn a_changed_response_loses_the_headers_of_the_original() {
         [Frame::data(Bytes::from("an o")), Frame::data(Bytes::from("ld")), Frame::trailers(trailers)];
     let body = Body::boxed(StreamBody::new(stream::iter(frames.map(Ok))));
     let mut changed = response(200, &headers, body);
-    rules(&["old"], false).apply(&to, &connection(), false, &mut changed);
+    rules(&["old"], false).apply(&to, &connection(), false, &WeakTags::default(), &mut changed);
     let names: Vec<_> = changed.headers().iter().map(|(name, _)| name.as_str().to_owned()).collect();
     assert_eq!(names, ["content-type", "etag"]);
     assert_eq!(changed.headers()[header::ETAG], "W/\"a\"");
@@ -131,16 +132,25 @@ async fn other_responses_are_unchanged() {
         (200, vec![html.clone(), (header::CACHE_CONTROL, "no-transform")]),
     ] {
         let mut unchanged = response(status, &headers, Body::full("old"));
-        rules(&["old"], false).apply(&to, &connection(), false, &mut unchanged);
+        rules(&["old"], false).apply(&to, &connection(), false, &WeakTags::default(), &mut unchanged);
         let body = unchanged.into_body().collect().await.expect("a body").to_bytes();
         assert_eq!(body, "old", "{status} {headers:?}");
     }
-    let mut confirmed = response(304, &[(header::ETAG, "\"a\"")], Body::Empty);
-    rules(&["old"], false).apply(&to, &connection(), false, &mut confirmed);
-    assert_eq!(confirmed.headers()[header::ETAG], "W/\"a\"");
     let mut head = response(200, &[html, (header::CONTENT_LENGTH, "3")], Body::Empty);
-    rules(&["old"], false).apply(&to, &connection(), true, &mut head);
+    rules(&["old"], false).apply(&to, &connection(), true, &WeakTags::default(), &mut head);
     assert!(!head.headers().contains_key(header::CONTENT_LENGTH));
+}
+
+#[test]
+fn a_304_has_the_tag_of_the_clients_copy_which_is_strong_unless_the_copy_was_changed() {
+    let to: Rc<[Bytes]> = Rc::new([Bytes::from("new")]);
+    for (copy, expected) in [("\"a\"", "\"a\""), ("\"b\", W/\"a\"", "W/\"a\""), ("W/\"b\"", "\"a\"")] {
+        let mut headers = HeaderList::new();
+        headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static(copy));
+        let mut confirmed = response(304, &[(header::ETAG, "\"a\"")], Body::Empty);
+        rules(&["old"], false).apply(&to, &connection(), false, &WeakTags::of(&headers), &mut confirmed);
+        assert_eq!(confirmed.headers()[header::ETAG], expected, "{copy}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use brisk_http::message::Response;
 use brisk_http::validate::Refusal;
 use brisk_transform::body::Body;
+use brisk_transform::weak_tags::WeakTags;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 
@@ -24,11 +25,15 @@ pub(crate) struct ReplaceTextStage(ReplaceTextSettings);
 
 /// The texts for one request, in place of those of [`ReplaceTextSettings::from`].
 #[derive(Debug)]
-pub(crate) struct FormedTexts(Rc<[Bytes]>);
+pub(crate) struct FormedTexts {
+    texts: Rc<[Bytes]>,
+    /// Tags of the client's copies that may have been changed.
+    known: WeakTags,
+}
 
 impl FormedTexts {
     fn size(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        self.texts.iter().map(Bytes::len).sum()
     }
 }
 
@@ -50,7 +55,8 @@ impl Stage for ReplaceTextStage {
         let values = RequestValues { exchange, head: &request.head };
         let path = request.path();
         let to = self.0.to.iter().map(|to| Bytes::from(to.form(&values, &path.decoded)));
-        let formed = FormedTexts(to.collect());
+        let known = WeakTags::of(&request.head.headers);
+        let formed = Box::new(FormedTexts { texts: to.collect(), known });
         // The body holds them until its end, which the budget of heads does not count.
         if formed.size() > LONGEST {
             return Flow::Refuse(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "replaced-text"));
@@ -74,7 +80,7 @@ impl Stage for ReplaceTextStage {
 
     fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
         if let Some(to) = &state.replaced_texts {
-            self.0.from.apply(&to.0, exchange.connection(), state.is_head, response);
+            self.0.from.apply(&to.texts, exchange.connection(), state.is_head, &to.known, response);
         }
     }
 }
