@@ -295,7 +295,7 @@ pub(crate) fn export_request(settings: &OtlpSettings, records: &[u8]) -> Vec<u8>
 pub(crate) fn rejected(response: &[u8]) -> u64 {
     let partial = field(response, 1 << 3 | 2).and_then(|rest| {
         let (length, size) = read_varint(rest)?;
-        rest.get(size..size + usize::try_from(length).ok()?)
+        rest.get(size..size.checked_add(usize::try_from(length).ok()?)?)
     });
     let count = partial.and_then(|partial| read_varint(field(partial, 1 << 3)?));
     count.map_or(0, |(count, _)| count)
@@ -309,7 +309,7 @@ fn field(message: &[u8], tag: u8) -> Option<&[u8]> {
 /// The length of the record at the start of `rest`, with its tag; `None` if the record is incomplete.
 pub(crate) fn record_length(rest: &[u8]) -> Option<usize> {
     let (length, size) = read_varint(rest.get(1..)?)?;
-    Some(1 + size + usize::try_from(length).ok()?)
+    usize::try_from(length).ok()?.checked_add(1 + size)
 }
 
 fn nanoseconds(time: SystemTime) -> u64 {
@@ -389,6 +389,14 @@ mod tests {
         for incomplete in [&[0x0a][..], &[0x0a, 9, 0x08], &[0x0a, 2, 0x08, 0xff], &[0xff; 20]] {
             assert_eq!(rejected(incomplete), 0);
         }
+    }
+
+    /// The sum of such a length and of its own bytes used to overflow, which ended the thread of the output.
+    #[test]
+    fn the_largest_lengths_are_incomplete() {
+        let length = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(rejected(&length), 0);
+        assert_eq!(record_length(&length), None);
     }
 
     #[test]
