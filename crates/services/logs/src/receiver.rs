@@ -269,15 +269,15 @@ impl Address {
 
 /// Exports all records in `batch`. Returns those that the receiver refused.
 fn export(settings: &OtlpSettings, exporter: &mut dyn Exporter, batch: &[u8]) -> io::Result<Loss> {
+    let records = Messages { batch, at: 0, framing: Framing::Record }.count() as u64;
     match exporter.export(otlp::export_request(settings, batch)) {
         Exported::Accepted(response) => {
-            Ok(Loss { lines: otlp::rejected(&response), reason: "rejected in a response".to_owned() })
+            // A receiver that counts more than it got would let the counter of lost lines overflow.
+            let lines = otlp::rejected(&response).min(records);
+            Ok(Loss { lines, reason: "rejected in a response".to_owned() })
         }
         // The specification of OTLP forbids a repetition, so the records are lost.
-        Exported::Refused(reason) => {
-            let records = Messages { batch, at: 0, framing: Framing::Record };
-            Ok(Loss { lines: records.count() as u64, reason })
-        }
+        Exported::Refused(reason) => Ok(Loss { lines: records, reason }),
         Exported::Unavailable(reason) => Err(io::Error::other(reason)),
     }
 }
@@ -382,6 +382,35 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::settings::{ExportHeaders, OtlpSignal};
+
+    /// An exporter whose receiver reports 2^64 - 1 records as rejected.
+    #[derive(Debug)]
+    struct Miscounting;
+
+    impl Exporter for Miscounting {
+        fn export(&mut self, _: Vec<u8>) -> Exported {
+            let count = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+            Exported::Accepted([&[0x0a, 11][..], &count].concat())
+        }
+    }
+
+    #[test]
+    fn no_more_records_are_rejected_than_were_sent() {
+        let settings = OtlpSettings {
+            endpoint: String::new(),
+            signal: OtlpSignal::Logs,
+            service_name: String::new(),
+            sample: None,
+            ca: None,
+            headers: ExportHeaders(Vec::new()),
+            timeout: SEND,
+        };
+        // Two records without content.
+        let batch = [0x12, 0, 0x12, 0];
+        let loss = export(&settings, &mut Miscounting, &batch).expect("a response");
+        assert_eq!(loss.lines, 2);
+    }
 
     fn messages(receiver: &Receiver, batch: &str) -> Vec<String> {
         let text = |message: &[u8]| String::from_utf8(message.to_vec()).expect("UTF-8");
