@@ -137,15 +137,24 @@ impl KeyedStream {
     }
 
     /// Uploads the [`PrivateKey`]s that are not on the GPU yet, together, so that their blinding pairs are computed in
-    /// parallel.
+    /// parallel. The others belong to the keystore of `keys` from now on.
     pub(super) fn admit<'a>(
         &mut self,
         width: Width,
         keys: impl Iterator<Item = &'a Arc<PrivateKey>>,
     ) -> Result<(), CudaError> {
-        let (table, mut seen) = (&self.tables[width as usize], HashSet::new());
-        let missing: Vec<_> =
-            keys.filter(|key| !table.places.contains_key(&key.id()) && seen.insert(key.id())).collect();
+        let table = &mut self.tables[width as usize];
+        let (mut seen, mut missing) = (HashSet::new(), Vec::new());
+        for key in keys {
+            if let Some(owner) = table.owner(key.id()) {
+                // A reload may have created the same key again. Renewed before the sweep, which would free its place.
+                if owner.key.as_ptr() != Arc::as_ptr(key) {
+                    owner.key = Arc::downgrade(key);
+                }
+            } else if seen.insert(key.id()) {
+                missing.push(key);
+            }
+        }
         if missing.is_empty() {
             return Ok(());
         }
@@ -189,10 +198,6 @@ impl KeyedStream {
         for ((((key, number), request), input), drawn) in operations.zip(requests).zip(inputs).zip(drawn) {
             let place = table.places[&key.id()];
             let owner = table.owners[place as usize].as_mut().expect("a key that has a place is there");
-            // A reload may have created the same key again.
-            if owner.key.as_ptr() != Arc::as_ptr(key) {
-                owner.key = Arc::downgrade(key);
-            }
             if !owner.used {
                 owner.used = true;
                 self.advances.extend([place, owner.next()]);
@@ -212,6 +217,11 @@ impl KeyedStream {
 const NO_RANDOMNESS: CudaError = CudaError::Key(KeyError::Failed("the system has no randomness"));
 
 impl KeyTable {
+    fn owner(&mut self, id: KeyId) -> Option<&mut ResidentKey> {
+        let place = *self.places.get(&id)?;
+        self.owners[place as usize].as_mut()
+    }
+
     /// The first `count` free indices; may exceed the present size.
     fn free_places(&self, count: usize) -> Vec<u32> {
         let owned = |place: &usize| self.owners.get(*place).is_some_and(Option::is_some);

@@ -23,7 +23,9 @@ use brisk_wire::registry::SignatureScheme;
 use bytes::Bytes;
 
 use self::host_gpu::{Fate, HostGpu, Script};
-use super::{error::CudaError, gpu_stream::GpuStream, host::Fault, source::SLOTS, *};
+use super::{
+    error::CudaError, gpu_stream::GpuStream, host::Fault, keyed_stream::KeyedStream, source::SLOTS, *,
+};
 use crate::testing::{Reference, deadline};
 
 const SCHEME: SignatureScheme = SignatureScheme::RSA_PSS_RSAE_SHA256;
@@ -327,6 +329,21 @@ async fn a_reload_brings_keys_and_wipes_those_that_went() {
     drop(second);
     wait_until(|| Script::count(&script.wiped) == 1);
     assert_performed(&third, vec![decrypt(id)], ON_GPU).await;
+}
+
+/// The sweep before the upload removed a key of the same launch, because its former owner was gone, and the launch panicked.
+#[test]
+fn a_new_key_keeps_the_place_of_one_that_a_reload_created_again() {
+    let ((keystore, id), other) = (own_keystore(), TestKey::generate(2048));
+    let script = Script::with_stand_in(vec![Reference::of(key(2048)), Reference::of(&other)]);
+    let mut stream = KeyedStream::new(Box::new(HostGpu::new(4, &script)));
+    stream.admit(Width::Rsa2048, [device::key(&keystore, id).unwrap()].into_iter()).unwrap();
+    drop(keystore);
+    let mut store = Keystore::new();
+    let ids = [key(2048), &other].map(|key| store.add_der(key.der.clone_key()).unwrap());
+    let keys = ids.map(|id| device::key(&store, id).unwrap());
+    stream.admit(Width::Rsa2048, keys.into_iter()).unwrap();
+    assert_eq!((Script::count(&script.uploads), Script::count(&script.wiped)), (2, 0));
 }
 
 #[test]
