@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use thiserror::Error;
 
 use crate::{Interrupt, Plan, ProcessSource, Target, Variables};
@@ -270,7 +270,7 @@ struct Process {
     name: String,
     child: Child,
     stderr: File,
-    /// Whether the process has exited with success, as expected; its ID may then be reused and must get no signal.
+    /// Whether the exit status was collected; the ID may then be reused and must get no signal.
     done: bool,
 }
 
@@ -286,7 +286,8 @@ impl Process {
     fn wait_until_ready(&mut self, address: &str, interrupt: &Interrupt) -> Result<(), ServerError> {
         let started = Instant::now();
         while started.elapsed() < START {
-            if let Some(status) = self.child.try_wait()? {
+            if self.has_exited()? {
+                let status = self.stop()?;
                 return Err(self.ended(status));
             }
             let addresses = address.to_socket_addrs().map_err(|reason| {
@@ -300,18 +301,39 @@ impl Process {
         Err(ServerError::Silent { name: self.name.clone(), address: address.to_owned() })
     }
 
-    /// Waits until the process has exited with success.
+    /// Waits until the process has exited with success. Processes that it has left behind may be wanted and get no signal.
     fn wait_until_done(&mut self, interrupt: &Interrupt) -> Result<(), ServerError> {
-        loop {
-            match self.child.try_wait()? {
-                Some(status) if status.success() => {
-                    self.done = true;
-                    return Ok(());
-                }
-                Some(status) => return Err(self.ended(status)),
-                None => rest(interrupt)?,
-            }
+        while !self.has_exited()? {
+            rest(interrupt)?;
         }
+        let status = self.collect()?;
+        if status.success() { Ok(()) } else { Err(self.ended(status)) }
+    }
+
+    /// Whether the process has exited. Its status is not collected, so until then no other process or group has the ID.
+    fn has_exited(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
+    }
+
+    fn collect(&mut self) -> io::Result<ExitStatus> {
+        self.done = true;
+        self.child.wait()
+    }
+
+    /// Stops the process, unless it has exited, and its remaining children.
+    fn stop(&mut self) -> io::Result<ExitStatus> {
+        let pid = Pid::from_child(&self.child);
+        // Errors mean that it has ended already.
+        // Only to the server, which stops its children itself.
+        let _ = kill_process(pid, Signal::TERM);
+        let started = Instant::now();
+        while started.elapsed() < STOP && matches!(self.has_exited(), Ok(false)) {
+            thread::sleep(POLL);
+        }
+        // Its remaining children, and the process itself if it did not end.
+        let _ = kill_process_group(pid, Signal::KILL);
+        self.collect()
     }
 
     fn ended(&mut self, status: ExitStatus) -> ServerError {
@@ -328,20 +350,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
-        if self.done {
-            return;
+        if !self.done {
+            let _ = self.stop();
         }
-        // Errors mean that it has ended already.
-        // Only to the server, which stops its children itself.
-        let _ = kill_process(pid, Signal::TERM);
-        let started = Instant::now();
-        while started.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
-            thread::sleep(POLL);
-        }
-        // Its remaining children, and the process itself if it did not end.
-        let _ = kill_process_group(pid, Signal::KILL);
-        let _ = self.child.wait();
     }
 }
 
@@ -408,6 +419,15 @@ mod tests {
         let text = target(SERVE, "") + &target("false", "").replace("\"one\"", "\"two\"");
         let error = started(&plan(&text)).unwrap_err().to_string();
         assert_eq!(error, "two: ended with exit status: 1: without a message on standard error");
+    }
+
+    #[test]
+    fn a_server_that_has_ended_gets_no_signal() {
+        let ended = "false";
+        let mut process = Process::spawn("one", &mut Command::new(ended), ended).unwrap();
+        let error = process.wait_until_ready("127.0.0.1:1", &Interrupt::default()).unwrap_err();
+        assert!(matches!(error, ServerError::Ended { .. }), "{error}");
+        assert!(process.done, "its ID may belong to another process");
     }
 
     #[test]
