@@ -141,18 +141,20 @@ impl Client {
     /// [`FetchError`] with the [`Reason`]: invalid URL, failed connection, or an exceeded limit.
     pub async fn send(&self, request: Request<Bytes>) -> Result<FetchResponse, FetchError> {
         let (mut url, method) = (request.uri().clone(), request.method().clone());
+        let mut status = None;
         // One deadline for all redirects and addresses: each of them could otherwise take the whole time.
         let deadline = Instant::now() + self.limits.time;
-        let answered = timeout_at(deadline, self.follow(request, &mut url, deadline)).await;
+        let answered = timeout_at(deadline, self.follow(request, &mut url, &mut status, deadline)).await;
         let result = answered.unwrap_or(Err(Reason::TimedOut(self.limits.time)));
-        result.map_err(|reason| FetchError { method, url: url.to_string(), reason })
+        result.map_err(|reason| FetchError { method, url: url.to_string(), status, reason })
     }
 
-    /// Sends the request and follows redirects; `url` becomes the last URL.
+    /// Sends the request and follows redirects; `url` becomes the last URL, `status` that of a response without its body.
     async fn follow(
         &self,
         request: Request<Bytes>,
         url: &mut Uri,
+        status: &mut Option<StatusCode>,
         deadline: Instant,
     ) -> Result<FetchResponse, Reason> {
         let (head, body) = request.into_parts();
@@ -165,9 +167,10 @@ impl Client {
             *request.uri_mut() = target.path.clone();
             *request.headers_mut() = headers(&head.headers, &target);
             let response = match self.open(&target, deadline).await? {
-                Stream::Plain(stream) => response(stream, request, self.limits.body).await?,
-                Stream::Tls(stream) => response(stream, request, self.limits.body).await?,
+                Stream::Plain(stream) => response(stream, request, self.limits.body, status).await?,
+                Stream::Tls(stream) => response(stream, request, self.limits.body, status).await?,
             };
+            *status = None;
             let Some(location) = location(&response).filter(|_| follows) else { return Ok(response) };
             *url = redirected(url, location).ok_or_else(|| Reason::Redirect(location.to_owned()))?;
         }
@@ -238,13 +241,14 @@ fn ok(response: FetchResponse, url: &str) -> Result<Bytes, FetchError> {
         return Ok(response.body);
     }
     let reason = Reason::Status(response.status);
-    Err(FetchError { method: Method::GET, url: url.to_owned(), reason })
+    Err(FetchError { method: Method::GET, url: url.to_owned(), status: None, reason })
 }
 
 fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Bytes>, FetchError> {
     let parsed = url.parse::<Uri>().map_err(|error| FetchError {
         method: method.clone(),
         url: url.to_owned(),
+        status: None,
         reason: Reason::Url(error.to_string()),
     })?;
     let mut request = Request::new(body);
@@ -274,7 +278,13 @@ fn location(response: &FetchResponse) -> Option<&str> {
     response.headers.get(LOCATION).filter(|_| leads_on)?.to_str().ok()
 }
 
-async fn response<Io>(io: Io, request: Request<Full<Bytes>>, most: usize) -> Result<FetchResponse, Reason>
+/// Sends the request and reads the response. `status` is set as soon as it is known.
+async fn response<Io>(
+    io: Io,
+    request: Request<Full<Bytes>>,
+    most: usize,
+    status: &mut Option<StatusCode>,
+) -> Result<FetchResponse, Reason>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -287,6 +297,7 @@ where
     };
     let exchange = async {
         let (head, body) = sender.send_request(request).await.map_err(Reason::Http)?.into_parts();
+        *status = Some(head.status);
         let body = Limited::new(body, most).collect().await.map_err(|error| cut(error, most))?;
         Ok(FetchResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     };
@@ -386,6 +397,21 @@ mod tests {
         }
         let (url, _served) = server(vec![full("0123456789")]).await;
         assert_eq!(client(limits).get_ok(&url).await.expect("ten bytes"), "0123456789");
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_body_has_the_status() {
+        let limits = Limits { body: 10, ..Limits::default() };
+        let too_long = "HTTP/1.1 413 X\r\nContent-Length: 11\r\n\r\n01234567890".to_owned();
+        let cut_off = "HTTP/1.1 413 X\r\nContent-Length: 9\r\n\r\n0".to_owned();
+        for response in [too_long, cut_off] {
+            let (url, _served) = server(vec![response]).await;
+            let error = client(limits).get(&url).await.expect_err("refused");
+            assert_eq!(error.status, Some(StatusCode::PAYLOAD_TOO_LARGE), "{error}");
+        }
+        let (url, _served) = server(vec![moved("http://127.0.0.1:1/")]).await;
+        let error = client(limits).get(&url).await.expect_err("no server");
+        assert_eq!(error.status, None, "{error}");
     }
 
     #[tokio::test]

@@ -15,6 +15,9 @@ pub struct FetchError {
     pub method: http::Method,
     /// URL of the last request, after redirects.
     pub url: String,
+    /// Status of a response whose body could not be read: too long, malformed, cut off or late. `None` without such a
+    /// response.
+    pub status: Option<http::StatusCode>,
     /// The reason.
     #[source]
     pub reason: Reason,
