@@ -29,8 +29,8 @@ use crate::digests::without_digests;
 /// Longest compressed page, in bytes of text.
 const LONGEST: usize = 512 << 10;
 
-/// Maximum time without data for which a page is held back, in total.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// Maximum time for which a page is held back after the first pause of its source, also while data arrives.
+const LONGEST_HOLD: Duration = Duration::from_millis(50);
 
 /// Maximum number of bytes per call of [`Lease::encoder`].
 const SLICE: usize = 16 << 10;
@@ -157,8 +157,9 @@ impl PaddedBody {
         let trailers = match Pin::new(&mut self.source).poll_frame(context) {
             Poll::Pending if is_stored => return Poll::Pending,
             Poll::Pending => {
-                // The timer is not reset by data: the first pause decides when the page has to begin.
-                let timeout = self.timeout.get_or_insert_with(|| Box::pin(sleep(LONGEST_PAUSE)));
+                // The timer is not reset by data: the first pause decides when the page has to begin, so that a page in many
+                // pieces is not delayed by the sum of their pauses.
+                let timeout = self.timeout.get_or_insert_with(|| Box::pin(sleep(LONGEST_HOLD)));
                 ready!(timeout.as_mut().poll(context));
                 return Poll::Ready(self.store(&[]));
             }
