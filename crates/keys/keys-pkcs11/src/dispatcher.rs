@@ -11,7 +11,7 @@ use std::{
 
 use brisk_keys::{Completion, KeyError};
 
-use self::inner::{Inner, State, overdue, task};
+use self::inner::{Inner, State, UnderWay, overdue, task};
 use crate::{
     PERFORMER,
     connection::{Connection, OpenSession},
@@ -130,10 +130,10 @@ impl Dispatcher {
         }
     }
 
-    /// Records that thread `number` has begun an operation.
-    pub(crate) fn begin(&self, number: usize, deadline: Instant, completion: Completion) {
+    /// Records that thread `number` has begun an operation in a session of connection `epoch`.
+    pub(crate) fn begin(&self, number: usize, epoch: u64, deadline: Instant, completion: Completion) {
         let mut inner = self.lock();
-        inner.under_way[number] = Some((deadline, completion));
+        inner.under_way[number] = Some(UnderWay { epoch, deadline, completion: Some(completion) });
         if inner.clock_sleeps {
             self.watched.notify_one();
         }
@@ -141,13 +141,7 @@ impl Dispatcher {
 
     /// Records the end of that operation. `None` if it has already failed at its deadline.
     pub(crate) fn end(&self, number: usize) -> Option<Completion> {
-        let mut inner = self.lock();
-        let under_way = inner.under_way[number].take();
-        // The clock thread has taken the completion at its deadline, and has counted this thread as stuck.
-        if under_way.is_none() {
-            inner.stuck -= 1;
-        }
-        under_way.map(|(_, completion)| completion)
+        self.lock().under_way[number].take().and_then(|operation| operation.completion)
     }
 
     /// Returns an [`OpenSession`] for further use. Hands it back if it belongs to a former connection and must be

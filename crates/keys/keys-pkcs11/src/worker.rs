@@ -77,7 +77,7 @@ fn give_back(shared: &Shared, session: OpenSession) {
 fn perform(shared: &Shared, number: usize, job: Job, session: OpenSession) {
     let Job { key, kind, completion, deadline, again } = job;
     let Some(completion) = completion.begin() else { return give_back(shared, session) };
-    shared.dispatcher.begin(number, deadline, completion);
+    shared.dispatcher.begin(number, session.epoch, deadline, completion);
     // The deadline is watched while the result depends on a call of the module.
     match outcome(shared, &session, &key, &kind) {
         Ok(result) => {

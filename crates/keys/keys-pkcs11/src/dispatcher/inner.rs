@@ -30,16 +30,24 @@ pub(super) struct Inner {
     pub(super) queries: VecDeque<SessionQuery>,
     pub(super) free: Vec<OpenSession>,
     pub(super) stale: Vec<OpenSession>,
-    /// By thread: its present operation. The clock thread removes it at its deadline.
-    pub(super) under_way: Vec<Option<(Instant, Completion)>>,
-    /// Threads that are still within the module after the deadline of their operation.
-    pub(super) stuck: usize,
+    /// By thread: its present operation.
+    pub(super) under_way: Vec<Option<UnderWay>>,
     /// Error of the first attempt, for the caller that opens the token.
     pub(super) first_error: Option<TokenError>,
     pub(super) clock_sleeps: bool,
     pub(super) stopped: bool,
     /// Threads that may be within the module.
     pub(super) running: usize,
+}
+
+/// An operation within the module.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    /// Number of the connection whose session it uses.
+    pub(super) epoch: u64,
+    pub(super) deadline: Instant,
+    /// `None` once the clock thread has taken it at the deadline: the thread is stuck.
+    pub(super) completion: Option<Completion>,
 }
 
 /// State of the connection.
@@ -69,7 +77,6 @@ impl Inner {
             free: Vec::new(),
             stale: Vec::new(),
             under_way: (0..threads).map(|_| None).collect(),
-            stuck: 0,
             first_error: None,
             clock_sleeps: false,
             stopped: false,
@@ -82,13 +89,18 @@ impl Inner {
         self.state != State::Up && self.failures > 0
     }
 
-    /// Returns whether the module has not returned from any session.
+    /// Returns whether the module has not returned from any session of the connection, or to any thread.
     pub(super) fn is_silent(&self) -> bool {
-        self.sessions > 0 && self.stuck >= self.sessions
+        let is_stuck = |operation: &&UnderWay| operation.completion.is_none();
+        let stuck = self.under_way.iter().flatten().filter(is_stuck);
+        // A thread that is stuck in a session of an earlier connection occupies none of the present one.
+        let sessions = stuck.clone().filter(|operation| operation.epoch == self.epoch).count();
+        self.sessions > 0 && (sessions >= self.sessions || stuck.count() == self.under_way.len())
     }
 
     pub(super) fn has_work(&self) -> bool {
-        !self.jobs.is_empty() || self.under_way.iter().any(Option::is_some)
+        let is_watched = |operation: &UnderWay| operation.completion.is_some();
+        !self.jobs.is_empty() || self.under_way.iter().flatten().any(is_watched)
     }
 }
 
@@ -119,9 +131,39 @@ pub(super) fn overdue(inner: &mut Inner) -> (VecDeque<Job>, Vec<Completion>) {
             inner.failures = 1;
         }
     }
-    let late =
-        inner.under_way.iter_mut().filter(|place| place.as_ref().is_some_and(|(until, _)| *until <= now));
-    let stuck: Vec<_> = late.filter_map(Option::take).map(|(_, completion)| completion).collect();
-    inner.stuck += stuck.len();
-    (jobs, stuck)
+    let late = inner.under_way.iter_mut().flatten().filter(|operation| operation.deadline <= now);
+    (jobs, late.filter_map(|operation| operation.completion.take()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_keys::PendingOperation;
+
+    use super::*;
+
+    /// Lets `thread` stay within the module beyond the deadline of an operation of connection `epoch`.
+    fn stick(inner: &mut Inner, thread: usize, epoch: u64) {
+        let deadline = Instant::now();
+        let (_, completion) = PendingOperation::with_completion(deadline);
+        inner.under_way[thread] = Some(UnderWay { epoch, deadline, completion: Some(completion) });
+        assert!(inner.has_work());
+        assert_eq!(overdue(inner).1.len(), 1);
+        assert!(!inner.has_work());
+    }
+
+    #[test]
+    fn a_thread_stuck_in_an_earlier_connection_does_not_silence_the_present_one() {
+        let mut inner = Inner::new(3);
+        (inner.epoch, inner.sessions) = (1, 1);
+        stick(&mut inner, 0, 1);
+        assert!(inner.is_silent());
+        inner.epoch = 2;
+        assert!(!inner.is_silent());
+        stick(&mut inner, 1, 2);
+        assert!(inner.is_silent());
+        inner.epoch = 3;
+        assert!(!inner.is_silent());
+        stick(&mut inner, 2, 2);
+        assert!(inner.is_silent(), "no thread is left");
+    }
 }
