@@ -2,7 +2,7 @@
 //!
 //! The thread of an output of the access log uses an exporter, and waits for each response up to a timeout.
 
-use brisk_fetch::{Client, ClientSettings, Destinations, Limits};
+use brisk_fetch::{Client, ClientSettings, Destinations, Limits, Reason};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use tokio::runtime::{self, Runtime};
@@ -62,19 +62,89 @@ impl Exporter for HttpExporter {
         *request.uri_mut() = self.url.clone();
         *request.headers_mut() = self.headers.clone();
         match self.runtime.block_on(self.client.send(request)) {
-            Ok(response) if response.status.is_success() => Exported::Accepted(response.body.into()),
-            Ok(response) if is_retryable(response.status) => {
-                Exported::Unavailable(response.status.to_string())
-            }
-            Ok(response) => Exported::Refused(response.status.to_string()),
-            // The receiver may have processed the request. Records that arrive twice are better than lost
-            // ones.
-            Err(error) => Exported::Unavailable(error.to_string()),
+            Ok(response) => exported(response.status, response.body),
+            Err(error) => match (error.status, &error.reason) {
+                (Some(status), _) => exported(status, Bytes::new()),
+                // A repetition would get the same response, and all later records would wait behind it.
+                (None, Reason::Http(fault)) if fault.is_parse() => Exported::Refused(error.to_string()),
+                // The receiver may have processed the request. Records that arrive twice are better than lost
+                // ones.
+                _ => Exported::Unavailable(error.to_string()),
+            },
         }
+    }
+}
+
+/// The meaning of a response, whose body may be missing.
+fn exported(status: StatusCode, body: Bytes) -> Exported {
+    if status.is_success() {
+        Exported::Accepted(body.into())
+    } else if is_retryable(status) {
+        Exported::Unavailable(status.to_string())
+    } else {
+        Exported::Refused(status.to_string())
     }
 }
 
 /// Whether a request is repeated after this status, by the specification of OTLP/HTTP: `429`, `502`, `503` and `504`.
 fn is_retryable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::settings::{ExportHeaders, OtlpSignal};
+
+    /// The result of an export to a receiver that sends this response and closes the connection.
+    fn export_to(response: String) -> Exported {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let settings = OtlpSettings {
+            endpoint: format!("http://{}", listener.local_addr().expect("an address")),
+            signal: OtlpSignal::Logs,
+            service_name: String::new(),
+            sample: None,
+            ca: None,
+            headers: ExportHeaders(Vec::new()),
+            timeout: Duration::from_mins(1),
+        };
+        let receiver = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let (mut request, mut byte) = (Vec::new(), [0]);
+            while !request.ends_with(b"\r\n\r\nx") {
+                stream.read_exact(&mut byte).expect("a request");
+                request.push(byte[0]);
+            }
+            // The exporter closes the connection after too long a body.
+            let _ = stream.write_all(response.as_bytes());
+        });
+        let result = connect_exporter(&settings).expect("an exporter").export(b"x".to_vec());
+        receiver.join().expect("a receiver");
+        result
+    }
+
+    /// A refusal with a long error page used to be repeated forever, and all later records were lost.
+    #[test]
+    fn a_response_without_a_readable_body_counts_by_its_status() {
+        let with_page = |status: u16| {
+            let page = "x".repeat(RESPONSE + 1);
+            export_to(format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{page}", page.len()))
+        };
+        assert!(matches!(with_page(413), Exported::Refused(_)));
+        assert!(matches!(with_page(503), Exported::Unavailable(_)));
+        assert!(matches!(with_page(200), Exported::Accepted(body) if body.is_empty()));
+        let cut_off = "HTTP/1.1 400 X\r\nContent-Length: 9\r\n\r\nx".to_owned();
+        assert!(matches!(export_to(cut_off), Exported::Refused(_)));
+    }
+
+    #[test]
+    fn a_malformed_response_is_a_refusal_and_none_is_not() {
+        assert!(matches!(export_to("HTTP/1.1 4x0 X\r\n\r\n".to_owned()), Exported::Refused(_)));
+        assert!(matches!(export_to(String::new()), Exported::Unavailable(_)));
+    }
 }
