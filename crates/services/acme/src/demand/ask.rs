@@ -33,6 +33,7 @@ pub(super) async fn ask(client: &Client, url: &str, name: &str, asking: Option<I
         Err(FetchError { reason: Reason::Url(_), .. }) => {
             Decision::Unknown("the URL cannot be requested".to_owned())
         }
+        Err(FetchError { status: Some(status), .. }) => meaning(status),
         Err(error) => Decision::Unknown(error.reason.to_string()),
     }
 }
@@ -101,7 +102,8 @@ mod tests {
         let origin = Origin::answering(|request, stream| {
             let status = request.head.line.split(['=', ' ']).nth(2).unwrap_or("500").replace(".test", "");
             let more = if status == "302" { "Location: /yes\r\n" } else { "" };
-            write!(stream, "HTTP/1.1 {status} X\r\n{more}Content-Length: 0\r\n\r\n")
+            let page = if status == "410" { "x".repeat(BODY + 1) } else { String::new() };
+            write!(stream, "HTTP/1.1 {status} X\r\n{more}Content-Length: {}\r\n\r\n{page}", page.len())
         });
         let url = format!("{}/ask", origin.url());
         let destinations = Destinations::default().with_url(&url);
@@ -111,6 +113,8 @@ mod tests {
             ("204", Some(Decision::Rejected)),
             ("403", Some(Decision::Rejected)),
             ("404", Some(Decision::Rejected)),
+            // With a body above the limit, which has no meaning.
+            ("410", Some(Decision::Rejected)),
             ("429", None),
             ("503", None),
             ("302", None),
