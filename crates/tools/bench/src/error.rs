@@ -92,8 +92,8 @@ impl Failure {
         use std::io::ErrorKind as Kind;
         let cause = match error.kind() {
             Kind::ConnectionRefused => Cause::Refused,
-            // Linux reports `EADDRNOTAVAIL` if no port is free for this source and target.
-            Kind::AddrNotAvailable => Cause::Exhausted,
+            // Without a free port, Linux reports `EADDRNOTAVAIL` from `connect`, and `EADDRINUSE` from `bind` to port 0.
+            Kind::AddrNotAvailable | Kind::AddrInUse => Cause::Exhausted,
             Kind::ConnectionReset => Cause::Reset,
             Kind::TimedOut => Cause::Timeout,
             // `io::ErrorKind` has no kind for a lack of descriptors.
@@ -142,5 +142,19 @@ impl From<&ClientError> for Failure {
             _ => error.to_string(),
         };
         Self { cause, message, alert }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_ports_is_a_cause_of_its_own() {
+        let address = ([192, 0, 2, 1], 443).into();
+        for code in [libc::EADDRINUSE, libc::EADDRNOTAVAIL, libc::EMFILE] {
+            let failure = Failure::connect(&std::io::Error::from_raw_os_error(code), address);
+            assert_eq!(failure.cause, Cause::Exhausted, "{failure}");
+        }
     }
 }
