@@ -299,6 +299,10 @@ impl Options {
     fn schedule(&self) -> Result<Schedule, BenchError> {
         let concurrency = |usual| self.connections.map_or(usual, NonZeroU32::get);
         let streams = self.streams.or(self.http3).map_or(1, NonZeroU32::get);
+        let at_once = |connections: u32| {
+            let error = || BenchError::settings("connections times streams has to be below 2^32");
+            connections.checked_mul(streams).ok_or_else(error)
+        };
         let rate = match (self.rate, self.ramp) {
             (Some(_), Some(_)) => return Err(conflict("--rate", "--ramp")),
             (Some(rate), None) if rate > 0.0 && rate.is_finite() => Some(Steps::constant(rate)),
@@ -308,7 +312,7 @@ impl Options {
         let pace = match (rate, self.ramp_connections) {
             (Some(_), Some(_)) => return Err(conflict("--ramp-connections", "a rate")),
             (Some(rate), None) => {
-                Pace::Fixed { rate, concurrency: (concurrency(CONCURRENCY_FIXED) * streams) as usize }
+                Pace::Fixed { rate, concurrency: at_once(concurrency(CONCURRENCY_FIXED))? as usize }
             }
             (None, Some(_)) if self.connections.is_some() => {
                 return Err(conflict("--ramp-connections", "-c"));
@@ -317,7 +321,7 @@ impl Options {
                 return Err(BenchError::settings("--ramp-connections: connections come in whole numbers"));
             }
             (None, Some(steps)) => Pace::Closed(steps.times(streams)),
-            (None, None) => Pace::Closed(Steps::constant(f64::from(concurrency(CONCURRENCY) * streams))),
+            (None, None) => Pace::Closed(Steps::constant(f64::from(at_once(concurrency(CONCURRENCY))?))),
         };
         let warmup = self.warmup.unwrap_or(if self.count.is_some() { Duration::ZERO } else { WARMUP });
         // Endless only without time, count and steps: then the default time applies.

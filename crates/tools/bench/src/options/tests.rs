@@ -62,6 +62,18 @@ fn streams_are_operations_at_once() {
 }
 
 #[test]
+fn more_streams_than_can_be_counted_are_refused() {
+    for rate in [None, Some(1.0)] {
+        let error = refused(|options| {
+            options.streams = NonZeroU32::new(65_536);
+            options.connections = NonZeroU32::new(65_536);
+            options.rate = rate;
+        });
+        assert_eq!(error, "connections times streams has to be below 2^32");
+    }
+}
+
+#[test]
 fn http_3_is_over_quic_and_tls_1_3_with_sessions_for_one_use() {
     let settings = options(|options| {
         options.http3 = NonZeroU32::new(10);
