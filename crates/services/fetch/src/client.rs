@@ -10,7 +10,7 @@ use brisk_net::dial::{DialLimits, connect_resolved, resolve, shares};
 use brisk_tls::TlsError;
 use brisk_tls::connector::{ClientStream, Connector, ConnectorSettings};
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// Sends a request with an absolute URI. The client sets `Host`, `Connection` and `Accept-Encoding`, and extends
-    /// `User-Agent`.
+    /// `User-Agent`. After a redirect to another origin, `Accept` and `User-Agent` are the only fields of the caller.
     ///
     /// # Errors
     ///
@@ -157,11 +157,16 @@ impl Client {
         status: &mut Option<StatusCode>,
         deadline: Instant,
     ) -> Result<FetchResponse, Reason> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let mut former: Option<RequestTarget> = None;
         // RFC 9110 section 15.4: other methods must not be repeated at another URL without consent.
         let follows = matches!(head.method, Method::GET | Method::HEAD);
         for _ in 0..=self.limits.redirects {
             let target = RequestTarget::of(url)?;
+            // RFC 9110 section 15.4: the fields may be credentials, which are for the first origin only.
+            if former.is_some_and(|former| !former.has_origin_of(&target)) {
+                head.headers = without_credentials(&head.headers);
+            }
             let mut request = Request::new(Full::new(body.clone()));
             *request.method_mut() = head.method.clone();
             *request.uri_mut() = target.path.clone();
@@ -173,6 +178,7 @@ impl Client {
             *status = None;
             let Some(location) = location(&response).filter(|_| follows) else { return Ok(response) };
             *url = redirected(url, location).ok_or_else(|| Reason::Redirect(location.to_owned()))?;
+            former = Some(target);
         }
         Err(Reason::TooManyRedirects(self.limits.redirects))
     }
@@ -255,6 +261,12 @@ fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Bytes>, Fet
     *request.method_mut() = method;
     *request.uri_mut() = parsed;
     Ok(request)
+}
+
+/// The fields of the caller that no server takes for credentials.
+fn without_credentials(given: &HeaderMap) -> HeaderMap {
+    let fields = [ACCEPT, USER_AGENT].into_iter();
+    fields.filter_map(|name| Some((name.clone(), given.get(name)?.clone()))).collect()
 }
 
 /// The caller's header fields, with those that the client sets.
@@ -372,6 +384,25 @@ mod tests {
         assert!(heads[0].starts_with("GET /here HTTP/1.1\r\n"), "{}", heads[0]);
         assert!(heads[1].starts_with("GET /there?x=1 HTTP/1.1\r\n"), "{}", heads[1]);
         assert!(heads[1].contains("user-agent: brisk/"), "{}", heads[1]);
+    }
+
+    #[tokio::test]
+    async fn another_origin_gets_no_credentials() {
+        let (other, served) = server(vec![moved("/c"), full("found")]).await;
+        let (url, first) = server(vec![moved("/b"), moved(&other)]).await;
+        let mut request = request(Method::GET, &format!("{url}/a"), Bytes::new()).expect("a URL");
+        for name in ["authorization", "cookie", "x-api-key", "accept"] {
+            request.headers_mut().insert(name, HeaderValue::from_static("text/plain"));
+        }
+        let response = client(Limits::default()).send(request).await.expect("an answer");
+        assert_eq!(response.body, "found");
+        for head in first.await.expect("served") {
+            assert_eq!(head.matches("text/plain").count(), 4, "{head}");
+        }
+        for head in served.await.expect("served") {
+            assert_eq!(head.matches("text/plain").count(), 1, "{head}");
+            assert!(head.contains("accept: text/plain\r\n"), "{head}");
+        }
     }
 
     #[tokio::test]

@@ -53,6 +53,12 @@ impl RequestTarget {
             host,
         })
     }
+
+    /// Whether both have the same scheme, host and port (RFC 9110 section 4.3.1).
+    pub(crate) fn has_origin_of(&self, other: &Self) -> bool {
+        let is_same_host = self.header.as_bytes().eq_ignore_ascii_case(other.header.as_bytes());
+        self.tls == other.tls && is_same_host
+    }
 }
 
 /// Resolves a `Location`, which may be relative, against `from` (RFC 9110 section 10.2.2, RFC 3986 section 5.2). `None` if the
