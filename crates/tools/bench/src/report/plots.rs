@@ -124,7 +124,7 @@ fn offered(result: &RunResult) -> Series {
 /// The label of a ramp's axis.
 fn level(steps: &[Step], unit: &str) -> String {
     let rate = steps.iter().all(|step| step.offered.is_some());
-    if rate { format!("{unit} per second asked for") } else { "connections at once".to_owned() }
+    if rate { format!("{unit} per second asked for") } else { "operations at once".to_owned() }
 }
 
 fn rate_by_step(steps: &[Step], result: &RunResult) -> String {

@@ -117,7 +117,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The scheduled level: a rate, or a number of connections.
+    /// The scheduled level: a rate, or a number of concurrent operations.
     pub(super) fn level(&self) -> f64 {
         self.offered.unwrap_or(self.concurrency as f64)
     }
@@ -162,7 +162,7 @@ pub(super) fn ramp(series: &[Interval]) -> Vec<Step> {
 
 fn steps(result: &RunResult) -> Table {
     let steps = ramp(&result.series);
-    let asked = if steps.iter().all(|step| step.offered.is_some()) { "asked for /s" } else { "connections" };
+    let asked = if steps.iter().all(|step| step.offered.is_some()) { "asked for /s" } else { "at once" };
     let mut table = Table::new("Steps").figures(["from", asked, "done /s", "errors"]);
     table = table.figures(["p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]);
     if steps.len() < 2 {

@@ -213,6 +213,18 @@ fn a_ramp_is_reported_step_by_step() {
 }
 
 #[test]
+fn a_ramp_of_connections_with_streams_counts_operations() {
+    let mut result = sample();
+    for interval in &mut result.series {
+        (interval.offered, interval.concurrency) = (None, 10 * (1 + interval.at.as_secs() as usize / 10));
+    }
+    let text = terminal::text(&result, WIDTH);
+    assert!(text.contains("at once"), "{text}");
+    let page = html::run(&result, &machine(), "brisk 1.2.3");
+    assert!(page.contains("operations at once") && !page.contains("connections at once"));
+}
+
+#[test]
 fn a_long_latency_is_shown_in_milliseconds() {
     let mut result = sample();
     result.phases.total.record(2_000_000).unwrap();
