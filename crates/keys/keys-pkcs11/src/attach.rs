@@ -46,10 +46,12 @@ pub(crate) fn examine(
 ) -> Result<TokenKey, TokenError> {
     let handle = select::key(session, uri, &facts.label)?;
     let unfit = |reason: String| TokenError::Unfit { uri: uri.to_string(), reason };
-    let public = PublicKey::read(&certified.public_key, certified.algorithm).ok_or_else(|| {
+    let unsupported = || {
         unfit(format!("{} is not supported in tokens; use ECDSA P-256 or P-384, or RSA", certified.algorithm))
-    })?;
-    let decrypts = attributes(session, handle, uri, certified)?;
+    };
+    let kind = kind_of(certified.algorithm).ok_or_else(unsupported)?;
+    let public = PublicKey::read(&certified.public_key, certified.algorithm).ok_or_else(unsupported)?;
+    let decrypts = attributes(session, handle, uri, certified, kind)?;
     let method = |scheme: &SignatureScheme| {
         SigningMethod::choose(*scheme, &facts.mechanisms)
             .map(|method| (*scheme, method))
@@ -78,7 +80,7 @@ pub(crate) fn examine(
     Ok(TokenKey::new(id, uri.clone(), public, methods, decrypts, (handle, epoch)))
 }
 
-/// Returns whether the key may decrypt.
+/// Returns whether the key, which has to be of the type `wanted`, may decrypt.
 ///
 /// # Errors
 ///
@@ -88,6 +90,7 @@ fn attributes(
     handle: ObjectHandle,
     uri: &KeyUri,
     certified: &CertificateKey,
+    wanted: KeyType,
 ) -> Result<bool, TokenError> {
     let unfit = |reason: &str| TokenError::Unfit { uri: uri.to_string(), reason: reason.to_owned() };
     let asked = [
@@ -101,7 +104,7 @@ fn attributes(
     // the key signs; decryption is refused.
     for attribute in session.get_attributes(handle, &asked)? {
         match attribute {
-            Attribute::KeyType(kind) if kind != kind_of(certified.algorithm) => {
+            Attribute::KeyType(kind) if kind != wanted => {
                 let reason =
                     format!("it is a key of the type {kind}, the certificate's is {}", certified.algorithm);
                 return Err(mismatch(uri, certified, &reason));
@@ -122,10 +125,12 @@ fn attributes(
     Ok(decrypts)
 }
 
-const fn kind_of(algorithm: KeyAlgorithm) -> KeyType {
+/// The type of a key in a token; `None` for algorithms without a [`SigningMethod`].
+const fn kind_of(algorithm: KeyAlgorithm) -> Option<KeyType> {
     match algorithm {
-        KeyAlgorithm::Rsa { .. } => KeyType::RSA,
-        _ => KeyType::EC,
+        KeyAlgorithm::Rsa { .. } => Some(KeyType::RSA),
+        KeyAlgorithm::EcdsaP256 | KeyAlgorithm::EcdsaP384 => Some(KeyType::EC),
+        _ => None,
     }
 }
 

@@ -2,6 +2,11 @@
 
 use std::{fs, path::Path};
 
+use aws_lc_rs::{
+    encoding::AsDer,
+    signature::{Ed25519KeyPair, KeyPair},
+};
+
 use super::*;
 
 fn refused(tokens: &Tokens, uri: &str, certified: &CertificateKey) -> String {
@@ -59,7 +64,9 @@ fn every_mistake_has_its_message() {
             ),
             "{message}"
         );
-        let ed25519 = CertificateKey { algorithm: KeyAlgorithm::Ed25519, ..wanted.clone() };
+        let pair = Ed25519KeyPair::generate().expect("a key");
+        let public_key = pair.public_key().as_der().expect("its DER").as_ref().to_vec();
+        let ed25519 = CertificateKey { public_key, algorithm: KeyAlgorithm::Ed25519, ..wanted.clone() };
         let message = refused(tokens, "pkcs11:token=web;object=site", &ed25519);
         assert!(
             message.ends_with("Ed25519 is not supported in tokens; use ECDSA P-256 or P-384, or RSA"),
