@@ -113,9 +113,7 @@ impl PageRequest {
 
     /// Scheme, host and port.
     pub(crate) fn origin(&self) -> &str {
-        let start = self.url.find("://").map_or(0, |at| at + 3);
-        let end = self.url[start..].find(['/', '?', '#']).map_or(self.url.len(), |at| start + at);
-        &self.url[..end]
+        origin(&self.url)
     }
 
     /// Path and query.
@@ -123,6 +121,13 @@ impl PageRequest {
         let path = &self.url[self.origin().len()..];
         if path.is_empty() { "/" } else { path }
     }
+}
+
+/// Scheme, host and port of a URL.
+fn origin(url: &str) -> &str {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
+    &url[..end]
 }
 
 /// Loads the URL of `settings` in Chromium, at the address and with the trust of `report`. Blocks for at most 30 seconds and

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use brisk_report::figures::{bytes, shortened};
 use brisk_report::{Table, escape};
 
-use super::{PageLoad, PageRequest};
+use super::{PageLoad, PageRequest, origin};
 use crate::chart;
 use crate::terminal::{Paint, Style, findings_text, ms};
 
@@ -61,7 +61,7 @@ fn span(load: &PageLoad) -> f64 {
 
 /// Path of a request; with the origin if it is another one.
 fn name(load: &PageLoad, request: &PageRequest) -> String {
-    if load.url.starts_with(request.origin()) { request.path().to_owned() } else { request.url.clone() }
+    if origin(&load.url) == request.origin() { request.path().to_owned() } else { request.url.clone() }
 }
 
 fn status(request: &PageRequest) -> String {
@@ -171,6 +171,15 @@ mod tests {
             text.lines().skip(3).take(2).map(|line| line.chars().skip(55).collect::<String>()).collect();
         assert_eq!(bars[0], format!("{}{}{}", "▒".repeat(4), "░".repeat(9), "█".repeat(10)));
         assert!(bars[1].starts_with(&" ".repeat(22)), "{text}");
+    }
+
+    #[test]
+    fn an_origin_that_continues_that_of_the_page_is_another_one() {
+        let load = load();
+        for url in ["https://a.test:8443/x", "https://a.test.example/x", "https://a.tes/x"] {
+            assert_eq!(name(&load, &PageRequest { url: url.to_owned(), ..PageRequest::default() }), url);
+        }
+        assert_eq!(name(&load, &load.requests[0]), "/");
     }
 
     #[test]
