@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use brisk_certs::{Certificate, Slot};
-use brisk_keys::{KeyElsewhere, KeyId, ProbeAnswer};
+use brisk_keys::{KeyAlgorithm, KeyElsewhere, KeyId, ProbeAnswer};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -39,7 +39,7 @@ pub(crate) async fn run(checks: Weak<KeyChecks>, wake: Arc<Notify>, shown: impl 
             next = later;
             for (key, certificate) in due {
                 in_progress.entry(key.id()).or_default().push(key.clone());
-                running.spawn(ask(key, certificate));
+                running.spawn(ask(key, certificate.algorithm));
             }
         }
         let wait = next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()));
@@ -58,9 +58,13 @@ pub(crate) async fn run(checks: Weak<KeyChecks>, wake: Arc<Notify>, shown: impl 
     }
 }
 
-async fn ask(key: KeyElsewhere, certificate: Arc<Certificate>) -> (KeyElsewhere, Vec<ProbeAnswer>) {
-    let answers = key.probe(certificate.algorithm, Instant::now() + DEADLINE).await;
-    (key, answers)
+async fn ask(key: KeyElsewhere, algorithm: KeyAlgorithm) -> (KeyElsewhere, Vec<ProbeAnswer>) {
+    let asked = key.clone();
+    // A task of its own, whose handle reports a panic of the engine: as an answer with a fault it leads to the next question,
+    // whereas a key without an answer would stay in progress for ever.
+    let probe = tokio::spawn(async move { asked.probe(algorithm, Instant::now() + DEADLINE).await });
+    let panicked = || ProbeAnswer { holder: String::new(), fault: Some("the engine panicked".to_owned()) };
+    (key, probe.await.unwrap_or_else(|_| vec![panicked()]))
 }
 
 impl KeyChecks {
@@ -108,5 +112,31 @@ impl KeyChecks {
         drop(records);
         self.answered.notify_all();
         changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_keys::{KeyOperation, Keystore, PendingOperation, PrivateKeyEngine};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Broken;
+
+    impl PrivateKeyEngine for Broken {
+        fn submit(&self, _operation: KeyOperation) -> PendingOperation {
+            panic!("as a bug would");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_that_panics_is_answered_with_a_fault_and_so_asked_again() {
+        let mut keys = Keystore::new();
+        let id = keys.add_elsewhere(b"a public key", Arc::new(Broken));
+        let key = keys.elsewhere(id).expect("a key").clone();
+        let (asked, answers) = ask(key.clone(), KeyAlgorithm::EcdsaP256).await;
+        assert!(asked.is_same(&key));
+        assert!(answers.iter().any(|answer| answer.fault.is_some()));
     }
 }
