@@ -1,9 +1,11 @@
 //! Resolution of the servers that DNS names, once per process.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_dns::{Answer, DnsError, Known, Question, Resolver};
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
@@ -33,7 +35,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
     // An entry whose addresses are those of an earlier configuration has had its first outcome.
     let mut is_first = !group.servers().iter().any(|known| known.is_of(index));
     loop {
-        let answer = ask(&mut resolver, settings, question, &mut known).await;
+        let answer = caught(name, ask(&mut resolver, settings, question, &mut known)).await;
         let outcome = Outcome::of(&answer);
         failures = if outcome == Outcome::Whole { 0 } else { failures.saturating_add(1) };
         if outcome != before {
@@ -57,6 +59,16 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
         sleep(pause(answer.ok().map(|answer| answer.lifetime), failures, settings)).await;
         (before, is_first) = (outcome, false);
     }
+}
+
+/// The answer of `asking`. A question that panics has failed like others: its panic would end the task, and no address of the
+/// group would be renewed any more.
+async fn caught(
+    name: &str,
+    asking: impl Future<Output = Result<Answer, DnsError>>,
+) -> Result<Answer, DnsError> {
+    let panicked = || Err(DnsError::Panicked { name: name.to_owned() });
+    AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| panicked())
 }
 
 /// Outcome of [`ask`].
@@ -125,4 +137,17 @@ async fn ask(
     let answer = asked.ask(question, known).await?;
     *resolver = Some(asked);
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::lazy;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_panics_has_failed() {
+        let broken = lazy(|_| -> Result<Answer, DnsError> { panic!("as a bug would") });
+        assert!(matches!(caught("app.test", broken).await, Err(DnsError::Panicked { .. })));
+    }
 }

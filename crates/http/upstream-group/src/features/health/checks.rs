@@ -3,12 +3,14 @@
 mod application;
 mod grpc;
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brisk_http::server_url::ServerScheme;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use http::uri::{Scheme, Uri};
 use http::{Request, StatusCode, header};
@@ -72,8 +74,7 @@ async fn watch(group: Arc<GroupState>, server: Arc<ServerState>, delay: Duration
     loop {
         ticks.tick().await;
         // One limit for connecting and response together: a server that sends byte by byte is down as well.
-        let outcome = timeout(checks.timeout, check(&group, &server, checks)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+        let outcome = outcome_within(checks.timeout, check(&group, &server, checks)).await;
         let name = &group.settings().name;
         match streak.add(outcome.is_ok(), checks) {
             None => {}
@@ -87,6 +88,19 @@ async fn watch(group: Arc<GroupState>, server: Arc<ServerState>, delay: Duration
                 group.set_checked(&server, Verdict::Down);
             }
         }
+    }
+}
+
+/// Outcome of a check that has the time `limit`.
+async fn outcome_within(
+    limit: Duration,
+    check: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    match AssertUnwindSafe(timeout(limit, check)).catch_unwind().await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err("no answer in time".to_owned()),
+        // A failure like others: if the watch ended with it, the last verdict about the server would hold for ever.
+        Err(_) => Err("the check panicked".to_owned()),
     }
 }
 
@@ -198,9 +212,16 @@ type CheckError = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::lazy;
     use http::uri::PathAndQuery;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_check_that_panics_has_failed() {
+        let broken = lazy(|_| -> Result<(), String> { panic!("as a bug would") });
+        assert!(outcome_within(Duration::MAX, broken).await.is_err());
+    }
 
     #[test]
     fn a_verdict_changes_after_as_many_checks_as_asked() {
