@@ -31,6 +31,10 @@ const LEASE: Duration = Duration::from_mins(2);
 /// Age after which the holder extends a [`Lock`]: a quarter of [`LEASE`], so that several extensions may fail.
 const RENEWAL: Duration = Duration::from_secs(30);
 
+/// Age at which a [`Lock`] that could not be extended is given up: the next call may be a minute later, until when no other
+/// gateway may get the lock.
+const GIVEN_UP: Duration = Duration::from_mins(1);
+
 /// Expiry of the mark of a removed value, in seconds; longer than a gateway with a copy of the value is stopped.
 const REMOVED: u64 = 400 * 24 * 3600;
 
@@ -315,14 +319,11 @@ impl Store for FleetStore {
         rand::fill(&mut mark).expect("the system's randomness");
         let mut take = cmd("SET");
         take.arg(&key).arg(&mark).arg("NX").arg("PX").arg(LEASE.as_millis() as u64);
+        // Before the request, because the lease may begin as early as that.
+        let extended = (Instant::now(), SystemTime::now());
         match self.ask("lock", name, &take)? {
             Value::Nil => Ok(None),
-            _ => Ok(Some(Box::new(RedisLock {
-                redis: Arc::clone(&self.redis),
-                key,
-                mark,
-                extended: (Instant::now(), SystemTime::now()),
-            }))),
+            _ => Ok(Some(Box::new(RedisLock { redis: Arc::clone(&self.redis), key, mark, extended }))),
         }
     }
 
@@ -350,33 +351,42 @@ struct RedisLock {
 }
 
 impl RedisLock {
-    fn run(&self, script: &str) -> bool {
+    /// Returns whether the key had the mark.
+    fn run(&self, script: &str) -> RedisResult<bool> {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(1).arg(&self.key).arg(&self.mark).arg(LEASE.as_millis() as u64);
-        matches!(self.redis.execute(&eval), Ok(Value::Int(1)))
+        self.redis.execute(&eval).map(|value| value == Value::Int(1))
+    }
+
+    /// Time since the last extension.
+    fn age(&self) -> Duration {
+        // A system clock that was set back counts as expired.
+        self.extended.0.elapsed().max(self.extended.1.elapsed().unwrap_or(LEASE))
     }
 }
 
 impl Lock for RedisLock {
     fn holds(&mut self) -> bool {
-        // A system clock that was set back counts as expired.
-        let by_date = self.extended.1.elapsed().unwrap_or(LEASE);
-        if self.extended.0.elapsed().max(by_date) < RENEWAL {
+        if self.age() < RENEWAL {
             return true;
         }
         // Before the request, because the new lease may begin as early as that.
         let now = (Instant::now(), SystemTime::now());
-        if self.run(EXTEND) {
-            self.extended = now;
-            return true;
+        match self.run(EXTEND) {
+            Ok(true) => {
+                self.extended = now;
+                true
+            }
+            Ok(false) => false,
+            // Redis keeps the lease meanwhile, and the next call tries again.
+            Err(_) => self.age() < GIVEN_UP,
         }
-        false
     }
 }
 
 impl Drop for RedisLock {
     fn drop(&mut self) {
         // The result is ignored: a lock that cannot be released ends with its lease.
-        self.run(RELEASE);
+        let _ = self.run(RELEASE);
     }
 }

@@ -94,3 +94,26 @@ fn a_redis_that_lost_its_data_receives_it_back_but_not_removed_values() {
     plain.write(&certificate("kept.test"), b"newer").unwrap();
     assert_eq!(text(one.read(&certificate("kept.test")).unwrap()).as_deref(), Some("newer"));
 }
+
+/// One failed call used to end a running order.
+#[test]
+fn a_lock_outlasts_failed_extensions_for_a_minute_but_not_another_holder() {
+    let mut redis = Redis::start();
+    let store = store(&redis);
+    let name = Name::of(["order", "a.test"]);
+    let held = |seconds| RedisLock {
+        redis: Arc::clone(&store.redis),
+        key: format!("{}lock/{name}", store.prefix),
+        mark: [7; 16],
+        extended: (Instant::now(), SystemTime::now() - Duration::from_secs(seconds)),
+    };
+    let other = store.try_lock(&name).unwrap().unwrap();
+    assert!(held(0).holds(), "it is not extended yet");
+    assert!(!held(31).holds(), "another gateway holds it");
+    assert!(store.try_lock(&name).unwrap().is_none(), "only its holder releases it");
+    redis.kill();
+    let mut lock = held(31);
+    assert!(lock.holds() && lock.holds());
+    assert!(!held(60).holds(), "the next call may be too late");
+    drop(other);
+}
