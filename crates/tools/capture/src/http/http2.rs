@@ -39,6 +39,8 @@ struct Side {
     partial: Vec<u8>,
     /// The frame whose payload is read, and the number of bytes to come.
     frame: Option<(FrameHead, usize)>,
+    /// Bytes of that frame's payload without content: those of padding with its length.
+    padding: u64,
     /// Header block until its end: its first frame, and its bytes.
     block: Option<(FrameHead, Vec<u8>)>,
     decoder: Decoder<Line>,
@@ -48,7 +50,8 @@ impl Default for Side {
     fn default() -> Self {
         // The table may be larger than the encoder's: indices count from the newest entry (RFC 7541 section
         // 2.3.3), so older entries do no harm, and the SETTINGS of the peer need not be followed.
-        Self { preface: 0, partial: Vec::new(), frame: None, block: None, decoder: Decoder::new(TABLE) }
+        let decoder = Decoder::new(TABLE);
+        Self { preface: 0, partial: Vec::new(), frame: None, padding: 0, block: None, decoder }
     }
 }
 
@@ -122,13 +125,17 @@ impl Http2 {
             let Ok(head) = <[u8; HEAD]>::try_from(&side.partial[..]) else { return Some(rest) };
             side.partial.clear();
             let head = FrameHead::read(&head);
-            side.frame = Some((head, head.length as usize));
+            (side.frame, side.padding) = (Some((head, head.length as usize)), 0);
             if head.length == 0 {
                 self.frame_end(from, place, exchanges)?;
             }
             return Some(rest);
         };
         let (taken, rest) = bytes.split_at((*left).min(bytes.len()));
+        // RFC 9113 section 6.1: the first byte is the length of the padding.
+        if frame.has(flag::PADDED) && *left == frame.length as usize {
+            side.padding = 1 + taken.first().copied().map_or(0, u64::from);
+        }
         *left -= taken.len();
         let (frame, is_complete) = (*frame, *left == 0);
         match frame.kind {
@@ -137,6 +144,9 @@ impl Http2 {
                     let count =
                         if from == Party::Client { &mut exchange.received } else { &mut exchange.sent };
                     *count += taken.len() as u64;
+                    if is_complete {
+                        *count = count.saturating_sub(side.padding);
+                    }
                 }
             }
             kind::HEADERS | kind::CONTINUATION => {

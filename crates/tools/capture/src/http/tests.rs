@@ -94,7 +94,7 @@ fn streams_of_http2_have_their_own_times() {
     answer(10, &mut |server, out| headers(server, out, 3, &[(":status", "200")], false));
     answer(20, &mut |server, out| headers(server, out, 1, &[(":status", "304")], true));
     answer(30, &mut |_, out| out.frame(0, 0, 3, b"12345"));
-    answer(40, &mut |_, out| out.frame(0, 1, 3, b"678"));
+    answer(40, &mut |_, out| out.frame(0, 1 | 8, 3, b"\x02678\0\0"));
     answer(50, &mut |_, out| out.frame(3, 0, 5, &[0, 0, 0, 8]));
     let wanted = ["1 GET site/a 304 3 20 20 0", "3 GET site/b 200 3 10 40 8", "5 GET site/c - 3 - 50 0"];
     assert_eq!(text(&http), wanted);
