@@ -45,24 +45,20 @@ impl Opener {
     }
 
     /// Type and content of a record; `None` if no key opens it. A record that the current key does not open is tried with the
-    /// next secret, then with the secret after a `KeyUpdate`. Allocates the content.
+    /// later secrets, then with the secret after a `KeyUpdate`. Allocates the content.
     pub fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
         if let Some(opened) = self.key.as_mut().and_then(|key| key.open(header, payload)) {
             return Some(opened);
         }
-        while let Some(secret) = self.later.pop() {
-            let mut key = self.key_of(&secret)?;
-            let opened = key.open(header, payload);
-            if opened.is_some() {
-                (self.key, self.secret) = (Some(key), Some(secret));
-                return opened;
-            }
-            // The first secret may belong to early data that was not sent; the last one stays available.
-            if self.later.is_empty() {
-                self.later.push(secret);
-                break;
+        for index in (0..self.later.len()).rev() {
+            let mut key = self.key_of(&self.later[index])?;
+            if let Some(opened) = key.open(header, payload) {
+                // Secrets of earlier use may belong to records that were not sent, as those of early data.
+                (self.key, self.secret) = (Some(key), self.later.drain(index..).next());
+                return Some(opened);
             }
         }
+        // No secret is discarded: the record may have a key that is not known, as early data without its secret.
         self.updated(header, payload)
     }
 
@@ -197,6 +193,20 @@ mod tests {
             bytes("3fce516009c21727d0f2e4e86ee403bc")
         );
         assert_eq!(expand(hmac::HMAC_SHA256, &secret, b"iv", &[], 12), bytes("5d313eb2671276ee13000b30"));
+    }
+
+    #[test]
+    fn a_record_of_an_unknown_key_discards_no_secret() {
+        let secrets = [[7; 32], [8; 32], [9; 32]];
+        let suite = CipherSuite::TLS_AES_128_GCM_SHA256;
+        let mut opener = Opener::new(suite, secrets.iter().map(|secret| &secret[..]));
+        // The first secret is that of early data which was not sent.
+        for secret in &secrets[1..] {
+            assert_eq!(opener.open([23, 3, 3, 0, 20], &[0; 20]), None);
+            let sealed = Sealer::new(suite, secret).expect("a key").seal(22, b"hello").expect("sealed");
+            let (header, payload) = sealed.split_first_chunk().expect("a header");
+            assert_eq!(opener.open(*header, payload), Some((22, b"hello".to_vec())));
+        }
     }
 
     #[test]
