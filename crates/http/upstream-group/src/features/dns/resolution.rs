@@ -31,7 +31,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
     let GroupSettings { name: group_name, dns: settings, .. } = group.settings();
     let (Question::Host(name, _) | Question::Service(name)) = question;
     let (mut resolver, mut known) = (None, group.known(index));
-    let (mut before, mut failures) = (Outcome::Whole, 0_u32);
+    let (mut before, mut failures, mut is_cut) = (Outcome::Whole, 0_u32, false);
     // An entry whose addresses are those of an earlier configuration has had its first outcome.
     let mut is_first = !group.servers().iter().any(|known| known.is_of(index));
     loop {
@@ -43,8 +43,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
         }
         // After a failure too: any first outcome ends the wait of requests.
         group.resolved(index, answer.as_ref().ok().map(|answer| &*answer.endpoints), is_first);
-        let ignored = answer.as_ref().map_or(0, |answer| answer.ignored);
-        if ignored > 0 {
+        if let Some(ignored) = newly_ignored(&answer, &mut is_cut) {
             tracing::warn!(
                 group = group_name,
                 name,
@@ -59,6 +58,14 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
         sleep(pause(answer.ok().map(|answer| answer.lifetime), failures, settings)).await;
         (before, is_first) = (outcome, false);
     }
+}
+
+/// Number of addresses that were ignored, if none were in the answer before. `is_cut` states that some were in the last answer.
+fn newly_ignored(answer: &Result<Answer, DnsError>, is_cut: &mut bool) -> Option<usize> {
+    // A failure leaves `is_cut` unchanged. A warning for each answer would be one a second for ever, where TTLs are short.
+    let ignored = answer.as_ref().ok()?.ignored;
+    let was_cut = std::mem::replace(is_cut, ignored > 0);
+    (ignored > 0 && !was_cut).then_some(ignored)
 }
 
 /// The answer of `asking`. A question that panics has failed like others: its panic would end the task, and no address of the
@@ -144,6 +151,18 @@ mod tests {
     use futures_util::future::lazy;
 
     use super::*;
+
+    #[test]
+    fn ignored_addresses_are_reported_once_until_all_are_used_again() {
+        let answer = |ignored| {
+            Ok(Answer { endpoints: Vec::new(), lifetime: Duration::from_secs(1), ignored, failure: None })
+        };
+        let failed = || Err(DnsError::Panicked { name: "app.test".to_owned() });
+        let answers = [answer(0), answer(3), answer(4), failed(), answer(3), answer(0), answer(2)];
+        let mut is_cut = false;
+        let reported = answers.iter().filter_map(|answer| newly_ignored(answer, &mut is_cut));
+        assert_eq!(reported.collect::<Vec<_>>(), [3, 2]);
+    }
 
     #[tokio::test]
     async fn a_question_that_panics_has_failed() {
