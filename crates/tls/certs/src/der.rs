@@ -44,6 +44,16 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// The value of a BOOLEAN, whose tag may be an implicit one.
+    pub(crate) fn boolean(self) -> Result<bool, Malformed> {
+        // X.690 section 11.1. BER permits any other value for TRUE, so a comparison with 0xff alone would turn it into FALSE.
+        match self.content {
+            [0] => Ok(false),
+            [0xff] => Ok(true),
+            _ => Err("a BOOLEAN that is neither TRUE nor FALSE"),
+        }
+    }
+
     /// The time of a `UTCTime` or `GeneralizedTime`.
     pub(crate) fn time(self) -> Result<SystemTime, Malformed> {
         let read = if matches!(self.tag, UTC_TIME | GENERALIZED_TIME) {
@@ -92,6 +102,11 @@ impl<'a> Reader<'a> {
     /// Reads an element if it has the tag `tag`.
     pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<Element<'a>>, Malformed> {
         if self.0.first() == Some(&tag) { self.next().map(Some) } else { Ok(None) }
+    }
+
+    /// Reads a BOOLEAN if it has the tag `tag`; `false` by default.
+    pub(crate) fn flag(&mut self, tag: u8) -> Result<bool, Malformed> {
+        self.optional(tag)?.map_or(Ok(false), Element::boolean)
     }
 
     /// Fails unless all elements have been read.
@@ -156,6 +171,18 @@ mod tests {
             let mut reader = Reader::new(&element);
             assert_eq!(reader.expect(OCTET_STRING).unwrap().content, content);
             assert!(reader.end().is_ok());
+        }
+    }
+
+    #[test]
+    fn booleans_are_0x00_or_0xff() {
+        let flag = |bytes: &[u8]| Reader::new(bytes).flag(BOOLEAN);
+        assert_eq!(
+            (flag(&[1, 1, 0]), flag(&[1, 1, 0xff]), flag(&[2, 1, 7])),
+            (Ok(false), Ok(true), Ok(false))
+        );
+        for wrong in [&[1, 1, 1][..], &[1, 1, 0x7f], &[1, 0], &[1, 2, 0, 0xff]] {
+            assert!(flag(wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Extensions of revocation lists and of their entries (RFC 5280 sections 5.2 and 5.3).
 
-use crate::der::{BOOLEAN, Malformed, OCTET_STRING, OID, Reader, SEQUENCE, sequence};
+use crate::der::{BOOLEAN, Element, Malformed, OCTET_STRING, OID, Reader, SEQUENCE, sequence};
 
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 35];
 const NUMBER: &[u8] = &[0x55, 0x1d, 20];
@@ -21,8 +21,6 @@ const ONLY_ATTRIBUTES: u8 = 0x85;
 const FULL_NAME: u8 = 0xa0;
 const ADDRESS: u8 = 0x86;
 
-const TRUE: &[u8] = &[0xff];
-
 /// `IssuingDistributionPoint` (RFC 5280 section 5.2.5): the certificates that a list covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DistributionPoint<'a> {
@@ -32,34 +30,37 @@ pub(super) struct DistributionPoint<'a> {
 
 impl<'a> DistributionPoint<'a> {
     fn read(value: &'a [u8]) -> Result<Self, Malformed> {
-        let mut names = None;
         let mut fields = sequence(value)?;
-        while !fields.is_empty() {
-            let field = fields.next()?;
-            match field.tag {
-                NAME => {
-                    let name = field.inside().next()?;
-                    // `nameRelativeToCRLIssuer` is no address, so it cannot be compared with those in
-                    // certificates.
-                    if name.tag != FULL_NAME {
-                        return Err("it is for a part of the certificates that is not named by an address");
-                    }
-                    names = Some(name.content);
-                }
-                ONLY_AUTHORITIES | ONLY_ATTRIBUTES if field.content == TRUE => {
-                    return Err("it is not for server certificates");
-                }
-                // A certificate that is absent from such a list may be revoked for one of the other
-                // reasons.
-                SOME_REASONS => return Err("it is for some reasons of revocation alone"),
-                INDIRECT if field.content == TRUE => {
-                    return Err("it is of several issuers (an indirect list)");
-                }
-                ONLY_USERS | ONLY_AUTHORITIES | ONLY_ATTRIBUTES | INDIRECT => {}
-                _ => return Err("it says in an unknown way which certificates it is for"),
-            }
+        let names = fields.optional(NAME)?.map(Self::full_name).transpose()?;
+        fields.flag(ONLY_USERS)?;
+        let is_for_authorities = fields.flag(ONLY_AUTHORITIES)?;
+        // A certificate that is absent from such a list may be revoked for one of the other reasons.
+        if fields.optional(SOME_REASONS)?.is_some() {
+            return Err("it is for some reasons of revocation alone");
+        }
+        if fields.flag(INDIRECT)? {
+            return Err("it is of several issuers (an indirect list)");
+        }
+        if fields.flag(ONLY_ATTRIBUTES)? || is_for_authorities {
+            return Err("it is not for server certificates");
+        }
+        if !fields.is_empty() {
+            return Err("it says in an unknown way which certificates it is for");
         }
         Ok(Self { names })
+    }
+
+    /// The contents of `fullName`.
+    fn full_name(point: Element<'a>) -> Result<&'a [u8], Malformed> {
+        let mut inside = point.inside();
+        let name = inside.next()?;
+        inside.end()?;
+        // `nameRelativeToCRLIssuer` is no address, so it cannot be compared with those in certificates.
+        if name.tag == FULL_NAME {
+            Ok(name.content)
+        } else {
+            Err("it is for a part of the certificates that is not named by an address")
+        }
     }
 
     pub(super) fn is_for(&self, addresses: &[String]) -> bool {
@@ -85,7 +86,7 @@ impl<'a> Extension<'a> {
         }
         let mut one = all.expect(SEQUENCE)?.inside();
         let id = one.expect(OID)?.content;
-        let is_critical = one.optional(BOOLEAN)?.is_some_and(|critical| critical.content != [0]);
+        let is_critical = one.flag(BOOLEAN)?;
         let value = one.expect(OCTET_STRING)?.content;
         one.end()?;
         Ok(Some(Self { id, is_critical, value }))

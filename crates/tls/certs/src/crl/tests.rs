@@ -105,6 +105,14 @@ fn lists_that_are_not_whole_or_not_understood_are_refused() {
         (point(HERE, &yes(0x84)), "several issuers"),
         ([point(HERE, &[]), point(HERE, &[])].concat(), "twice"),
         (extension(99, true, &[5, 0]), "critical extension"),
+        // BER permits these values for TRUE. They used to count as FALSE, so that the list covered server certificates.
+        (point(HERE, &write(0x82, &[&[1]])), "BOOLEAN"),
+        (point(HERE, &write(0x84, &[&[1]])), "BOOLEAN"),
+        (point(HERE, &write(0x85, &[&[0xff, 0xff]])), "BOOLEAN"),
+        // A second name, and fields in another order than that of the type.
+        (point(HERE, &write(0xa0, &[])), "unknown way"),
+        (point(HERE, &[yes(0x84), write(0x81, &[&[0]])].concat()), "several issuers"),
+        (point(HERE, &[write(0x84, &[&[0]]), yes(0x82)].concat()), "unknown way"),
     ] {
         let refused = RevocationList::read(&with(&whole, &extensions, &[])).map(drop).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
