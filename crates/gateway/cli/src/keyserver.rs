@@ -41,6 +41,8 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     memory::small_pages();
     prepare_randomness();
     let _log = log::start(&arguments.log)?;
+    // Before the configuration is read, which loads the private keys.
+    brisk_isolation::keep_memory_private();
     let sockets = Sockets::inherited();
     let running = Running::default();
     let ResolvedKeyServer { settings, keys, warnings } = brisk_config::keyserver(file, &running)?;
@@ -48,7 +50,6 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
     limits::raise_open_files();
-    brisk_isolation::keep_memory_private();
     // Before the engines, which take longer: gateways wait in the queues of the sockets
     // instead of being refused.
     let sockets = KeyServerSockets::bind(&settings, Process { program: PROGRAM, sockets, files })?;
