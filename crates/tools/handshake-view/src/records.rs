@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use brisk_wire::registry::{CipherSuite, ProtocolVersion};
+use brisk_wire::suites;
 
 use crate::message::{self, ServerChoice, Ticket};
 use crate::opener::{OpenedRecord, RecordOpener};
@@ -113,7 +114,7 @@ impl ConnectionView {
         // Read first: the keys of both directions depend on the server's choice.
         let hellos = server_hellos(&recording.server.bytes);
         let chosen = hellos.iter().find(|hello| !hello.is_retry);
-        let overhead = chosen.map_or(0, |hello| overhead(hello.suite));
+        let overhead = chosen.and_then(|hello| overhead(hello.suite));
         let read = |party| {
             let opener = RecordOpener::new(chosen, recording, party);
             Reader::new(party, opener, overhead).read(recording)
@@ -165,14 +166,14 @@ impl ConnectionView {
     }
 }
 
-/// Bytes that a suite of TLS 1.2 adds to a record: a tag, and for AES-GCM a nonce (RFC 5288, RFC 7905).
-fn overhead(suite: CipherSuite) -> usize {
-    let is_chacha = matches!(
-        suite,
-        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
-            | CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
-    );
-    if is_chacha { 16 } else { 24 }
+/// Bytes that a suite of TLS 1.2 adds to a record: a tag, and for AES-GCM and AES-CCM a nonce (RFC 5288, RFC 6655, RFC 7905).
+/// `None` for suites without AEAD: the padding of CBC is unknown.
+fn overhead(suite: CipherSuite) -> Option<usize> {
+    let name = suites::find(suite)?.name;
+    if name.contains("POLY1305") || name.ends_with("_CCM_8") {
+        return Some(16);
+    }
+    (name.contains("_GCM_") || name.ends_with("_CCM")).then_some(24)
 }
 
 /// Unencrypted hellos at the beginning of the bytes from a server: at most a `HelloRetryRequest` and a `ServerHello`.
@@ -244,12 +245,12 @@ struct Reader {
     gathered: Vec<u8>,
     /// Index of the record in which `gathered` begins.
     begun: usize,
-    /// TLS 1.2: bytes that encryption adds to a record.
-    overhead: usize,
+    /// TLS 1.2: bytes that encryption adds to a record, if the suite determines them.
+    overhead: Option<usize>,
 }
 
 impl Reader {
-    fn new(party: Party, opener: RecordOpener, overhead: usize) -> Self {
+    fn new(party: Party, opener: RecordOpener, overhead: Option<usize>) -> Self {
         let (records, messages, gathered) = (Vec::new(), Vec::new(), Vec::new());
         Self { party, opener, records, messages, gathered, begun: 0, overhead }
     }
@@ -283,7 +284,7 @@ impl Reader {
         let plaintext = match &opened {
             Some((_, body)) => Some(body.len()),
             // Without keys the size follows from the suite; in TLS 1.3 the padding is unknown.
-            None if !is_tls13 => payload.len().checked_sub(self.overhead),
+            None if !is_tls13 => self.overhead.and_then(|overhead| payload.len().checked_sub(overhead)),
             None => None,
         };
         let len = HEADER + payload.len();
@@ -328,5 +329,25 @@ impl Reader {
         let records = self.records.len() - record;
         let body = body.to_vec();
         self.messages.push(Message { from: self.party, kind, len, record, records, body, at });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_suites_with_aead_determine_the_size_of_a_plaintext() {
+        for (suite, bytes) in [
+            ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Some(24)),
+            ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Some(16)),
+            ("TLS_ECDHE_ECDSA_WITH_AES_128_CCM", Some(24)),
+            ("TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8", Some(16)),
+            ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", None),
+            ("TLS_RSA_WITH_3DES_EDE_CBC_SHA", None),
+        ] {
+            let code = suites::all().iter().find(|known| known.name == suite).expect("a suite").code;
+            assert_eq!(overhead(code), bytes, "{suite}");
+        }
     }
 }
