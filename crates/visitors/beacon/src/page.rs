@@ -3,6 +3,8 @@
 //! The script of earlier versions sends the load of a page only. After the load, or without it, a beacon of this version
 //! contains further views of the page; each begins with the key `view`. So cached scripts are still understood.
 
+use std::mem;
+
 use brisk_visits::{Measures, Metric, Navigation};
 
 use crate::Refusal;
@@ -105,31 +107,26 @@ impl Page {
     /// key, a malformed value or more than 1000 fields are [`Refusal::Malformed`].
     pub fn read(form: &[u8]) -> Result<Self, Refusal> {
         let mut page = Self::default();
-        let mut times = [None; TIMES.len()];
-        let mut is_any = false;
+        let (mut load, mut is_any) = (LoadFields::default(), false);
         for (index, (key, value)) in form_urlencoded::parse(form).enumerate() {
             if index >= MOST_FIELDS {
                 return Err(Refusal::Malformed);
             }
-            is_any |= page.take(&key, &value, &mut times)?;
+            is_any |= page.take(&key, &value, &mut load)?;
         }
         // At the end, because the points in time may be in any order among the fields.
-        page.between(&times)?;
+        page.between(&load.times)?;
+        page.resources = load.resources.map(Option::unwrap_or_default);
         // A beacon without views is a load, as those of earlier scripts are, even if it has an id only.
         page.is_load |= page.views.is_empty();
         if is_any { Ok(page) } else { Err(Refusal::Malformed) }
     }
 
     /// Processes a pair. Returns whether its key is known.
-    fn take(
-        &mut self,
-        key: &str,
-        value: &str,
-        times: &mut [Option<f64>; TIMES.len()],
-    ) -> Result<bool, Refusal> {
+    fn take(&mut self, key: &str, value: &str, load: &mut LoadFields) -> Result<bool, Refusal> {
         if key == "end" {
-            self.is_last = true;
-            return Ok(false);
+            let is_duplicate = mem::replace(&mut self.is_last, true);
+            return if is_duplicate { Err(Refusal::Malformed) } else { Ok(false) };
         }
         if key == "view" {
             return self.begin_view(value).map(|()| true);
@@ -144,7 +141,7 @@ impl Page {
             self.is_own = key == "id";
             return fill(&mut self.token, token).map(|()| true);
         }
-        let is_known = self.take_load(key, value, times)?;
+        let is_known = self.take_load(key, value, load)?;
         self.is_load |= is_known;
         Ok(is_known)
     }
@@ -154,7 +151,7 @@ impl Page {
         &mut self,
         key: &str,
         value: Result<&str, Refusal>,
-        times: &mut [Option<f64>; TIMES.len()],
+        load: &mut LoadFields,
     ) -> Result<bool, Refusal> {
         if key == "nav" {
             let navigation = Navigation::named(value?).filter(|navigation| navigation.is_load());
@@ -168,11 +165,10 @@ impl Page {
             if !(0.0..=f64::from(MOST_RESOURCES)).contains(&count) {
                 return Err(Refusal::Implausible);
             }
-            self.resources[place] = count as u32;
-            return Ok(true);
+            return fill(&mut load.resources[place], count as u32).map(|()| true);
         }
         if let Some(place) = TIMES.iter().position(|known| *known == key) {
-            return fill(&mut times[place], read()?).map(|()| true);
+            return fill(&mut load.times[place], read()?).map(|()| true);
         }
         if key == "held" {
             return fill(&mut self.held, read()?).map(|()| true);
@@ -211,6 +207,13 @@ impl Page {
         }
         Ok(())
     }
+}
+
+/// Fields that the [`Page`] does not have in this form.
+#[derive(Default)]
+struct LoadFields {
+    times: [Option<f64>; TIMES.len()],
+    resources: [Option<u32>; PROTOCOLS.len()],
 }
 
 impl View {
@@ -297,6 +300,11 @@ mod tests {
             ("ttfb=1&ttfb=2", Refusal::Malformed),
             ("held=1&held=2", Refusal::Malformed),
             ("nav=a&nav=b", Refusal::Malformed),
+            ("h1=1&h1=9999", Refusal::Malformed),
+            ("h2=0&h2=0", Refusal::Malformed),
+            ("h3=1&h3=1", Refusal::Malformed),
+            ("other=1&other=2", Refusal::Malformed),
+            ("ttfb=1&end=1&end=1", Refusal::Malformed),
             ("ttfb=", Refusal::Malformed),
             ("ttfb=-1", Refusal::Implausible),
             ("lcp=86400001", Refusal::Implausible),
