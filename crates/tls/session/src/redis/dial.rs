@@ -4,7 +4,6 @@ use std::io;
 
 use brisk_net::dial::connect;
 use brisk_net::{DialLimits, Target};
-use brisk_tls_base::service_config;
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, ErrorKind, RedisError, RedisResult, aio::MultiplexedConnection,
 };
@@ -14,7 +13,6 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
 
 use super::{
     bounded::Bounded,
@@ -39,9 +37,9 @@ pub(super) async fn dial(
             DialLimits { connect: settings.connect_timeout, unacknowledged: settings.connect_timeout };
         let tcp = connect(&Target::new(&address.host, address.port), limits).await?;
         let Some(tls) = &settings.tls else { return over(tcp, info, config).await };
-        let trust = service_config(tls.roots()).map_err(invalid)?;
+        let connector = tls.connector().map_err(invalid)?;
         let name = ServerName::try_from(address.host.clone()).map_err(invalid)?;
-        over(TlsConnector::from(trust).connect(name, tcp).await?, info, config).await
+        over(connector.connect(name, tcp).await?, info, config).await
     };
     let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
     // Includes the TLS handshake and the login, in which a server may be silent too.

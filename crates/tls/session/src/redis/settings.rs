@@ -1,6 +1,10 @@
 //! [`RedisSettings`], the settings of the connections to Redis, and limits of its use.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt, io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use brisk_keys::pem_certificates;
 use brisk_tls_base::service_config;
@@ -8,6 +12,7 @@ use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
 };
 use rustls_pki_types::CertificateDer;
+use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
 use super::error::RedisError;
@@ -148,18 +153,16 @@ impl fmt::Debug for RedisCredentials {
 }
 
 /// Trusted authorities for TLS connections to Redis. The certificate of a server must be valid for its host name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct RedisTls {
+    /// `None` for the authorities of the system.
     roots: Option<Vec<CertificateDer<'static>>>,
+    /// Shared by clones, because the authorities of the system are read from files.
+    connector: Arc<OnceLock<TlsConnector>>,
 }
 
 impl RedisTls {
-    /// The authorities; `None` for those of the system.
-    pub(super) fn roots(&self) -> Option<&[CertificateDer<'static>]> {
-        self.roots.as_deref()
-    }
-
-    /// Trusts the system's authorities.
+    /// Trusts the system's authorities, which are read at the first connection only.
     pub fn system() -> Self {
         Self::default()
     }
@@ -171,15 +174,42 @@ impl RedisTls {
         if roots.is_empty() {
             return Err(RedisError::Authorities("no certificate in it".to_owned()));
         }
+        let tls = Self { roots: Some(roots), ..Self::default() };
         // Tried now: an authority that cannot be parsed is an error of the configuration, not of the first
         // connection.
-        service_config(Some(&roots)).map_err(|error| RedisError::Authorities(error.to_string()))?;
-        Ok(Self { roots: Some(roots) })
+        tls.connector().map_err(|error| RedisError::Authorities(error.to_string()))?;
+        Ok(tls)
+    }
+
+    /// The [`TlsConnector`], created by the first call. That call blocks on files if `ca` is not set; all connections of a
+    /// cluster have the thread `redis`, so later calls must not.
+    pub(super) fn connector(&self) -> io::Result<TlsConnector> {
+        if let Some(connector) = self.connector.get() {
+            return Ok(connector.clone());
+        }
+        let connector = TlsConnector::from(service_config(self.roots.as_deref())?);
+        Ok(self.connector.get_or_init(|| connector).clone())
+    }
+}
+
+impl PartialEq for RedisTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.roots == other.roots
+    }
+}
+
+impl Eq for RedisTls {}
+
+impl fmt::Debug for RedisTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisTls").field("roots", &self.roots).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{env, fs, process::Command};
+
     use super::*;
 
     fn address(host: &str) -> RedisAddress {
@@ -219,9 +249,31 @@ mod tests {
         let roots = [(), ()].map(|()| brisk_testkit::ca::TestCa::new().root_pem());
         let older = roots[1].replace("CERTIFICATE-----", "X509 CERTIFICATE-----");
         let tls = RedisTls::trusting(format!("{}{older}", roots[0]).as_bytes()).expect("two authorities");
-        assert_eq!(tls.roots().map(<[_]>::len), Some(2));
+        assert_eq!(tls.roots.as_ref().map(Vec::len), Some(2));
         let foreign = older.replace("X509 CERTIFICATE", "TRUSTED CERTIFICATE");
         assert!(RedisTls::trusting(format!("{}{foreign}", roots[0]).as_bytes()).is_err());
+    }
+
+    /// Each connection read them, so that sessions on other nodes of a cluster missed their deadline.
+    #[test]
+    fn authorities_of_the_system_are_read_once() {
+        const NAME: &str = "redis::settings::tests::authorities_of_the_system_are_read_once";
+        const FILE: &str = "BRISK_TEST_AUTHORITIES";
+        if let Some(file) = env::var_os(FILE) {
+            let tls = RedisTls::system();
+            let first = tls.connector();
+            fs::remove_file(file).expect("a file");
+            assert!(first.is_ok() && tls.clone().connector().is_ok());
+            assert!(RedisTls::system().connector().is_err());
+            return;
+        }
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), brisk_testkit::ca::TestCa::new().root_pem()).expect("a file");
+        // The path of the authorities is in the environment, which is process-wide.
+        let mut command = Command::new(env::current_exe().expect("this program"));
+        command.args([NAME, "--exact"]).env(FILE, file.path());
+        command.env("SSL_CERT_FILE", file.path()).env_remove("SSL_CERT_DIR");
+        assert!(command.status().expect("a process").success());
     }
 
     #[test]
