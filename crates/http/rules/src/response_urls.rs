@@ -10,7 +10,8 @@ impl UrlPrefixes {
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let boxed = |(from, to): (String, String)| (from.into(), to.into());
         let mut pairs: Vec<(Box<str>, Box<str>)> = pairs.into_iter().map(boxed).collect();
-        pairs.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+        // Equal texts are neighbours, and stay in their order, so that the first one counts.
+        pairs.sort_by(|(one, _), (other, _)| (other.len(), one).cmp(&(one.len(), other)));
         pairs.dedup_by(|one, other| one.0 == other.0);
         Self(pairs)
     }
@@ -211,6 +212,14 @@ mod tests {
             let found = prefixes.replaced_refresh(value.as_bytes());
             assert_eq!(found.as_deref(), replaced.map(str::as_bytes), "{value}");
         }
+    }
+
+    /// The servers of two groups are equal texts with others of their length between them.
+    #[test]
+    fn equal_beginnings_are_compared_once() {
+        let servers = [("http://a/", "/1/"), ("http://b/", "/2/")];
+        let again = [("http://a/", "/3/"), ("http://b/", "/4/")];
+        assert_eq!(UrlPrefixes::new(pairs(&[servers, again].concat())), UrlPrefixes::new(pairs(&servers)));
     }
 
     #[test]
