@@ -6,6 +6,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, 
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
 use serde_json::Value;
+use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384, Oid};
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
 use x509_parser::public_key::PublicKey;
 
@@ -237,17 +238,20 @@ impl Key {
     fn of_der(der: &[u8]) -> Result<Self, String> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| error.to_string())?;
         let bytes = &info.subject_public_key.data;
+        // RFC 5480 section 2.1.1: the curve is the parameter of the algorithm.
+        let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
+        let is_on = |named: &Oid<'_>| curve.as_ref() == Some(named);
         let (permitted, key) = match info.parsed() {
             Ok(PublicKey::RSA(key)) => {
                 // DER has a zero before a number whose first bit is set; aws-lc takes none.
                 let modulus = key.modulus.strip_prefix(&[0]).unwrap_or(key.modulus);
                 (RSA, DecodingKey::from_rsa_raw_components(modulus, key.exponent))
             }
-            // Length of an uncompressed point (SEC 1 section 2.3.3): a byte, and two coordinates of 32 bytes.
-            Ok(PublicKey::EC(point)) if point.data().len() == 65 => {
+            // Not by the length, which points of other curves have too; `checked` requires it.
+            Ok(PublicKey::EC(_)) if is_on(&OID_EC_P256) => {
                 (&[Algorithm::ES256][..], DecodingKey::from_ec_der(bytes))
             }
-            Ok(PublicKey::EC(point)) if point.data().len() == 97 => {
+            Ok(PublicKey::EC(_)) if is_on(&OID_NIST_EC_P384) => {
                 (&[Algorithm::ES384][..], DecodingKey::from_ec_der(bytes))
             }
             // RFC 8410 section 3.
@@ -290,6 +294,8 @@ fn checked(key: Key) -> Result<Key, String> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+
     use super::*;
     use crate::rules::tests::{Issuer, jwks};
 
@@ -409,6 +415,32 @@ mod tests {
         );
         let error = KeySet::from_pem((four + &pem(Algorithm::ES256)).as_bytes()).expect_err("five alike");
         assert!(error.to_string().contains("more than 4 keys for ES256: "), "{error}");
+    }
+
+    /// Points of secp256k1 and brainpoolP256r1 are as long as those of P-256, and were taken for such.
+    #[test]
+    fn a_key_in_pem_has_the_curve_that_it_names() {
+        let read = |curve: &[u8], point: &[u8]| {
+            let element = |tag: u8, content: &[u8]| {
+                let length = u8::try_from(content.len()).expect("a short element");
+                [&[tag, length][..], content].concat()
+            };
+            // id-ecPublicKey of RFC 5480.
+            let algorithm = [&b"\x06\x07\x2a\x86\x48\xce\x3d\x02\x01"[..], &element(6, curve)].concat();
+            let info = [element(0x30, &algorithm), element(3, &[&[0][..], point].concat())].concat();
+            let text = base64::engine::general_purpose::STANDARD.encode(element(0x30, &info));
+            let pem = format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n");
+            KeySet::from_pem(pem.as_bytes()).map_err(|error| error.to_string())
+        };
+        let p256 = b"\x2a\x86\x48\xce\x3d\x03\x01\x07";
+        assert_eq!(read(p256, &[4; 65]).expect("a key").candidates(None, Algorithm::ES256).count(), 1);
+        let short = read(p256, &[2; 33]).expect_err("a compressed point");
+        assert!(short.contains("a key of 33 bytes instead of 65"), "{short}");
+        let (secp256k1, brainpool) = (b"\x2b\x81\x04\x00\x0a", b"\x2b\x24\x03\x03\x02\x08\x01\x01\x07");
+        for other in [&secp256k1[..], brainpool] {
+            let error = read(other, &[4; 65]).expect_err("another curve");
+            assert!(error.contains("its type is none of RSA, P-256, P-384 and Ed25519"), "{error}");
+        }
     }
 
     #[test]
