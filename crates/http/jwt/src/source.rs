@@ -1,9 +1,10 @@
 //! Where the keys of an issuer come from: a file, or a URL that is fetched again and again.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ const SPACING: Duration = Duration::from_secs(10);
 /// Maximum time between attempts after failures; the first is repeated after a second.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
+/// Maximum time that a request waits for a fetch. Longer than a fetch, so that only a thread that has failed exceeds it.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
 /// Maximum number of requests that wait for a fetch: of all clients, and of one. Beyond it, [`KeySource::refresh`] is `false`.
 const MOST_WAITING: usize = 256;
 const MOST_OF_CLIENT: usize = 16;
@@ -51,17 +55,25 @@ struct Remote {
     /// Number of fetches that have ended.
     ended: watch::Sender<u64>,
     thread: Arc<FetchThread>,
-    started: OnceLock<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether the thread fetches the keys.
+    is_started: bool,
     is_fetching: bool,
     /// End of the last fetch.
     last: Option<Instant>,
     failures: u32,
     /// Requests that wait, by client.
     waiting: HashMap<IpAddr, usize>,
+}
+
+impl State {
+    /// Whether [`SPACING`] has not passed since the last fetch.
+    fn is_soon(&self) -> bool {
+        self.last.is_some_and(|last| last.elapsed() < SPACING)
+    }
 }
 
 impl KeySource {
@@ -75,30 +87,42 @@ impl KeySource {
         self.keys.load_full()
     }
 
-    /// Starts to fetch keys of a URL. Without effect for a file, and after the first call.
+    /// Starts to fetch keys of a URL. Without effect for a file, and after the first call. Without a thread for it, the first
+    /// fetch fails; a call ten seconds later tries again.
     pub fn start(self: &Arc<Self>) {
-        if let Some(remote) = &self.remote {
-            remote.started.get_or_init(|| {
-                // The first fetch begins without a request for it.
-                remote.state().is_fetching = true;
-                remote.thread.add(self);
-            });
+        let Some(remote) = &self.remote else { return };
+        {
+            let mut state = remote.state();
+            if state.is_started || state.is_soon() {
+                return;
+            }
+            // The first fetch begins without a request for it.
+            (state.is_started, state.is_fetching) = (true, true);
         }
+        if let Err(error) = remote.thread.add(self) {
+            self.fail_to_start(remote, &error);
+        }
+    }
+
+    /// Ends the first fetch, for which no thread runs.
+    fn fail_to_start(&self, remote: &Remote, error: &io::Error) {
+        // `SPACING` precedes the next attempt, instead of the pause.
+        self.finish(remote, Err(format!("no thread fetches them: {error}")));
+        remote.state().is_started = false;
     }
 
     /// Waits for a fetch, for a token whose key is not known. Returns whether [`Self::keys`] may have changed: `true` also
     /// after a failed fetch.
     ///
     /// At once `false` for a file, within ten seconds after the last fetch, and if 256 requests or 16 of `client` wait; a fetch
-    /// takes at most five seconds.
+    /// takes at most five seconds. `false` after 30 seconds if no fetch ends.
     pub async fn refresh(self: &Arc<Self>, client: IpAddr) -> bool {
         let Some(remote) = &self.remote else { return false };
         self.start();
         let mut ended = remote.ended.subscribe();
         let _slot = {
             let mut state = remote.state();
-            let is_soon = state.last.is_some_and(|last| last.elapsed() < SPACING);
-            if !state.is_fetching && is_soon {
+            if !state.is_fetching && (!state.is_started || state.is_soon()) {
                 return false;
             }
             let Some(slot) = Slot::reserve(remote, &mut state, client) else { return false };
@@ -111,7 +135,7 @@ impl KeySource {
             }
             slot
         };
-        ended.changed().await.is_ok()
+        tokio::time::timeout(LONGEST_WAIT, ended.changed()).await.is_ok_and(|changed| changed.is_ok())
     }
 
     #[cfg(test)]
@@ -253,7 +277,6 @@ impl KeySources {
             wake: Arc::default(),
             ended: watch::Sender::new(0),
             thread: Arc::clone(&self.thread),
-            started: OnceLock::new(),
         };
         let source = Arc::new(KeySource { keys: ArcSwapOption::empty(), remote: Some(remote) });
         sources.insert(place, Arc::downgrade(&source));
@@ -266,32 +289,41 @@ impl KeySources {
 struct FetchThread(Mutex<Option<mpsc::UnboundedSender<Weak<KeySource>>>>);
 
 impl FetchThread {
-    fn add(&self, source: &Arc<KeySource>) {
+    /// Fails without a thread.
+    fn add(&self, source: &Arc<KeySource>) -> io::Result<()> {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             let (new, sources) = mpsc::unbounded_channel();
-            match thread::Builder::new().name("token-keys".to_owned()).spawn(move || run(sources)) {
-                Ok(_) => *sender = Some(new),
-                Err(error) => tracing::error!(%error, "cannot start the thread that fetches keys of tokens"),
-            }
+            thread::Builder::new().name("token-keys".to_owned()).spawn(move || run(sources))?;
+            *sender = Some(new);
         }
-        if let Some(sender) = &*sender {
-            // The thread receives for as long as this sender exists.
-            let _ = sender.send(Arc::downgrade(source));
-        }
+        let sent = sender.as_ref().map(|sender| sender.send(Arc::downgrade(source)));
+        // The thread receives for as long as this sender exists, unless it has panicked.
+        sent.and_then(Result::ok).ok_or_else(|| io::Error::other("the thread has ended"))
     }
 }
 
 fn run(mut sources: mpsc::UnboundedReceiver<Weak<KeySource>>) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "cannot fetch keys of tokens"),
-    };
-    runtime.block_on(async {
-        while let Some(source) = sources.recv().await {
-            tokio::spawn(rotate(source));
+    while let Some(source) = sources.blocking_recv() {
+        let error = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => return runtime.block_on(rotate_all(source, sources)),
+            Err(error) => error,
+        };
+        // The next source, or this one again, may find a runtime.
+        if let Some(source) = source.upgrade()
+            && let Some(remote) = &source.remote
+        {
+            source.fail_to_start(remote, &error);
         }
-    });
+    }
+}
+
+/// Fetches the keys of `first` and of the further `sources` until no more can arrive.
+async fn rotate_all(first: Weak<KeySource>, mut sources: mpsc::UnboundedReceiver<Weak<KeySource>>) {
+    tokio::spawn(rotate(first));
+    while let Some(source) = sources.recv().await {
+        tokio::spawn(rotate(source));
+    }
 }
 
 /// Fetches the keys of one source until it is dropped.
@@ -324,6 +356,8 @@ async fn rotate(source: Weak<KeySource>) {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     use jsonwebtoken::Algorithm;
 
@@ -425,6 +459,34 @@ mod tests {
         assert!(remote.state().waiting.is_empty());
         // A server that is silent for longer than the limit is a failure.
         assert!(source.refresh(CLIENT).await && source.keys().is_none());
+    }
+
+    /// Requests waited for a fetch that no thread had begun, without an end.
+    #[test]
+    fn without_a_thread_no_request_waits_for_keys() {
+        let source = KeySources::default().of_url("http://127.0.0.1:1/", None);
+        let remote = source.remote.as_ref().expect("a URL");
+        // The receiver is dropped, as that of a thread that has ended.
+        *remote.thread.0.lock().expect("a lock") = Some(mpsc::unbounded_channel().0);
+        let refresh = || pin!(source.refresh(CLIENT)).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(refresh(), Poll::Ready(false));
+        assert_eq!(refresh(), Poll::Ready(false), "the next attempt is later");
+        assert!(remote.state().waiting.is_empty());
+        allow_at_once(&source);
+        *remote.thread.0.lock().expect("a lock") = None;
+        source.start();
+        assert!(remote.state().is_started, "another attempt");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_limited_time() {
+        let source = KeySources::default().of_url("http://127.0.0.1:1/", None);
+        let remote = source.remote.as_ref().expect("a URL");
+        // As if the thread had panicked during the fetch.
+        remote.state().is_started = true;
+        remote.state().is_fetching = true;
+        assert!(!source.refresh(CLIENT).await);
+        assert!(remote.state().waiting.is_empty());
     }
 
     #[test]
