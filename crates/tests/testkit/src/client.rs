@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use rustls::compress::{CertDecompressor, DecompressionFailed};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateCompressionAlgorithm, ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned,
     compress,
@@ -65,38 +67,32 @@ impl TlsClient {
         self
     }
 
-    /// Offers TLS 1.2 only, with the same [identity](Self::identity).
+    /// Offers TLS 1.2 only.
     pub fn tls12(mut self) -> Self {
         let provider = Arc::clone(self.config.crypto_provider());
-        let (roots, resumption) = (self.roots.clone(), self.config.resumption.clone());
-        let identity = Arc::clone(&self.config.client_auth_cert_resolver);
-        self.config = ClientConfig::builder_with_provider(provider)
+        let fresh = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS12])
             .expect("a version that the provider has")
-            .with_root_certificates(roots)
+            .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
-        // A new configuration, because rustls fixes the versions of an existing one. Besides provider and
-        // roots, only the session store and the identity are kept, so other settings have to follow this
-        // call.
-        self.config.resumption = resumption;
-        self.config.client_auth_cert_resolver = identity;
+        // A new configuration, because rustls fixes the versions of an existing one. All settings that other methods
+        // make are moved to it, so that the order of the calls has no effect.
+        let former = mem::replace(&mut self.config, fresh);
+        self.config.alpn_protocols = former.alpn_protocols;
+        self.config.resumption = former.resumption;
+        self.config.client_auth_cert_resolver = former.client_auth_cert_resolver;
+        self.config.cert_decompressors = former.cert_decompressors;
         self
     }
 
     /// Presents this certificate to servers that request one.
     pub fn identity(mut self, leaf: &Leaf) -> Self {
-        let provider = Arc::clone(self.config.crypto_provider());
         let chain = CertificateDer::pem_file_iter(&leaf.chain).expect("a PEM file");
         let chain = chain.collect::<Result<Vec<_>, _>>().expect("certificates");
         let key = PrivateKeyDer::from_pem_file(&leaf.key).expect("a private key");
-        let alpn_protocols = std::mem::take(&mut self.config.alpn_protocols);
-        self.config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions that the provider has")
-            .with_root_certificates(self.roots.clone())
-            .with_client_auth_cert(chain, key)
-            .expect("a certificate and its key");
-        self.config.alpn_protocols = alpn_protocols;
+        let identity = CertifiedKey::from_der(chain, key, self.config.crypto_provider());
+        let identity = SingleCertAndKey::from(identity.expect("a certificate and its key"));
+        self.config.client_auth_cert_resolver = Arc::new(identity);
         self
     }
 
@@ -256,5 +252,40 @@ impl CertDecompressor for Counted {
 
     fn algorithm(&self) -> CertificateCompressionAlgorithm {
         self.inner.algorithm()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ca::TestCa;
+
+    /// A call used to drop the settings of the calls before it.
+    #[test]
+    fn the_order_of_settings_has_no_effect() {
+        let ca = TestCa::new();
+        let leaf = ca.client("alice").issue();
+        let set: [&dyn Fn(TlsClient) -> TlsClient; 5] = [
+            &|client: TlsClient| client.alpn(&["h2"]),
+            &TlsClient::tls12,
+            &|client: TlsClient| client.identity(&leaf),
+            &TlsClient::keeping_first_sessions,
+            &|client: TlsClient| client.certificate_compression("zlib"),
+        ];
+        for first in 0..set.len() {
+            let order = (0..set.len()).map(|place| (first + place) % set.len());
+            for order in [order.clone().collect::<Vec<_>>(), order.rev().collect()] {
+                let client = TlsClient::new(&ca.root_file(), "a.test");
+                let client = order.iter().fold(client, |client, place| set[*place](client));
+                let config = &client.config;
+                assert_eq!(config.alpn_protocols, [b"h2"], "{order:?}");
+                assert!(config.client_auth_cert_resolver.has_certs(), "{order:?}");
+                assert!(format!("{:?}", config.resumption).contains("FirstSessions"), "{order:?}");
+                assert_eq!(config.cert_decompressors.len(), 1, "{order:?}");
+                // RFC 8446 section 4.2.1: `supported_versions`, 43, with TLS 1.2 alone.
+                let versions = [0, 43, 0, 3, 2, 3, 3];
+                assert!(client.hello().windows(versions.len()).any(|part| part == versions), "{order:?}");
+            }
+        }
     }
 }
