@@ -18,7 +18,7 @@ use crate::process::{Process, command, wait_until};
 pub enum Answer {
     /// These bytes, with status 200.
     Bytes(Vec<u8>),
-    /// The response of the server at this address.
+    /// The response of the server at this address, which gets the request with its body, at the rest of the path.
     Of(SocketAddr),
     /// No response; the connection stays open.
     Silence,
@@ -93,6 +93,8 @@ impl Drop for CaSite {
 impl Shared {
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         let head = read_head(&mut client)?;
+        let mut body = vec![0; content_length(&head)];
+        client.read_exact(&mut body)?;
         let path = head.split(' ').nth(1).unwrap_or_default();
         // RFC 6960 appendix A.1: a GET request to a responder is in the path, behind the path of the URL.
         let place = path.match_indices('/').nth(1).map_or(path, |(end, _)| &path[..end]).to_owned();
@@ -107,7 +109,10 @@ impl Shared {
             }
             Answer::Of(server) => {
                 let mut server = TcpStream::connect(server)?;
-                server.write_all(head.replacen(&place, "", 1).as_bytes())?;
+                // A request line without a path would be malformed.
+                let rest = if place == path { "/" } else { "" };
+                server.write_all(head.replacen(&place, rest, 1).as_bytes())?;
+                server.write_all(&body)?;
                 io::copy(&mut server, &mut client).map(drop)
             }
             Answer::Silence => {
@@ -127,6 +132,12 @@ fn read_head(client: &mut TcpStream) -> io::Result<String> {
         head.push(byte[0]);
     }
     Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn content_length(head: &str) -> usize {
+    let fields = head.lines().filter_map(|line| line.split_once(':'));
+    let mut lengths = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    lengths.next().map_or(0, |(_, length)| length.trim().parse().expect("a number as Content-Length"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -201,4 +212,35 @@ fn ocsp(ca: &TestCa, good: &[&Leaf], revoked: &[&Leaf], signer: Option<&Leaf>) -
     openssl.args(["ocsp", "-nmin", "5", "-index"]).arg(index);
     openssl.arg("-CA").arg(ca.intermediate_files().0).arg("-rsigner").arg(certificate).arg("-rkey").arg(key);
     openssl
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Shutdown;
+
+    use super::*;
+    use crate::http1::Message;
+    use crate::origin::Origin;
+
+    /// The body used to stay behind, so that a responder waited for it forever.
+    #[test]
+    fn a_server_behind_a_path_gets_bodies_and_the_rest_of_the_path() {
+        let origin = Origin::answering(|request, stream| {
+            let line = &request.head.line;
+            let body = String::from_utf8_lossy(&request.body);
+            write!(stream, "HTTP/1.1 200 OK\r\nX-Request: {line} {body}\r\nContent-Length: 0\r\n\r\n")?;
+            stream.shutdown(Shutdown::Both)
+        });
+        let site = CaSite::new();
+        site.set("/ocsp", Answer::Of(origin.address()));
+        for (request, expected) in [
+            ("POST /ocsp HTTP/1.1\r\ncontent-length: 7\r\n\r\nrequest", "POST / HTTP/1.1 request"),
+            ("GET /ocsp/MEI= HTTP/1.1\r\n\r\n", "GET /MEI= HTTP/1.1"),
+        ] {
+            let mut client = TcpStream::connect(site.address).expect("a connection");
+            client.write_all(request.as_bytes()).expect("a server that reads");
+            let response = Message::read_response(&mut client).expect("a response");
+            assert_eq!(response.head.header("x-request"), Some(expected));
+        }
+    }
 }
