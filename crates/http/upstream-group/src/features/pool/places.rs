@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 /// The permits of one server, as many as `pool.max_connections`.
 ///
-/// The lock is held for a few instructions, and only when a connection begins or ends or a request waits.
+/// The lock is held for a few instructions on average, and only when a connection begins or ends or a request waits.
 #[derive(Debug)]
 pub struct Places {
     limit: usize,
@@ -28,7 +28,11 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct State {
     taken: usize,
+    /// Requests in the order of their numbers, also some that have left. The first one has not, so that an empty queue means that no
+    /// request waits.
     queue: VecDeque<Waiter>,
+    /// Number of requests in `queue` that have left it: those with a closed `grant`.
+    left: usize,
     next_number: u64,
 }
 
@@ -62,6 +66,7 @@ pub struct Waiting {
     places: Arc<Places>,
     number: u64,
     grant: oneshot::Receiver<Grant>,
+    has_left: bool,
     _share: Option<SharePermit>,
 }
 
@@ -103,7 +108,7 @@ impl Places {
         };
         let (sender, grant) = oneshot::channel();
         let mut state = self.lock();
-        if state.queue.len() >= self.queue {
+        if state.waiting() >= self.queue {
             return None;
         }
         let number = state.next_number;
@@ -119,7 +124,7 @@ impl Places {
             self.note_length(&state);
         }
         drop(state);
-        Some(Waiting { places: Arc::clone(self), number, grant, _share: share })
+        Some(Waiting { places: Arc::clone(self), number, grant, has_left: false, _share: share })
     }
 
     /// The length of the queue. Costs one load.
@@ -142,8 +147,7 @@ impl Places {
                 Some(first) if first.worker != worker => return Next::OtherWorker,
                 Some(_) => {}
             }
-            let granted =
-                state.queue.pop_front().is_some_and(|first| first.grant.send(Grant::Connection).is_ok());
+            let granted = state.pop().is_some_and(|first| first.grant.send(Grant::Connection).is_ok());
             self.note_length(&state);
             if granted {
                 return Next::SameWorker;
@@ -156,7 +160,7 @@ impl Places {
         // `release` takes the lock again.
         let next = {
             let mut state = self.lock();
-            let next = state.queue.pop_front();
+            let next = state.pop();
             if next.is_none() {
                 // Only without a successor: a permit that passes on stays taken, so that no other
                 // request can take it in between.
@@ -172,11 +176,45 @@ impl Places {
     }
 
     fn note_length(&self, state: &State) {
-        self.waiting.store(state.queue.len(), Ordering::Relaxed);
+        self.waiting.store(state.waiting(), Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Number of requests that wait.
+    fn waiting(&self) -> usize {
+        self.queue.len() - self.left
+    }
+
+    fn pop(&mut self) -> Option<Waiter> {
+        let first = self.queue.pop_front();
+        self.clean();
+        first
+    }
+
+    /// Removes requests that have left: those at the front, and all once they are more than half of the queue. A request that leaves
+    /// thus costs constant time on average, and the queue is at most twice as long as the number of requests that wait. A search for
+    /// each of them would take the time of the whole queue under the lock of all workers, in an overload.
+    fn clean(&mut self) {
+        while self.queue.front().is_some_and(Waiter::has_left) {
+            self.queue.pop_front();
+            self.left -= 1;
+        }
+        if self.left > self.queue.len() / 2 {
+            self.queue.retain(|waiter| !waiter.has_left());
+            self.left = 0;
+        }
+    }
+}
+
+impl Waiter {
+    /// Whether the request has left the queue. It closes `grant` under the lock, so the result holds until the lock ends.
+    fn has_left(&self) -> bool {
+        self.grant.is_closed()
     }
 }
 
@@ -189,12 +227,17 @@ impl Drop for Place {
 impl Waiting {
     /// Leaves the queue. Returns a grant that arrived meanwhile.
     pub fn leave(&mut self) -> Option<Grant> {
-        let mut state = self.places.lock();
-        state.queue.retain(|waiter| waiter.number != self.number);
-        self.places.note_length(&state);
-        drop(state);
-        // Closed first: a grant that is sent later fails, and passes to the next request.
-        self.grant.close();
+        if !std::mem::replace(&mut self.has_left, true) {
+            let mut state = self.places.lock();
+            // Before the grant is looked at: one that is sent later fails, and passes to the next request.
+            self.grant.close();
+            // Numbers ascend in the queue: a request that precedes the first one is not in it any more.
+            if state.queue.front().is_some_and(|first| first.number <= self.number) {
+                state.left += 1;
+                state.clean();
+                self.places.note_length(&state);
+            }
+        }
         self.grant.try_recv().ok()
     }
 }
@@ -267,6 +310,32 @@ mod tests {
         // Granted, but never looked at.
         drop(second);
         assert!(gets_place(&mut third));
+        assert!(places.try_take().is_some());
+    }
+
+    #[test]
+    fn those_who_leave_a_queue_are_removed_together_and_count_no_more() {
+        let places = Places::new(1, 8);
+        let taken = places.try_take().expect("a free place");
+        let mut waiting: VecDeque<_> = (0..8).map(|_| places.wait(HERE, None).expect("room")).collect();
+        let slots = || places.lock().queue.len();
+        for left in 1..=4 {
+            // Each from the middle of the queue, twice.
+            waiting[1].leave();
+            drop(waiting.remove(1));
+            assert_eq!((slots(), places.waiting()), (8, 8 - left), "no search of the queue");
+        }
+        drop(waiting.remove(1));
+        assert_eq!((slots(), places.waiting()), (3, 3));
+        waiting.extend((0..5).map(|_| places.wait(THERE, None).expect("room of those who have left")));
+        assert!(places.wait(HERE, None).is_none(), "the queue is full");
+        // The one behind the first leaves, so that the next grant passes over it.
+        drop(waiting.remove(1));
+        drop(taken);
+        while let Some(mut next) = waiting.pop_front() {
+            assert!(gets_place(&mut next));
+        }
+        assert_eq!((slots(), places.waiting()), (0, 0));
         assert!(places.try_take().is_some());
     }
 
