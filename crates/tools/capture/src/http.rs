@@ -5,7 +5,6 @@ mod http2;
 
 use brisk_handshake_view::Party;
 use brisk_report::text::printable_value;
-use brisk_wire::h2::frame::PREFACE;
 use serde::Serialize;
 
 use self::http1::Http1;
@@ -20,6 +19,9 @@ const EARLY: usize = 16 * 1024;
 
 /// Longest kept text of a request: its path.
 const LONGEST: usize = 512;
+
+/// Longest method. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
+const METHOD: usize = 32;
 
 /// Place of bytes: packet, its time, and the offset of the bytes, or of the record that contains them, in their direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +86,8 @@ pub(crate) struct Http {
     protocol: Protocol,
     is_http2: bool,
     exchanges: Exchanges,
-    /// Bytes of the server before the first ones of the client.
-    early: Vec<(Place, Vec<u8>)>,
+    /// Bytes before the protocol is known.
+    early: Vec<(Party, Place, Vec<u8>)>,
 }
 
 /// The requests until now.
@@ -129,44 +131,57 @@ enum Protocol {
     Other,
 }
 
+impl Protocol {
+    /// Protocol of the first bytes of a client; `Unknown` if they end within a method.
+    fn of(first: &[u8]) -> Self {
+        // RFC 9110 section 9.1: methods are extensible. Registered ones have upper-case letters and hyphens.
+        let is_other = |byte: &u8| !byte.is_ascii_uppercase() && *byte != b'-';
+        let length = first.iter().position(is_other).unwrap_or(first.len());
+        match first.get(length) {
+            _ if length > METHOD => Self::Other,
+            None => Self::Unknown,
+            // RFC 9113 section 11.6: the method of the preface is reserved.
+            Some(b' ') if first.starts_with(b"PRI ") => Self::Http2(Box::default()),
+            Some(b' ') if length > 0 => Self::Http1(Box::default()),
+            Some(_) => Self::Other,
+        }
+    }
+}
+
 impl Http {
-    /// Whether `first`, the first bytes of a client, are those of HTTP.
+    /// Whether `first`, the first bytes of a client, can be those of HTTP.
     pub(crate) fn is_begin(first: &[u8]) -> bool {
-        const METHODS: [&[u8]; 9] = [
-            b"GET ",
-            b"HEAD ",
-            b"POST ",
-            b"PUT ",
-            b"DELETE ",
-            b"OPTIONS ",
-            b"PATCH ",
-            b"CONNECT ",
-            b"TRACE ",
-        ];
-        METHODS.iter().any(|method| first.starts_with(method)) || first.starts_with(&PREFACE[..14])
+        !matches!(Protocol::of(first), Protocol::Other)
     }
 
     /// Adds bytes of the stream, not encrypted.
     pub(crate) fn add(&mut self, from: Party, place: Place, bytes: &[u8]) {
         if let Protocol::Unknown = self.protocol {
-            // Servers may send `SETTINGS` first, but only the client's first bytes show the version of HTTP.
-            if from == Party::Server {
-                if self.early.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + bytes.len() <= EARLY {
-                    self.early.push((place, bytes.to_vec()));
-                }
-                return;
-            }
-            self.protocol = match bytes {
-                _ if !Self::is_begin(bytes) => Protocol::Other,
-                _ if bytes.starts_with(b"PRI ") => Protocol::Http2(Box::default()),
-                _ => Protocol::Http1(Box::default()),
-            };
-            self.is_http2 = matches!(self.protocol, Protocol::Http2(_));
-            for (place, bytes) in std::mem::take(&mut self.early) {
-                self.read(Party::Server, place, &bytes);
+            self.begin(from, place, bytes);
+        } else {
+            self.read(from, place, bytes);
+        }
+    }
+
+    /// Keeps bytes until those of the client show the protocol, and reads all of them then.
+    fn begin(&mut self, from: Party, place: Place, bytes: &[u8]) {
+        // Servers may send `SETTINGS` first. Bytes of the client are few: they end with its method.
+        let size = bytes.len() + self.early.iter().map(|(.., bytes)| bytes.len()).sum::<usize>();
+        if bytes.is_empty() || from == Party::Server && size > EARLY {
+            return;
+        }
+        self.early.push((from, place, bytes.to_vec()));
+        if from == Party::Server {
+            return;
+        }
+        let kept = self.early.iter().filter(|(from, ..)| *from == Party::Client);
+        self.protocol = Protocol::of(&kept.flat_map(|(.., bytes)| bytes).copied().collect::<Vec<_>>());
+        self.is_http2 = matches!(self.protocol, Protocol::Http2(_));
+        if !matches!(self.protocol, Protocol::Unknown) {
+            for (from, place, bytes) in std::mem::take(&mut self.early) {
+                self.read(from, place, &bytes);
             }
         }
-        self.read(from, place, bytes);
     }
 
     fn read(&mut self, from: Party, place: Place, bytes: &[u8]) {
@@ -200,7 +215,7 @@ impl Http {
             Protocol::Http2(http2) => http2.memory(),
             Protocol::Unknown | Protocol::Other => 0,
         };
-        let early: usize = self.early.iter().map(|(_, bytes)| bytes.capacity() + 48).sum();
+        let early: usize = self.early.iter().map(|(.., bytes)| bytes.capacity() + 56).sum();
         protocol + early + self.exchanges.texts + self.exchanges.list.capacity() * size_of::<Exchange>()
     }
 

@@ -100,7 +100,7 @@ impl Http2 {
         let side = &mut self.sides[from as usize];
         if from == Party::Client && side.preface < PREFACE.len() {
             let length = (PREFACE.len() - side.preface).min(bytes.len());
-            // Only counted: `Http::is_begin` has compared the first bytes.
+            // Only counted: no other protocol begins with `PRI`.
             side.preface += length;
             bytes = &bytes[length..];
         }

@@ -1,5 +1,5 @@
 use brisk_wire::h2::block;
-use brisk_wire::h2::frame::WriteFrames;
+use brisk_wire::h2::frame::{PREFACE, WriteFrames};
 use brisk_wire::h2::hpack::Encoder;
 
 use super::*;
@@ -29,10 +29,7 @@ fn pipelined_requests_of_http1_have_their_responses_in_pieces_of_any_size() {
                      HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
     for size in [1, 7, 1000] {
         let mut http = Http::default();
-        // The first bytes decide about the protocol, so they are not split.
-        let (first, rest) = requests.as_bytes().split_at(5);
-        http.add(Party::Client, place(1), first);
-        for piece in rest.chunks(size) {
+        for piece in requests.as_bytes().chunks(size) {
             http.add(Party::Client, place(1), piece);
         }
         for (index, byte) in responses.bytes().enumerate() {
@@ -43,6 +40,20 @@ fn pipelined_requests_of_http1_have_their_responses_in_pieces_of_any_size() {
         assert!(lines[1].starts_with("2 POST two/b 404 1 169") && lines[1].ends_with(" 2"), "{lines:?}");
         assert!(lines[2].starts_with("3 HEAD three/c 200 1") && lines[2].ends_with(" 0"), "{lines:?}");
         assert_eq!(http.reports(Nanos(0))[1].bytes_received, 5);
+    }
+}
+
+#[test]
+fn any_method_begins_a_request() {
+    for method in ["PROPFIND", "REPORT", "MKCOL", "PURGE", "M-SEARCH"] {
+        let mut http = Http::default();
+        let request = format!("{method} /a HTTP/1.1\r\nHost: one\r\n\r\n");
+        http.add(Party::Client, place(1), request.as_bytes());
+        assert_eq!(text(&http), [format!("1 {method} one/a - 1 - - 0")]);
+    }
+    assert!(Http::is_begin(b"G") && Http::is_begin(b"PRI * "), "more may follow");
+    for other in [&b"SSH-2.0-x y\r\n"[..], b"\x16\x03\x01", b" / HTTP/1.1", b"get / HTTP/1.1"] {
+        assert!(!Http::is_begin(other), "{other:?}");
     }
 }
 
@@ -79,9 +90,7 @@ fn streams_of_http2_have_their_own_times() {
     let mut early = Vec::new();
     early.frame(kind_settings(), 0, 0, &[]);
     http.add(Party::Server, place(1), &early);
-    let (first, rest) = sent.split_at(30);
-    http.add(Party::Client, place(2), first);
-    for byte in rest {
+    for byte in &sent {
         http.add(Party::Client, place(3), &[*byte]);
     }
     let mut answer = |millis, write: &mut dyn FnMut(&mut Encoder, &mut Vec<u8>)| {
