@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{fmt, io, sync::Mutex, sync::PoisonError};
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError as LibraryError, RedisResult, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError as LibraryError, RedisResult,
+    Value, aio::MultiplexedConnection,
 };
 use tokio::runtime::Builder;
 
@@ -137,18 +137,16 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
 /// Connects to the primary, or to the cluster node at `address`.
 async fn connect(settings: &RedisSettings, address: Option<&str>) -> RedisResult<Dialed> {
     if let Some(address) = address.and_then(parse) {
-        return open(settings, &address, settings.client(&address)?).await;
+        return open(settings, &address, &settings.login()).await;
     }
     let mut last = None;
     for server in &settings.servers {
         let opened = match &settings.topology {
             RedisTopology::Sentinel { service } => match primary(settings, server, service).await {
-                Ok(address) => open(settings, &address, settings.client(&address)?).await,
+                Ok(address) => open(settings, &address, &settings.login()).await,
                 Err(error) => Err(error),
             },
-            RedisTopology::Single | RedisTopology::Cluster => {
-                open(settings, server, settings.client(server)?).await
-            }
+            RedisTopology::Single | RedisTopology::Cluster => open(settings, server, &settings.login()).await,
         };
         match opened {
             Ok(dialed) => return Ok(dialed),
@@ -158,9 +156,13 @@ async fn connect(settings: &RedisSettings, address: Option<&str>) -> RedisResult
     Err(last.unwrap_or_else(|| LibraryError::from((redis::ErrorKind::InvalidClientConfig, "no server"))))
 }
 
-async fn open(settings: &RedisSettings, address: &RedisAddress, client: Client) -> RedisResult<Dialed> {
+async fn open(
+    settings: &RedisSettings,
+    address: &RedisAddress,
+    login: &RedisConnectionInfo,
+) -> RedisResult<Dialed> {
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(settings.connect_timeout));
-    dial(address, client.get_connection_info(), settings, config).await
+    dial(address, login, settings, config).await
 }
 
 /// The primary's address according to a Sentinel.
@@ -169,7 +171,7 @@ async fn primary(
     sentinel: &RedisAddress,
     service: &str,
 ) -> RedisResult<RedisAddress> {
-    let mut dialed = open(settings, sentinel, settings.sentinel(sentinel)?).await?;
+    let mut dialed = open(settings, sentinel, &settings.sentinel_login()).await?;
     let mut command = redis::cmd("SENTINEL");
     command.arg("get-master-addr-by-name").arg(service);
     let (host, port): (String, u16) = command.query_async(&mut dialed.connection).await?;

@@ -5,7 +5,8 @@ use std::io;
 use brisk_net::dial::connect;
 use brisk_net::{DialLimits, Target};
 use redis::{
-    AsyncConnectionConfig, ConnectionInfo, ErrorKind, RedisError, RedisResult, aio::MultiplexedConnection,
+    AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
+    aio::MultiplexedConnection,
 };
 use rustls_pki_types::ServerName;
 use tokio::{
@@ -25,10 +26,10 @@ pub(super) struct Dialed {
     _driver: JoinSet<()>,
 }
 
-/// Connects to `address` and logs in as `info` states, within the connect timeout.
+/// Connects to `address` and logs in, within the connect timeout.
 pub(super) async fn dial(
     address: &RedisAddress,
-    info: &ConnectionInfo,
+    login: &RedisConnectionInfo,
     settings: &RedisSettings,
     config: AsyncConnectionConfig,
 ) -> RedisResult<Dialed> {
@@ -36,22 +37,21 @@ pub(super) async fn dial(
         let limits =
             DialLimits { connect: settings.connect_timeout, unacknowledged: settings.connect_timeout };
         let tcp = connect(&Target::new(&address.host, address.port), limits).await?;
-        let Some(tls) = &settings.tls else { return over(tcp, info, config).await };
+        let Some(tls) = &settings.tls else { return over(tcp, login, config).await };
         let connector = tls.connector().map_err(invalid)?;
         let name = ServerName::try_from(address.host.clone()).map_err(invalid)?;
-        over(connector.connect(name, tcp).await?, info, config).await
+        over(connector.connect(name, tcp).await?, login, config).await
     };
     let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
     // Includes the TLS handshake and the login, in which a server may be silent too.
     timeout(settings.connect_timeout, connected).await.unwrap_or_else(late)
 }
 
-async fn over<Io>(io: Io, info: &ConnectionInfo, config: AsyncConnectionConfig) -> RedisResult<Dialed>
+async fn over<Io>(io: Io, login: &RedisConnectionInfo, config: AsyncConnectionConfig) -> RedisResult<Dialed>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let opened =
-        MultiplexedConnection::new_with_config(info.redis_settings(), Bounded::new(io), config).await;
+    let opened = MultiplexedConnection::new_with_config(login, Bounded::new(io), config).await;
     let (connection, driver) = opened?;
     // A `JoinSet`, because its drop aborts the driver, which owns the socket.
     let mut task = JoinSet::new();

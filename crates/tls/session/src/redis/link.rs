@@ -36,14 +36,12 @@ impl Link {
     /// Connects, authenticates, and reads the identity of the server.
     pub(super) async fn open(address: &RedisAddress, settings: &RedisSettings) -> Result<Self, Problem> {
         let connect_timeout = settings.connect_timeout;
-        let client =
-            settings.client(address).map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let config = AsyncConnectionConfig::new()
             // Each caller has a deadline of its own, and heartbeats close a silent connection.
             .set_response_timeout(None)
             // As many as may be in flight, so that look-ups do not wait for room in the buffer of the library.
             .set_pipeline_buffer_size(settings.queue);
-        let dialed = dial(address, client.get_connection_info(), settings, config).await;
+        let dialed = dial(address, &settings.login(), settings, config).await;
         let dialed = dialed.map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let mut link = Self {
             dialed,

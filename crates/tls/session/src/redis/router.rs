@@ -132,8 +132,7 @@ impl Router {
             dialed
         } else {
             let config = AsyncConnectionConfig::new().set_response_timeout(Some(settings.connect_timeout));
-            let client = settings.sentinel(address).map_err(failed)?;
-            let made = dial(address, client.get_connection_info(), settings, config).await;
+            let made = dial(address, &settings.sentinel_login(), settings, config).await;
             dialed.insert(made.map_err(failed)?)
         };
         let mut command = redis::cmd("SENTINEL");

@@ -8,9 +8,7 @@ use std::{
 
 use brisk_keys::pem_certificates;
 use brisk_tls_base::service_config;
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, io::tcp::TcpSettings,
-};
+use redis::RedisConnectionInfo;
 use rustls_pki_types::CertificateDer;
 use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
@@ -66,40 +64,25 @@ impl RedisSettings {
         }
     }
 
-    /// A [`Client`] for the data at `address`, which is one of `servers` or was learned from one.
-    pub(super) fn client(&self, address: &RedisAddress) -> redis::RedisResult<Client> {
-        self.client_as(address, self.credentials.as_ref())
+    /// The login at servers with data.
+    pub(super) fn login(&self) -> RedisConnectionInfo {
+        login(self.credentials.as_ref())
     }
 
-    /// A [`Client`] for the Sentinel at `address`.
-    pub(super) fn sentinel(&self, address: &RedisAddress) -> redis::RedisResult<Client> {
-        self.client_as(address, self.sentinel_credentials.as_ref())
+    /// The login at Sentinels.
+    pub(super) fn sentinel_login(&self) -> RedisConnectionInfo {
+        login(self.sentinel_credentials.as_ref())
     }
+}
 
-    fn client_as(
-        &self,
-        address: &RedisAddress,
-        credentials: Option<&RedisCredentials>,
-    ) -> redis::RedisResult<Client> {
-        let (host, port) = (address.host.clone(), address.port);
-        let connection = match &self.tls {
-            None => ConnectionAddr::Tcp(host, port),
-            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-        };
-        // Setting the library name for `CLIENT LIST` would need one more permission in the ACL.
-        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
-        if let Some(RedisCredentials { username, password }) = credentials {
-            login = login.set_password(password.as_str());
-            if let Some(username) = username {
-                login = login.set_username(username);
-            }
-        }
-        let info: ConnectionInfo = connection
-            .into_connection_info()?
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true))
-            .set_redis_settings(login);
-        // Handshakes are performed by `dial`, so the library needs no authorities.
-        Client::open(info)
+fn login(credentials: Option<&RedisCredentials>) -> RedisConnectionInfo {
+    // Setting the library name for `CLIENT LIST` would need one more permission in the ACL.
+    let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let Some(RedisCredentials { username, password }) = credentials else { return login };
+    let login = login.set_password(password.as_str());
+    match username {
+        Some(username) => login.set_username(username),
+        None => login,
     }
 }
 
