@@ -15,8 +15,9 @@ use super::{RedisAddress, RedisSettings, RedisTopology};
 /// Attempts of a command: the first may find a closed connection or a former primary.
 const ATTEMPTS: u32 = 3;
 
-/// A connection to the server that has a key, established when needed and again after it was lost. Calls block, each
-/// attempt for at most the connect timeout of the settings.
+/// A connection to the server that has a key, established when needed and again after it was lost. Calls block: each
+/// reply is awaited for at most the connect timeout of the settings, and so is each server of the settings that is tried
+/// in turn for a new connection, with Sentinels also the primary.
 ///
 /// A command may be executed twice if its reply is lost with the connection. All keys of one user must have the same
 /// hash tag (the part in braces), so that a cluster keeps them on one node.
@@ -119,11 +120,11 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
             }
             Err(error) => error,
         };
-        let elsewhere = error.redirect_node().map(|(address, _)| address.to_owned());
+        let elsewhere = error.redirect_node().map(|(address, _)| parse(address, &dialed.address));
         let is_lost = error.is_io_error() || error.is_connection_dropped() || is_replica(&error);
         match elsewhere {
             _ if attempts == ATTEMPTS => return Err(error),
-            Some(address) => *slot = Some(connect(settings, Some(&address)).await?),
+            Some(address) => *slot = Some(connect(settings, address).await?),
             None if is_lost => {}
             // An error reply, for example because of a missing permission: the connection works.
             None => {
@@ -135,8 +136,8 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
 }
 
 /// Connects to the primary, or to the cluster node at `address`.
-async fn connect(settings: &RedisSettings, address: Option<&str>) -> RedisResult<Dialed> {
-    if let Some(address) = address.and_then(parse) {
+async fn connect(settings: &RedisSettings, address: Option<RedisAddress>) -> RedisResult<Dialed> {
+    if let Some(address) = address {
         return open(settings, &address, &settings.login()).await;
     }
     let mut last = None;
@@ -184,12 +185,30 @@ impl fmt::Debug for BlockingRedis {
     }
 }
 
-fn parse(text: &str) -> Option<RedisAddress> {
+/// Parses the address in a redirection by the server `asked`.
+fn parse(text: &str, asked: &RedisAddress) -> Option<RedisAddress> {
     let (host, port) = text.rsplit_once(':')?;
+    // A cluster that does not know its endpoints (`cluster-preferred-endpoint-type`) reports none: the host is the same.
+    let host = if host.is_empty() { asked.host.as_str() } else { host };
     Some(RedisAddress { host: host.to_owned(), port: port.parse().ok()? })
 }
 
 /// The server was the primary until a moment ago.
 fn is_replica(error: &LibraryError) -> bool {
     error.code() == Some("READONLY")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_without_a_host_names_a_port_of_the_same_host() {
+        let address = |host: &str, port| RedisAddress { host: host.to_owned(), port };
+        let asked = address("redis.example", 6379);
+        assert_eq!(parse(":6380", &asked), Some(address("redis.example", 6380)));
+        assert_eq!(parse("10.0.0.1:6380", &asked), Some(address("10.0.0.1", 6380)));
+        assert_eq!(parse("::1:6380", &asked), Some(address("::1", 6380)));
+        assert_eq!(parse("10.0.0.1", &asked), None);
+    }
 }

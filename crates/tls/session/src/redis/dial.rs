@@ -22,6 +22,7 @@ use super::{
 
 /// A connection. Dropping it closes the socket, also while a server owes replies.
 pub(super) struct Dialed {
+    pub(super) address: RedisAddress,
     pub(super) connection: MultiplexedConnection,
     _driver: JoinSet<()>,
 }
@@ -37,17 +38,22 @@ pub(super) async fn dial(
         let limits =
             DialLimits { connect: settings.connect_timeout, unacknowledged: settings.connect_timeout };
         let tcp = connect(&Target::new(&address.host, address.port), limits).await?;
-        let Some(tls) = &settings.tls else { return over(tcp, login, config).await };
+        let Some(tls) = &settings.tls else { return over(address, tcp, login, config).await };
         let connector = tls.connector().map_err(invalid)?;
         let name = ServerName::try_from(address.host.clone()).map_err(invalid)?;
-        over(connector.connect(name, tcp).await?, login, config).await
+        over(address, connector.connect(name, tcp).await?, login, config).await
     };
     let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
     // Includes the TLS handshake and the login, in which a server may be silent too.
     timeout(settings.connect_timeout, connected).await.unwrap_or_else(late)
 }
 
-async fn over<Io>(io: Io, login: &RedisConnectionInfo, config: AsyncConnectionConfig) -> RedisResult<Dialed>
+async fn over<Io>(
+    address: &RedisAddress,
+    io: Io,
+    login: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> RedisResult<Dialed>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -56,7 +62,7 @@ where
     // A `JoinSet`, because its drop aborts the driver, which owns the socket.
     let mut task = JoinSet::new();
     task.spawn(driver);
-    Ok(Dialed { connection, _driver: task })
+    Ok(Dialed { address: address.clone(), connection, _driver: task })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]

@@ -15,7 +15,6 @@ use super::{
 /// A connection. Commands are sent in the order in which their futures are first polled.
 pub(super) struct Link {
     dialed: Dialed,
-    address: RedisAddress,
     /// `run_id` of the server process, which cannot change during the connection. `None` if the server does not report
     /// it.
     run_id: Option<String>,
@@ -45,7 +44,6 @@ impl Link {
         let dialed = dialed.map_err(|error| Problem::connecting(&error, connect_timeout))?;
         let mut link = Self {
             dialed,
-            address: address.clone(),
             run_id: None,
             cluster: settings.topology == RedisTopology::Cluster,
             epoch: Cell::new(Epoch::UNKNOWN),
@@ -154,7 +152,7 @@ impl Link {
 
     /// Address of the server.
     pub(super) fn address(&self) -> &RedisAddress {
-        &self.address
+        &self.dialed.address
     }
 
     /// Records that the server does not have a requested key.
