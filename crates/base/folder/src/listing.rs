@@ -68,10 +68,19 @@ fn read(folder: &OwnedFd, root: &Path, path: &Path, is_hidden: fn(&[u8]) -> bool
     for (number, entry) in Dir::read_from(folder)?.enumerate() {
         let entry = entry?;
         let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") || is_hidden(name.to_bytes()) {
+        if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        if listing.entries.len() == MOST || number >= MOST_EXAMINED {
+        // Before hidden names are left out, which cost the reading of the folder too.
+        if number >= MOST_EXAMINED {
+            listing.is_cut = true;
+            break;
+        }
+        if is_hidden(name.to_bytes()) {
+            continue;
+        }
+        // After it: hidden names behind a full list are no further entries.
+        if listing.entries.len() == MOST {
             listing.is_cut = true;
             break;
         }
@@ -169,6 +178,17 @@ mod tests {
             let listing = beneath.list(PathBuf::new(), is_hidden, Listing::clone).await.expect("a list");
             assert_eq!((listing.entries.len(), listing.is_cut), (1, name != b"a"));
         }
+    }
+
+    #[tokio::test]
+    async fn hidden_names_count_as_examined() {
+        let folder = TempDir::new().expect("a folder");
+        for number in 0..MOST_EXAMINED {
+            symlink("nothing", folder.path().join(format!(".{number}"))).expect("a link");
+        }
+        let beneath = Beneath::new(folder.path());
+        let listing = beneath.list(PathBuf::new(), is_hidden, Listing::clone).await.expect("a list");
+        assert_eq!((listing.entries.len(), listing.is_cut), (0, true));
     }
 
     #[tokio::test]
