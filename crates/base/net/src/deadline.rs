@@ -244,7 +244,9 @@ impl Shared {
     }
 
     fn wake_expired(&self) {
-        for waker in self.slots.borrow_mut().take_expired(self.now.get()) {
+        let wakers = self.slots.borrow_mut().take_expired(self.now.get());
+        // The borrow of the slots has ended: a waker may drop a task, whose deadlines borrow the slots too.
+        for waker in wakers {
             waker.wake();
         }
     }
@@ -294,6 +296,9 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::task::Wake;
+
     use tokio::select;
     use tokio::time::sleep;
 
@@ -405,6 +410,29 @@ mod tests {
             assert_eq!(wheel.evict_idle(), 1);
             assert!(deadlines[slot].is_evicted(), "{slot}");
         }
+    }
+
+    #[test]
+    fn a_task_that_is_woken_may_drop_deadlines() {
+        thread_local! {
+            static OWNED: RefCell<Option<Deadline>> = const { RefCell::new(None) };
+        }
+        struct Dropping;
+        impl Wake for Dropping {
+            fn wake(self: Arc<Self>) {
+                drop(OWNED.take());
+            }
+        }
+        let wheel = DeadlineWheel::new();
+        OWNED.set(Some(wheel.register()));
+        let deadline = wheel.register();
+        deadline.set(Duration::ZERO);
+        let waker = Waker::from(Arc::new(Dropping));
+        assert!(deadline.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+        wheel.shared.now.set(NEVER - 1);
+        wheel.shared.wake_expired();
+        assert!(OWNED.take().is_none());
+        assert_eq!(wheel.shared.registered.get(), 1);
     }
 
     #[test]
