@@ -34,14 +34,14 @@ impl Asset {
         self.gzip.get_or_init(compress).clone()
     }
 
-    /// `ETag`: a hash of the content.
+    /// `ETag`: a hash of the content. Weak (`W/`), because the `gzip` form has it too (RFC 9110 section 8.8.3.3).
     pub(crate) fn tag(&self) -> &str {
         let name = || {
             // Only another version of the program has other content, so a hash of 64 bits without a secret
             // suffices.
             let mut hasher = DefaultHasher::new();
             self.bytes.hash(&mut hasher);
-            format!("\"{:016x}\"", hasher.finish())
+            format!("W/\"{:016x}\"", hasher.finish())
         };
         self.tag.get_or_init(name)
     }

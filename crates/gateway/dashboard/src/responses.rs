@@ -74,13 +74,14 @@ pub(crate) fn asset(asset: &'static Asset, status: StatusCode, asked: &HeaderMap
     let status = if has_it && status == StatusCode::OK { StatusCode::NOT_MODIFIED } else { status };
     let mut response = whole(status, asset.content_type, body);
     let headers = response.headers_mut();
-    if is_compressed {
+    // A cache may apply the fields of a 304 to the copy that it has, which may be the plain one.
+    if is_compressed && status != StatusCode::NOT_MODIFIED {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     if status == StatusCode::OK || status == StatusCode::NOT_MODIFIED {
         // Browsers must revalidate, so that an upgraded gateway is never shown by the page of its predecessor.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(ETAG, HeaderValue::try_from(tag).expect("digits in quotes"));
+        headers.insert(ETAG, HeaderValue::try_from(tag).expect("digits in an entity tag"));
     }
     headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     response
@@ -101,4 +102,27 @@ pub(crate) fn protected(mut response: Response<Body>) -> Response<Body> {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assets::PAGE;
+
+    #[test]
+    fn both_forms_of_a_file_share_a_weak_tag() {
+        let gzip = (ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        let get = |fields: &[(HeaderName, HeaderValue)]| {
+            asset(&PAGE, StatusCode::OK, &fields.iter().cloned().collect())
+        };
+        let [plain, compressed] = [get(&[]), get(std::slice::from_ref(&gzip))];
+        assert!(!plain.headers().contains_key(CONTENT_ENCODING));
+        assert_eq!(compressed.headers()[CONTENT_ENCODING], "gzip");
+        let tag = &plain.headers()[ETAG];
+        // RFC 9110 section 8.8.3.3: strong tags of two codings would have to differ.
+        assert!(tag.as_bytes().starts_with(b"W/\"") && compressed.headers()[ETAG] == tag, "{tag:?}");
+        let known = get(&[gzip, (IF_NONE_MATCH, tag.clone())]);
+        assert_eq!((known.status(), &known.headers()[ETAG]), (StatusCode::NOT_MODIFIED, tag));
+        assert!(!known.headers().contains_key(CONTENT_ENCODING), "the client may have the plain form");
+    }
 }
