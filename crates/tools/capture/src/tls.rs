@@ -156,7 +156,8 @@ impl TlsBytes {
         let rows = steps(&view, self.epoch, connected, round_trip);
         let hello = ClientHello::read(&self.recording.client.bytes, LONGEST_HELLO);
         let facts = facts(&view, hello.ok(), self.counters);
-        let milestones = milestones(&view, &rows, self.epoch);
+        let milestones =
+            milestones(&view, &rows, self.epoch, facts.offers_early_data && facts.hello_retry == 0);
         TlsAnalysis { facts, milestones, rows }
     }
 }
@@ -342,23 +343,33 @@ fn alert_text(alert: u8) -> String {
     format!("{name}: {meaning}")
 }
 
-/// Milestones that are visible. Without a key log, in TLS 1.3, the first encrypted record of the client is its `Finished`, and
-/// the first record of the server after the request is the response, which may be a session ticket.
-fn milestones(view: &ConnectionView, rows: &[StepRow], epoch: Instant) -> Vec<(Milestone, Duration)> {
+/// Milestones that are visible. Without a key log, in TLS 1.3, the first encrypted record of the client is its `Finished`, unless
+/// early data precedes it (`is_early`), and the first record of the server after the request is the response, which may be a
+/// session ticket.
+fn milestones(
+    view: &ConnectionView,
+    rows: &[StepRow],
+    epoch: Instant,
+    is_early: bool,
+) -> Vec<(Milestone, Duration)> {
     let mut found = Vec::new();
     let mut add = |milestone, at: Instant| found.push((milestone, at.saturating_duration_since(epoch)));
     let is_hello = |row: &&StepRow| row.from == Party::Client && row.name == "ClientHello";
     // After a `HelloRetryRequest`, the second hello is the one that the handshake continues from.
-    if let Some(hello) = rows.iter().rfind(is_hello) {
+    let hello = rows.iter().rfind(is_hello);
+    if let Some(hello) = hello {
         add(Milestone::ClientHello, hello.at);
     }
     let named = rows.iter().find(|row| row.from == Party::Client && row.name == "Finished");
     let is_unnamed =
         view.client.iter().all(|record| record.content != ContentType::Handshake || !record.is_encrypted);
-    let mut encrypted = view.client.iter().filter(|record| record.is_encrypted);
+    // RFC 8446 section 4.2.10: early data precedes a second hello, and none follows it.
+    let begin = hello.map_or(0, |hello| hello.offset);
+    let mut encrypted = view.client.iter().filter(|record| record.is_encrypted && record.offset >= begin);
     let finished = match named {
         Some(row) => Some((row.at, row.offset)),
-        None if is_unnamed => encrypted.next().map(|record| (record.at, record.offset)),
+        // The end of early data is not visible.
+        None if is_unnamed && !is_early => encrypted.next().map(|record| (record.at, record.offset)),
         None => None,
     };
     let Some((at, offset)) = finished else { return found };
@@ -373,4 +384,46 @@ fn milestones(view: &ConnectionView, rows: &[StepRow], epoch: Instant) -> Vec<(M
         add(Milestone::FirstResponse, response.at);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_handshake_view::records::Message;
+
+    use super::*;
+
+    #[test]
+    fn early_data_is_not_taken_as_finished() {
+        let (epoch, ms) = (Instant::now(), Duration::from_millis);
+        let record = |index: u64, content| Record {
+            from: Party::Client,
+            offset: index * 100,
+            len: 100,
+            content,
+            is_encrypted: content == ContentType::Unknown,
+            plaintext: None,
+            alert: None,
+            at: epoch + ms(index),
+        };
+        let hello = |index: u64| Message {
+            from: Party::Client,
+            kind: Some(1),
+            len: 95,
+            record: index as usize,
+            records: 1,
+            body: Vec::new(),
+            at: epoch + ms(index),
+        };
+        let found = |view: &ConnectionView, is_early| {
+            milestones(view, &steps(view, epoch, epoch, ms(1)), epoch, is_early)
+        };
+        let client = vec![record(0, ContentType::Handshake), record(1, ContentType::Unknown)];
+        let mut view = ConnectionView { client, messages: vec![hello(0)], ..ConnectionView::default() };
+        assert_eq!(found(&view, true), [(Milestone::ClientHello, ms(0))]);
+        // After a HelloRetryRequest.
+        view.client.extend([record(2, ContentType::Handshake), record(3, ContentType::Unknown)]);
+        view.messages.push(hello(2));
+        let wanted = [(Milestone::ClientHello, ms(2)), (Milestone::HandshakeFinished, ms(3))];
+        assert_eq!(found(&view, false), wanted);
+    }
 }
