@@ -117,6 +117,8 @@ impl fmt::Display for Problem {
 pub(super) enum Area {
     /// The whole connection.
     Connection,
+    /// The report of a cluster's slots, which other commands do not need.
+    Slots,
     /// Storing and finding sessions.
     Sessions,
     /// The exchange of ticket keys.
@@ -182,6 +184,11 @@ impl Problems {
         self.lock().retain(|(other, _), _| other != server);
     }
 
+    /// Removes the problems of this [`Area`] with all servers but `server`, since their end would not be noticed.
+    pub(super) fn forget_others(&self, server: &RedisAddress, area: Area) {
+        self.lock().retain(|(other, kind), _| *kind != area || other == server);
+    }
+
     /// The current problems, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let entries = self.lock();
@@ -215,6 +222,20 @@ mod tests {
         assert_eq!(problems.lines().len(), 2);
         problems.end(&server(1), Area::Connection);
         problems.forget(&server(2));
+        assert_eq!(problems.lines(), [""; 0]);
+    }
+
+    #[test]
+    fn a_problem_with_slots_ends_when_any_server_reports_them() {
+        let problems = Problems::default();
+        for port in 1..=2 {
+            problems.begin(&server(port), Area::Slots, Problem::no_slots(None));
+            problems.end(&server(port), Area::Connection);
+        }
+        assert_eq!(problems.lines().len(), 2);
+        problems.forget_others(&server(1), Area::Slots);
+        assert_eq!(problems.lines().len(), 1);
+        problems.end(&server(1), Area::Slots);
         assert_eq!(problems.lines(), [""; 0]);
     }
 

@@ -151,11 +151,13 @@ impl Router {
             match self.ask_cluster(address).await {
                 Ok(slots) => {
                     self.set(slots);
+                    self.shared.problems.end(address, Area::Slots);
+                    self.shared.problems.forget_others(address, Area::Slots);
                     self.forget_problems(|other| !self.nodes.borrow().contains_key(other));
                     self.pause(CLUSTER_POLL).await;
                 }
-                Err(problem) => {
-                    self.shared.problems.begin(address, Area::Connection, problem);
+                Err((area, problem)) => {
+                    self.shared.problems.begin(address, area, problem);
                     turn += 1;
                     self.pause(LEAST_POLL).await;
                 }
@@ -163,7 +165,12 @@ impl Router {
         }
     }
 
-    async fn ask_cluster(&self, address: &RedisAddress) -> Result<Vec<SlotRange>, Problem> {
+    async fn ask_cluster(&self, address: &RedisAddress) -> Result<Vec<SlotRange>, (Area, Problem)> {
+        let answer = self.request_slots(address).await.map_err(|problem| (Area::Connection, problem))?;
+        slots(&answer, address).map_err(|problem| (Area::Slots, problem))
+    }
+
+    async fn request_slots(&self, address: &RedisAddress) -> Result<Value, Problem> {
         let settings = &self.shared.settings;
         let existing = self.nodes.borrow().get(address).and_then(|node| node.link());
         let link = match existing {
@@ -173,9 +180,7 @@ impl Router {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
         let answer = time::timeout(settings.connect_timeout, link.ask(&command)).await;
-        let answer =
-            answer.map_err(|_| Problem::silent(settings.connect_timeout))?.map_err(|()| link.problem())?;
-        slots(&answer, address)
+        answer.map_err(|_| Problem::silent(settings.connect_timeout))?.map_err(|()| link.problem())
     }
 
     async fn pause(&self, most: Duration) {

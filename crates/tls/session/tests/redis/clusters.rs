@@ -141,6 +141,36 @@ fn a_server_that_is_no_cluster_is_said_clearly() {
     assert!(line.contains("it has to be a cluster"), "{line}");
 }
 
+/// The problem began with each query and ended with each heartbeat, so that the log had "works again" every second.
+#[test]
+fn a_cluster_that_refuses_its_slots_has_a_problem_until_it_reports_them() {
+    let cluster = Cluster::start();
+    let store = clustered(&cluster);
+    let permit = |rule| {
+        for node in &cluster.nodes {
+            assert_eq!(node.cli(&["ACL", "SETUSER", "default", rule]), "OK");
+        }
+    };
+    permit("-cluster|slots");
+    let refusals = || {
+        let troubles = store.statistics().troubles;
+        troubles.iter().filter(|line| line.contains("our user needs +cluster|slots")).count()
+    };
+    let beats = || {
+        let commands = cluster.nodes[0].cli(&["INFO", "commandstats"]);
+        let calls = commands.split_once("cmdstat_cluster|info:calls=")?.1.split(',').next()?;
+        calls.parse::<u32>().ok()
+    };
+    wait_until("words about the trouble", || (refusals() == 3).then_some(()));
+    let before = beats().expect("heartbeats");
+    wait_until("further heartbeats", || {
+        assert_eq!(refusals(), 3);
+        (beats()? > before + 2).then_some(())
+    });
+    permit("+cluster|slots");
+    wait_until("no trouble", || (refusals() == 0).then_some(()));
+}
+
 #[test]
 fn the_store_follows_a_failover_and_finds_what_the_replica_had() {
     let mut sentinel = Sentinel::start();
