@@ -14,8 +14,8 @@ use brisk_telemetry::{
 };
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::NamedGroup;
-use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use http::{StatusCode, Version};
 use serde_json::json;
 
 use crate::pages::connections;
@@ -56,7 +56,7 @@ fn answer(
     let requests = connection.flow.requests();
     let (status, kind, body) = match request.uri.path() {
         "/" => {
-            let protocol = format!("{:?}", request.version).replace("2.0", "2");
+            let protocol = version_name(request.version);
             (
                 StatusCode::OK,
                 "text/html; charset=utf-8",
@@ -160,6 +160,15 @@ fn tls_rows(tls: &TlsFacts) -> String {
         name(&mut rows, "Your certificate", Some(subject), "");
     }
     rows
+}
+
+/// Name of a version of HTTP, without a minor version after HTTP/1.1, since later ones have none.
+fn version_name(version: Version) -> String {
+    let name = format!("{version:?}");
+    match name.strip_suffix(".0") {
+        Some(major) if version > Version::HTTP_11 => major.to_owned(),
+        _ => name,
+    }
 }
 
 /// The registry writes `x25519` alone and `X25519MLKEM768`; readers would take them for two things.
@@ -311,6 +320,12 @@ mod tests {
         assert!(bars.contains("margin-left:25.0%;width:75.0%\"></i></dd><dd>3.00 ms"), "{bars}");
         assert_eq!(bars.matches("<i ").count(), 2, "{bars}");
         assert!(parts_note(&record).contains("what resumption saves"));
+    }
+
+    #[test]
+    fn versions_without_a_minor_version_are_named_without_one() {
+        let versions = [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2, Version::HTTP_3];
+        assert_eq!(versions.map(version_name), ["HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"]);
     }
 
     #[test]
