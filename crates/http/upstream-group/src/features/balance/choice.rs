@@ -186,8 +186,9 @@ fn least_loaded<M: Member>(
 /// The score of a member, the winner having the highest. Over uniform hashes, members win in proportion to their
 /// weights.
 fn score(hash: u64, weight: u32) -> f64 {
-    // 53 bits fill the open interval (0, 1) uniformly.
-    let uniform = ((hash >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+    // 52 bits fill the open interval (0, 1) uniformly: with 53, the sum would round the highest value to 1, whose logarithm is 0,
+    // and the member with the best hash would have the lowest score.
+    let uniform = ((hash >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
     -f64::from(weight) / uniform.ln()
 }
 
@@ -376,6 +377,15 @@ mod tests {
         for (index, expected) in [(0, 10_000), (1, 10_000), (2, 20_000)] {
             assert!(counted[&index].abs_diff(expected) < 500, "{counted:?}");
         }
+    }
+
+    #[test]
+    fn a_higher_hash_never_has_a_lower_score() {
+        let scores = [0, 1 << 12, 1 << 63, u64::MAX - (1 << 12), u64::MAX].map(|hash| score(hash, 1));
+        assert!(
+            scores.is_sorted() && scores.iter().all(|score| *score > 0.0 && score.is_finite()),
+            "{scores:?}"
+        );
     }
 
     #[test]
