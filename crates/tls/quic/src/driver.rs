@@ -338,8 +338,11 @@ impl Rate {
     }
 
     /// Counts a handshake no longer, because it is complete: its client has proven its address.
-    fn complete(&mut self) {
-        self.count = self.count.saturating_sub(1);
+    fn complete(&mut self, begun: Instant) {
+        // One of an earlier second is not in the count.
+        if self.second.is_some_and(|start| begun >= start) {
+            self.count = self.count.saturating_sub(1);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::rand;
@@ -83,6 +83,8 @@ impl Default for QuicSettings {
 /// Permit of [`QuicSettings::unproven_handshakes`] and of [`QuicSettings::unproven_of_client`].
 #[derive(Debug)]
 pub(crate) struct Unproven {
+    /// Time of the first packet.
+    pub(crate) begun: Instant,
     _of_all: SharePermit,
     _of_client: AddressPermit,
 }
@@ -196,9 +198,9 @@ impl Endpoints {
     }
 
     /// A permit for a handshake of `client`, whose address is not validated. `None` above a limit: the client gets a Retry.
-    pub(crate) fn unproven(&self, client: IpAddr) -> Option<Unproven> {
+    pub(crate) fn unproven(&self, client: IpAddr, begun: Instant) -> Option<Unproven> {
         let (all, clients) = &self.unproven;
-        Some(Unproven { _of_all: all.try_acquire(client)?, _of_client: clients.try_acquire(client)? })
+        Some(Unproven { begun, _of_all: all.try_acquire(client)?, _of_client: clients.try_acquire(client)? })
     }
 
     /// The [`QuicCounters`] of all drivers.

@@ -84,7 +84,7 @@ impl<S: Service> Driver<S> {
         }
         // A client without a permit gets a Retry in any case, so `exceeds` does not count it: one address
         // with many handshakes does not use up the rate of all others.
-        let unproven = self.endpoints.unproven(client.ip()).filter(|_| !is_validated);
+        let unproven = self.endpoints.unproven(client.ip(), now).filter(|_| !is_validated);
         let is_over = unproven.is_none() || self.unvalidated.exceeds(limit, now);
         if !is_validated && incoming.may_retry() && is_over {
             self.endpoints.counters.retries.add();

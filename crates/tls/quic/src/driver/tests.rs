@@ -13,6 +13,7 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionError, Dir, NoneTokenStore, Side, StreamId, TokenStore};
 use stage::{FAST, GREETING, SLOW, STORED, Stage};
 
+use super::Rate;
 use crate::application::Failure;
 use crate::settings::{QuicSettings, Timeouts};
 
@@ -391,6 +392,17 @@ fn completed_handshakes_do_not_count_for_the_rate() {
         }
     });
     assert_eq!(stage.counters().retries.get(), 0);
+}
+
+#[test]
+fn a_handshake_of_an_earlier_second_is_not_subtracted_from_the_present_one() {
+    let (mut rate, first) = (Rate::default(), Instant::now());
+    let second = first + Duration::from_secs(1);
+    assert!(!rate.exceeds(1, first) && !rate.exceeds(1, second));
+    rate.complete(first);
+    assert!(rate.exceeds(1, second));
+    (0..2).for_each(|_| rate.complete(second));
+    assert!(!rate.exceeds(1, second));
 }
 
 #[test]

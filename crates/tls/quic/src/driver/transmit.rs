@@ -109,8 +109,8 @@ impl<S: Service> Driver<S> {
                 Some(Event::Connected) => {
                     entry.deadline = None;
                     entry.pending = None;
-                    if entry.unproven.take().is_some() {
-                        self.unvalidated.complete();
+                    if let Some(unproven) = entry.unproven.take() {
+                        self.unvalidated.complete(unproven.begun);
                     }
                     match (&entry.application, outcome(connection)) {
                         (Some(_), _) => self.confirm(slot),
