@@ -12,6 +12,28 @@ fn judged(chain: Vec<Vec<u8>>, ca: &TestCa) -> Certificate {
     certificate::judge(&shown, "a.test", &judges, SystemTime::now()).expect("a certificate")
 }
 
+#[test]
+fn an_address_needs_an_entry_for_addresses() {
+    let ca = TestCa::new();
+    let judges = AuthoritySets::new(&[ca.root_file()]).expect("authorities");
+    let matches = |chain: Vec<Vec<u8>>, host: &str| {
+        let shown = SentChain { chain, ..SentChain::default() };
+        certificate::judge(&shown, host, &judges, SystemTime::now()).expect("a certificate").name_matches
+    };
+    let right = certificates_of(&ca.server(&["192.0.2.1", "::1"]).issue().chain_pem);
+    for (host, is_right) in [("192.0.2.1", true), ("0:0:0:0:0:0:0:1", true), ("::2", false)] {
+        assert_eq!(matches(right.clone(), host), is_right, "{host}");
+    }
+    let mut wrong = certificates_of(&ca.server(&["192-0-2-1"]).issue().chain_pem);
+    // A name that looks like an address, which no library for certificates writes.
+    for at in 0..wrong[0].len() {
+        if wrong[0][at..].starts_with(b"192-0-2-1") {
+            wrong[0][at..at + 9].copy_from_slice(b"192.0.2.1");
+        }
+    }
+    assert!(!matches(wrong, "192.0.2.1"));
+}
+
 fn is_anchored(certificate: &Certificate, authorities: &str) -> bool {
     certificate.trust.iter().any(|trust| trust.authorities == authorities && trust.is_anchored)
 }
