@@ -1,4 +1,5 @@
-//! The page for failed requests: the status and a request id, by which the operator finds the request in the log.
+//! The page for failed requests: the status and a request id, by which the operator finds the request in the log. Sources of error
+//! responses.
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use brisk_http::message::Response;
 use brisk_http::validate::RETRY_AFTER;
 use brisk_telemetry::RequestId;
 use brisk_transform::body::Body;
+use brisk_upstream::UpstreamBody;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::forwarding::request_id;
@@ -13,7 +15,35 @@ use crate::forwarding::request_id;
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Header of the gateway's own error responses.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Source of an error response, as an extension of it. Stages wrap bodies and change headers, so that neither shows the source.
+/// Absent for files and responses in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorSource {
+    /// The gateway itself: an [`error_page`].
+    Gateway,
+    /// An upstream, or the server of forward authentication.
+    Upstream,
+    /// A route in place of another error.
+    Page,
+}
+
+impl ErrorSource {
+    /// The source of a response; `None` also for a response that is no error.
+    pub(crate) fn of(response: &Response<Body>) -> Option<Self> {
+        response.extensions().get().copied()
+    }
+}
+
+/// The response of an upstream. States its [`ErrorSource`] if it is an error; other responses cost no extension.
+pub(crate) fn of_upstream(response: Response<UpstreamBody>) -> Response<Body> {
+    let mut response = response.map(Body::Upstream);
+    if response.status().is_client_error() || response.status().is_server_error() {
+        response.extensions_mut().insert(ErrorSource::Upstream);
+    }
+    response
+}
 
 /// The error page for `status`, with [`RETRY_AFTER`] for `503`. Contains no input of the client, so that it cannot be used for
 /// injection.
@@ -26,6 +56,7 @@ pub(crate) fn error_page(status: StatusCode, id: RequestId) -> Response<Body> {
     );
     let mut response = Response::new(Body::full(page));
     *response.status_mut() = status;
+    response.extensions_mut().insert(ErrorSource::Gateway);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HTML);
     // The page has the id of one request, so a cache must not send it for others.

@@ -2,6 +2,7 @@ mod early;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::Body;
 use crate::settings::{
-    Action, FixedResponse, HostSettings, HstsSettings, HttpsRedirect, Page, Plain, RoutePath, RouteSettings,
-    Underscores, UpstreamAction, UpstreamPath, Variants,
+    Action, ErrorPage, ErrorPages, FixedResponse, HostSettings, HstsSettings, HttpsRedirect, Page,
+    PageSource, Plain, RoutePath, RouteSettings, Underscores, UpstreamAction, UpstreamPath, Variants,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
@@ -281,6 +282,12 @@ fn a_route_to_a_group_that_is_not_there_makes_no_service() {
 
 /// An upstream that answers its first request with these bytes, and what it was sent.
 async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static str) -> (String, String) {
+    let action = Action::Upstream(UpstreamAction::new("app", action_path));
+    forwarded_by(vec![prefix("/api", action)], request, response).await
+}
+
+/// As [`forwarded`], by these routes to the group "app".
+async fn forwarded_by(routes: Vec<RouteSettings>, request: &str, response: &'static str) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let url = format!("http://{}", listener.local_addr().expect("address")).parse().expect("a URL");
     let origin = tokio::task::spawn_local(async move {
@@ -293,8 +300,7 @@ async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static 
     });
     let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
     let group = Group::new(state, &DeadlineWheel::new());
-    let action = Action::Upstream(UpstreamAction::new("app", action_path));
-    let settings = settings(vec![host(&["a"], vec![prefix("/api", action)])]);
+    let settings = settings(vec![host(&["a"], routes)]);
     let answer = exchange(service(&settings, Some(&group)).expect("a service"), request).await;
     (origin.await.expect("asked"), answer)
 }
@@ -316,6 +322,27 @@ async fn an_upstream_is_asked_without_hop_by_hop_headers_and_learns_of_the_clien
         answer.contains("x-kept: 1\r\n") && !answer.contains("x-hop") && answer.ends_with("ok"),
         "{answer}"
     );
+}
+
+/// The limit of time wraps the body, which hid the upstream from the error pages.
+#[tokio::test]
+async fn an_error_of_an_upstream_with_a_limit_of_time_is_replaced_only_if_intercepted() {
+    const NAMED: &str = "HTTP/1.1 500 Error\r\nx-request-id: 1\r\ncontent-length: 3\r\n\r\nown";
+    const UNNAMED: &str = "HTTP/1.1 500 Error\r\ncontent-length: 3\r\n\r\nown";
+    for (intercept, response, expected) in
+        [(true, UNNAMED, "page"), (true, NAMED, "page"), (false, UNNAMED, "own"), (false, NAMED, "own")]
+    {
+        let page = PageSource::File(ErrorPage::new(Path::new("x.html"), "page"));
+        let pages = ErrorPages { server_errors: Some(page), intercept, ..ErrorPages::default() };
+        let action = Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole));
+        let mut route = prefix("/api", action);
+        route.error_pages = Some(Arc::new(pages));
+        route.timeouts.request = Some(Duration::from_mins(10));
+        let request = "GET /api HTTP/1.1\r\nhost: a\r\n\r\n";
+        let (_, answer) = LocalSet::new().run_until(forwarded_by(vec![route], request, response)).await;
+        assert_eq!(status(&answer), 500, "{answer}");
+        assert!(answer.ends_with(&format!("\r\n\r\n{expected}")), "{intercept} {answer}");
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ use super::answers::no_content;
 use super::cgi::{self, CgiRequest, NoScript};
 use super::site::{Route, Site};
 use crate::error::ServiceError;
-use crate::error_page::error_page;
+use crate::error_page::{error_page, of_upstream};
 use crate::exchange::Exchange;
 use crate::features::early_hints::RequestHints;
 use crate::features::mirror::Mirror;
@@ -106,13 +106,19 @@ type PendingResponse<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Re
 /// The future of the variables of a request to an application server.
 type Completing<'a> = Pin<Box<dyn Future<Output = Result<Variables, NoScript>> + 'a>>;
 
-/// The response of `pending`, which ends within `limit`. A connection that switches protocols has no end.
-async fn within(limit: Duration, pending: PendingResponse<'_>) -> Result<Response<Body>, Refusal> {
+/// The response of `pending`, which ends within `limit`. A connection that switches protocols has no end, and the response to `HEAD`
+/// no content that could be late.
+async fn within(
+    limit: Duration,
+    is_head: bool,
+    pending: PendingResponse<'_>,
+) -> Result<Response<Body>, Refusal> {
     // One end for head and body: a late head leaves less time for the body.
     let end = Instant::now() + limit;
     let answered = timeout_at(end, pending).await;
     let response = answered.unwrap_or(Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, "request-timeout")))?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS || response.body().is_end_stream() {
+    let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if is_switched || is_head || response.body().is_end_stream() {
         return Ok(response);
     }
     Ok(response.map(|body| Body::boxed(TimedBody::new(body, end))))
@@ -172,7 +178,7 @@ impl<'a> UpstreamCall<'a> {
             named => Rc::new(self.route.own_names.with(named)),
         };
         let body = RequestBody::new(body, exchange.connection(), self.upstream.body_limit, own_names);
-        let limit = self.upstream.timeouts.request;
+        let (limit, is_head) = (self.upstream.timeouts.request, self.state.is_head);
         // The protocols of application servers state the length before the body.
         let needs_length =
             || cgi::is_application(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
@@ -183,7 +189,7 @@ impl<'a> UpstreamCall<'a> {
             Box::pin(self.go(head, target, body, exchange))
         };
         Ok(match limit {
-            Some(limit) => Box::pin(within(limit, pending)),
+            Some(limit) => Box::pin(within(limit, is_head, pending)),
             None => pending,
         })
     }
@@ -309,7 +315,7 @@ impl<'a> UpstreamCall<'a> {
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     exchange.switch();
                 }
-                let mut response = response.map(Body::Upstream);
+                let mut response = of_upstream(response);
                 self.route.stages.received(self.state, &mut response);
                 self.upstream.urls.apply(response.headers_mut());
                 exchange.named = headers::prepare_response(response.status(), response.headers_mut());
@@ -330,5 +336,21 @@ impl<'a> UpstreamCall<'a> {
         tracing::debug!(%error, group, server, request = %exchange.id(), "upstream gave no response");
         exchange.fail(error.side(), error.reason());
         error_page(error.status(), exchange.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stages recognize the body of an upstream, whose end returns the connection to the pool.
+    #[tokio::test]
+    async fn a_response_to_head_keeps_its_body() {
+        let limit = Duration::from_mins(10);
+        let pending = || -> PendingResponse<'static> { Box::pin(ready(Ok(Response::new(Body::full("x"))))) };
+        let head = within(limit, true, pending()).await.expect("a response");
+        assert!(matches!(head.body(), Body::Full(_)), "{head:?}");
+        let get = within(limit, false, pending()).await.expect("a response");
+        assert!(matches!(get.body(), Body::Boxed(_)), "{get:?}");
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::route::ErrorRoute;
-use crate::error_page::REQUEST_ID;
+use crate::error_page::ErrorSource;
 
 /// Headers that describe the content that a page replaces, besides [`DIGESTS`].
 const CONTENT_HEADERS: [HeaderName; 10] = [
@@ -125,7 +125,8 @@ impl ErrorPages {
 
     /// Whether the response is an error of the gateway or without content, or of an upstream whose errors are intercepted.
     fn may_replace(&self, response: &Response<Body>) -> bool {
-        is_of_gateway(response) || (self.intercept && matches!(response.body(), Body::Upstream(_)))
+        let is_of_upstream = ErrorSource::of(response) == Some(ErrorSource::Upstream);
+        is_of_gateway(response) || (self.intercept && is_of_upstream)
     }
 }
 
@@ -137,13 +138,12 @@ pub(super) fn remove_content(response: &mut Response<Body>) {
     *response.body_mut() = Body::Empty;
 }
 
-/// Whether no upstream sent the response, and it is an error page of the gateway or has no content.
-pub(super) fn is_of_gateway(response: &Response<Body>) -> bool {
-    // The type of the body shows its source. A body of an upstream that was wrapped before this stage is not
-    // recognized as one.
-    match response.body() {
-        Body::Upstream(_) => false,
-        body => response.headers().contains_key(REQUEST_ID) || http_body::Body::is_end_stream(body),
+/// Whether an error is an error page of the gateway, or has no content and is of no upstream.
+pub(super) fn is_of_gateway(error: &Response<Body>) -> bool {
+    match ErrorSource::of(error) {
+        Some(ErrorSource::Gateway) => true,
+        Some(ErrorSource::Upstream | ErrorSource::Page) => false,
+        None => http_body::Body::is_end_stream(error.body()),
     }
 }
 

@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::pages::{is_of_gateway, remove_content};
+use crate::error_page::ErrorSource;
 use crate::headers::CLOSE;
 use crate::redirect::host_with_brackets;
 
@@ -94,6 +95,8 @@ impl ErrorHead {
         let has_failed = is_error && (is_refusal || is_of_gateway(response));
         if let Some(status) = self.status.filter(|_| !own.is_redirection() && !has_failed) {
             *response.status_mut() = status;
+            // Also without content: a request has one page at most.
+            response.extensions_mut().get_or_insert(ErrorSource::Page);
         }
         // RFC 9110 section 6.4.1.
         if matches!(response.status().as_u16(), 204 | 205 | 304) {

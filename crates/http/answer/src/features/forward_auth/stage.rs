@@ -20,7 +20,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
 
-use crate::error_page::error_page;
+use crate::error_page::{error_page, of_upstream};
 use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
 use crate::features::client_certificates::stage::ClientCertificateStage;
@@ -218,7 +218,7 @@ impl ForwardAuthStage {
         let is_redirect = status.is_redirection() && status != StatusCode::NOT_MODIFIED;
         if is_redirect || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             exchange.hold_first(response.body().unread());
-            let mut response = response.map(Body::Upstream);
+            let mut response = of_upstream(response);
             headers::prepare_response(status, response.headers_mut());
             return Flow::Respond(Box::new(response));
         }
