@@ -7,10 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use brisk_fetch::{Client, FetchResponse};
 use brisk_telemetry::changes_display;
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use serde_json::Value;
 use tokio::task;
 
 /// Longest accepted `Retry-After`. A longer one would leave names without certificates.
@@ -61,7 +63,7 @@ pub(crate) struct Http {
     pub(crate) noted: LastRetryAfter,
 }
 
-type Body = BodyWrapper<bytes::Bytes>;
+type Body = BodyWrapper<Bytes>;
 
 impl HttpClient for Http {
     fn request(
@@ -82,7 +84,7 @@ impl HttpClient for Http {
             let mut fetched = fetched.map_err(|error| Error::Other(Box::new(error)))?;
             noted.note(bound_retry_after(&mut fetched.headers), Instant::now());
             understood(&place, &fetched)?;
-            let mut response = Response::new(Full::new(fetched.body));
+            let mut response = Response::new(Full::new(body_with_status(&fetched)));
             *response.status_mut() = fetched.status;
             *response.headers_mut() = fetched.headers;
             Ok(response.into())
@@ -106,6 +108,19 @@ fn understood(place: &str, response: &FetchResponse) -> Result<(), Error> {
         message = format!("{message}: {text}");
     }
     Err(Error::Other(message.into()))
+}
+
+/// The body, in which a problem document has the status of the response. RFC 9457 section 3.1.2: the member is optional and
+/// only advisory, but `instant-acme` reads the status from nowhere else.
+fn body_with_status(response: &FetchResponse) -> Bytes {
+    let is_error = response.status.is_client_error() || response.status.is_server_error();
+    let Some(Value::Object(mut problem)) =
+        is_error.then(|| serde_json::from_slice(&response.body).ok()).flatten()
+    else {
+        return response.body.clone();
+    };
+    problem.insert("status".to_owned(), response.status.as_u16().into());
+    Value::Object(problem).to_string().into()
 }
 
 /// The beginning of a text in one line, without characters that change a terminal.
@@ -137,7 +152,26 @@ fn bound_retry_after(headers: &mut HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+    use instant_acme::Problem;
+
     use super::*;
+    use crate::error::{is_gone, is_rate_limited, is_refused};
+
+    /// An error of a proxy used to count as a final refusal, after which the order and the key of a new account were removed.
+    #[test]
+    fn a_problem_without_a_status_has_that_of_its_response() {
+        let error = |status: StatusCode, body: &'static str| -> Error {
+            let response = FetchResponse { status, headers: HeaderMap::new(), body: body.into() };
+            let problem: Problem = serde_json::from_slice(&body_with_status(&response)).expect("a problem");
+            problem.into()
+        };
+        assert!(!is_refused(&error(StatusCode::SERVICE_UNAVAILABLE, r#"{"message":"down"}"#)));
+        assert!(is_rate_limited(&error(StatusCode::TOO_MANY_REQUESTS, r#"{"detail":"slow"}"#)));
+        assert!(is_gone(&error(StatusCode::NOT_FOUND, r#"{"type":"about:blank","status":503}"#)));
+        let other = FetchResponse { status: StatusCode::OK, headers: HeaderMap::new(), body: "{}".into() };
+        assert_eq!(body_with_status(&other), "{}");
+    }
 
     #[test]
     fn an_error_that_is_not_json_is_quoted_in_one_line() {
