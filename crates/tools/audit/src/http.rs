@@ -180,14 +180,7 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
         let Some(head) = ask(&mut stream, &request, deadline).await else { return Ok(PlainHttp::Unjudged) };
         let location = head.header("location").filter(|_| (300..400).contains(&head.status));
         let Some(location) = location else { return Ok(PlainHttp::Answers(head.status)) };
-        let next: String = if location.starts_with("//") {
-            format!("http:{location}")
-        } else if location.starts_with('/') {
-            let origin = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-            format!("{origin}{location}")
-        } else {
-            location.to_owned()
-        };
+        let next = resolved(&url, location);
         hops.push(next.chars().take(300).collect());
         let is_own = |rest: &str| {
             let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
@@ -205,9 +198,10 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
             "http" if is_own(rest) => {}
             _ => return Ok(PlainHttp::OtherHost(hops)),
         }
-        let (authority, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         at_port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);
-        path = format!("/{rest}");
+        let rest = rest.split('#').next().unwrap_or("");
+        path = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
         // A space or a control character would begin another part of the next request.
         if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Ok(PlainHttp::Answers(head.status));
@@ -216,6 +210,31 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
     }
     // No registered status: the redirects have no end.
     Ok(PlainHttp::Answers(310))
+}
+
+/// The URL to which `location` leads from `base`, an `http` URL (RFC 3986 section 5.2). Servers remove the dot segments.
+fn resolved(base: &str, location: &str) -> String {
+    let scheme = location.find([':', '/', '?', '#']).is_some_and(|at| location[at..].starts_with(':'));
+    if scheme {
+        return location.to_owned();
+    }
+    if location.starts_with("//") {
+        return format!("http:{location}");
+    }
+    let start = base.find("://").map_or(0, |at| at + 3);
+    let part = |ends: &[char]| base[start..].find(ends).map_or(base, |at| &base[..start + at]);
+    let path = part(&['?', '#']);
+    let kept = match location.as_bytes().first() {
+        Some(b'/') => part(&['/', '?', '#']),
+        Some(b'?') => path,
+        Some(b'#') | None => part(&['#']),
+        // RFC 3986 section 5.2.3: the last segment is replaced.
+        Some(_) => match path[start..].rfind('/') {
+            Some(at) => &path[..=start + at],
+            None => return format!("{path}/{location}"),
+        },
+    };
+    format!("{kept}{location}")
 }
 
 /// Whether two hosts are equal, as names or as addresses, with or without brackets.
@@ -253,6 +272,22 @@ mod tests {
         assert_eq!(authority("a.test", 80, 80), "a.test");
         assert!(is_same("[::1]", "0:0:0:0:0:0:0:1") && is_same("A.test", "a.test"));
         assert!(!is_same("[::2]", "::1") && !is_same("a.test", "::1"));
+    }
+
+    #[test]
+    fn a_relative_location_is_resolved() {
+        for (base, location, url) in [
+            ("http://a.test/", "index.html", "http://a.test/index.html"),
+            ("http://a.test", "index.html", "http://a.test/index.html"),
+            ("http://a.test:81/b/c?d=/e", "f?g=http://h/", "http://a.test:81/b/f?g=http://h/"),
+            ("http://a.test/b?c", "?d", "http://a.test/b?d"),
+            ("http://a.test/b?c", "", "http://a.test/b?c"),
+            ("http://a.test?c", "/d", "http://a.test/d"),
+            ("http://a.test/b", "//b.test/", "http://b.test/"),
+            ("http://a.test/b", "HTTPS://a.test/", "HTTPS://a.test/"),
+        ] {
+            assert_eq!(resolved(base, location), url, "{location:?} at {base:?}");
+        }
     }
 
     #[test]

@@ -36,6 +36,14 @@ fn an_answer_is_one_whatever_the_length_of_its_body() {
 }
 
 #[test]
+fn a_relative_redirect_leads_to_the_same_host() {
+    for location in ["index.html", "?x"] {
+        let answer = format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n");
+        assert_eq!(found(answer.leak().as_bytes()), PlainHttp::Answers(310), "redirects without an end");
+    }
+}
+
+#[test]
 fn a_port_is_closed_only_if_it_does_not_connect() {
     assert_eq!(found(b""), PlainHttp::Unjudged);
     assert_eq!(found(b"SSH-2.0-x\r\n"), PlainHttp::Unjudged);
