@@ -83,7 +83,7 @@ async fn read_head(
     buffer: &mut Vec<u8>,
     response: &mut Response,
 ) -> Result<Option<Body>, HttpError> {
-    for interim in 0..INTERIM {
+    for interim in 0..=INTERIM {
         let (head, headers) = read_any_head(stream, buffer, response).await?;
         // After 101 another protocol follows and no other head (RFC 9110 section 15.2.2).
         if !(100..200).contains(&head.status) || head.status == 101 {
@@ -179,6 +179,15 @@ mod tests {
         ] {
             let answer = read_all(text.as_bytes()).await.expect(text);
             assert_eq!((answer.body_bytes, answer.is_last), (body, is_last), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn interim_responses_are_limited() {
+        for (number, is_read) in [(INTERIM, true), (INTERIM + 1, false)] {
+            let interim = "HTTP/1.1 103 Early\r\n\r\n".repeat(number as usize);
+            let found = read_all(format!("{interim}HTTP/1.1 204 None\r\n\r\n").as_bytes()).await;
+            assert_eq!(found.is_ok_and(|response| response.interim == INTERIM), is_read, "{number}");
         }
     }
 

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::HttpError;
 use crate::request::{CODINGS, Request};
-use crate::response::Response;
+use crate::response::{Response, number};
 pub use log::Frame;
 use log::Log;
 
@@ -318,7 +318,7 @@ impl Http2 {
             return Ok(());
         }
         let status = lines.0.iter().find(|(name, _)| name == ":status");
-        let status: Option<u16> = status.and_then(|(_, value)| value.parse().ok());
+        let status: Option<u16> = status.and_then(|(_, value)| number(value.as_bytes()));
         match status {
             Some(100..200) => wanted.response.interim += 1,
             Some(status) if wanted.response.status == 0 => {

@@ -1,5 +1,6 @@
 //! Responses, independent of the protocol version.
 
+use std::str::FromStr;
 use std::time::Instant;
 
 /// A response, filled while it arrives: after a failure it contains the part before.
@@ -25,6 +26,15 @@ pub struct Response {
     pub head_at: Option<Instant>,
     /// Arrival of the last byte.
     pub done_at: Option<Instant>,
+}
+
+/// The number of decimal digits only, without a sign; `None` for other text or an overflow.
+pub(crate) fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
+    // `parse` alone accepts a plus sign.
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 impl Response {

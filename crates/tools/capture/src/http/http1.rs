@@ -167,5 +167,10 @@ impl Http1 {
 }
 
 fn number(text: &[u8]) -> Option<u64> {
-    str::from_utf8(text).ok()?.trim().parse().ok()
+    let digits = text.trim_ascii();
+    // `parse` alone accepts a plus sign.
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
 }

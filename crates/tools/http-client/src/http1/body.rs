@@ -108,8 +108,8 @@ impl Body {
             Rest::Size { seen, .. } | Rest::Trailer { seen } if seen > LINE => {
                 return Err(wrong("a line of the chunked body is too long"));
             }
-            // RFC 9112 section 7.1: a size has at least one digit.
-            Rest::Size { seen: 0, .. } if byte == b'\n' || byte == b'\r' => return Err(bad_size()),
+            // RFC 9112 section 7.1: a size has at least one digit, also before an extension.
+            Rest::Size { seen: 0, .. } if !byte.is_ascii_hexdigit() => return Err(bad_size()),
             // RFC 9112 section 7.1: a chunk of size 0 is the last one; trailers follow.
             Rest::Size { size, .. } if byte == b'\n' => {
                 if size == 0 {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_wrong_chunk_is_an_error() {
-        for text in ["x\r\n", "\r\n", "5\r\nhelloX", "11112222333344445\r\n"] {
+        for text in ["x\r\n", "\r\n", ";x\r\n", " \r\n", "5\r\nhelloX", "11112222333344445\r\n"] {
             assert!(Body::chunked().take(text.as_bytes()).is_err(), "{text:?}");
         }
         assert!(Body::chunked().take(&[b'0'; 10_000]).is_err());

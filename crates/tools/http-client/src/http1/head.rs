@@ -4,6 +4,7 @@ use httparse::{Header, Status};
 
 use super::Body;
 use crate::error::HttpError;
+use crate::response::number;
 
 /// The properties of a response head that determine the end of the response.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub fn parse_head<'b>(
         Some(Body::chunked())
     } else {
         match fields.iter().find(|header| header.name.eq_ignore_ascii_case("content-length")) {
-            Some(length) => number(length.value).map(Body::of_length),
+            Some(length) => number(length.value.trim_ascii()).map(Body::of_length),
             None => Some(Body::until_close()),
         }
     };
@@ -61,10 +62,6 @@ fn has_token(headers: &[Header<'_>], name: &str, token: &str) -> bool {
     let fields = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
     let mut tokens = fields.flat_map(|header| header.value.split(|byte| *byte == b','));
     tokens.any(|value| value.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-}
-
-fn number(value: &[u8]) -> Option<u64> {
-    std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -102,7 +99,9 @@ mod tests {
         assert!(incomplete.expect("the start of a head").is_none());
         let mut headers = [httparse::EMPTY_HEADER; 8];
         assert!(parse_head(b"HTTQ/1.1 200\r\n\r\n", &mut headers, false).is_err());
-        let wrong = head("HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n", false);
-        assert_eq!((wrong.status, wrong.body), (200, None));
+        for length in ["five", "+5", "-5", "5 5", ""] {
+            let wrong = head(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"), false);
+            assert_eq!((wrong.status, wrong.body), (200, None), "{length}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use brisk_wire::h3::frame::{self, FrameHead, kind};
 use brisk_wire::h3::qpack::{self, CONSTANTS, Decoder};
 use bytes::Bytes;
 
-use crate::response::Response;
+use crate::response::{Response, number};
 
 /// Maximum size of a head: bytes of its fields with their overhead, and their number.
 const SIZE: usize = 64 << 10;
@@ -95,8 +95,8 @@ impl ResponseFields<'_> {
         };
         match name {
             // An invalid status becomes 0, which `Exchange::head` refuses.
-            b":status" => Line::Status(text().parse().unwrap_or_default()),
-            b"content-length" => Line::Length(text().parse().ok(), kept()),
+            b":status" => Line::Status(number(value).unwrap_or_default()),
+            b"content-length" => Line::Length(number(value), kept()),
             _ if self.kept_fields == KeptFields::None => Line::Other(None),
             _ => Line::Other(kept()),
         }
@@ -169,5 +169,11 @@ mod tests {
         let mut response = Response::default();
         let length = read(&section, &mut Decoder::default(), KeptFields::None, &mut response);
         assert_eq!((length, response.status, response.headers.len()), (Ok(Some(12)), 404, 0));
+        section.clear();
+        qpack::begin(&mut section);
+        qpack::field(b":status", b"+200", &mut section);
+        qpack::field(b"content-length", b"+12", &mut section);
+        let length = read(&section, &mut Decoder::default(), KeptFields::None, &mut response);
+        assert_eq!((length, response.status), (Ok(None), 0), "numbers have no sign");
     }
 }
