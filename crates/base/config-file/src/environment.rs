@@ -36,6 +36,19 @@ impl Document<'_> {
     }
 }
 
+/// `text` with its variables and files replaced as by [`Document::expand`], for a value that is needed before the document.
+///
+/// # Errors
+///
+/// The reason for which a variable or a file cannot be inserted.
+pub fn expand_text(
+    text: &str,
+    base: &Path,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, String> {
+    Expansion::new(base, environment).text(text)
+}
+
 /// The replacement of variables in texts.
 pub(crate) struct Expansion<'a> {
     base: &'a Path,

@@ -17,6 +17,7 @@ mod units;
 mod values;
 
 pub use document::{Advice, Document, Syntax};
+pub use environment::expand_text;
 pub use error::{ConfigError, KeyPath, Located, Segment};
 pub use findings::Findings;
 pub use matching::matching;

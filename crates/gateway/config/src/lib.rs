@@ -125,8 +125,14 @@ pub fn isolation(sources: &Sources) -> Option<Isolation> {
     // configuration is resolved. `Document` is not needed, since a text that is no TOML is reported there.
     let mut tables = sources.all().iter().filter_map(|source| source.text.parse::<toml::Table>().ok());
     let keys = tables.find_map(|mut table| table.remove("keys"))?;
-    let user = keys.get("isolate_user").and_then(|user| user.as_str()).map(str::to_owned);
-    keys.get("isolate")?.as_bool()?.then_some(Isolation { user })
+    if !keys.get("isolate")?.as_bool()? {
+        return None;
+    }
+    let base = sources.main().parent().unwrap_or(Path::new(""));
+    let expand = |user: &str| brisk_config_file::expand_text(user, base, &variable);
+    // Without a variable of its text no process is started: the error is reported with those of the other texts.
+    let user = keys.get("isolate_user").and_then(toml::Value::as_str).map(expand).transpose().ok()?;
+    Some(Isolation { user })
 }
 
 /// Checks `file` and writes nothing.

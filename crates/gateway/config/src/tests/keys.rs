@@ -100,3 +100,20 @@ fn wrong_settings_of_keys_are_one_line_each() {
         refused(&with_keys(line), &format!("brisk.toml:5:{column}: keys.{message}"));
     }
 }
+
+#[test]
+fn the_user_of_the_key_process_may_be_a_variable() {
+    let folder = folder();
+    let file = folder.path().join("brisk.toml");
+    for (written, expected) in [
+        ("${BRISK_TEST_NO_NAME:-keys}", Some("keys")),
+        ("keys", Some("keys")),
+        // Reported as an error of the text, so there is no process to start.
+        ("${BRISK_TEST_NO_NAME}", None),
+    ] {
+        let keys = format!("isolate = true\nisolate_user = \"{written}\"");
+        fs::write(&file, with_keys(&keys)).expect("written");
+        let isolation = isolation(&sources(&file).expect("texts"));
+        assert_eq!(isolation.and_then(|isolation| isolation.user).as_deref(), expected, "{written}");
+    }
+}
