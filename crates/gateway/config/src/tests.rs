@@ -146,6 +146,14 @@ fn a_value_out_of_range_brings_the_range() {
 }
 
 #[test]
+fn a_backlog_out_of_range_is_reported_once_for_all_listeners() {
+    refused(
+        &format!("{LISTENER}http = [\"127.0.0.1:80\"]\nbacklog = 0\n{HOST}"),
+        "brisk.toml:4:11: server.backlog: 0 is out of range: write 1 to 1048576",
+    );
+}
+
+#[test]
 fn buffered_requests_need_an_upstream_and_a_limit() {
     let route = |keys: &str| {
         let upstream = "[upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -34,6 +35,10 @@ use super::{memory_limits, otlp, sessions};
 use crate::key_settings::KeySettings;
 use crate::raw;
 use crate::values::{self, Address, ClientConnections};
+
+/// Length of the queue of connections that are not accepted yet unless another is written, and the lengths that may be.
+const BACKLOG: u32 = 4096;
+const BACKLOGS: RangeInclusive<u32> = 1..=1_048_576;
 
 /// TCP Fast Open queue length unless another is written.
 const FAST_OPEN: u32 = 256;
@@ -125,8 +130,10 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
     let usual = cores.get().min(1024) as u16;
     let workers =
         count(context.shared.findings.within(&path.key("workers"), server.workers, usual, &(1..=1024)));
-    let https = listeners(&server.https, server, context);
-    let http = listeners(&server.http, server, context);
+    // Here, so that a wrong number is reported once and not for each kind of listener.
+    context.shared.findings.within(&path.key("backlog"), server.backlog, BACKLOG, &BACKLOGS);
+    let https = listeners(&server.https, server);
+    let http = listeners(&server.http, server);
     let state_dir = server.state_dir.as_ref().map(|dir| context.shared.base.join(dir));
     let state_dir = state_dir.or_else(|| dirs::state_dir().map(|dir| dir.join("brisk")));
     let tls = tls(raw, context);
@@ -199,15 +206,9 @@ fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>
     context.shared.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
 }
 
-/// Settings of the listeners at `addresses`.
-pub(super) fn listeners(
-    addresses: &[Address],
-    server: &raw::Server,
-    context: &mut Context<'_>,
-) -> Vec<ListenerSettings> {
-    let path = KeyPath::of("server").key("backlog");
-    let backlog = server.backlog.filter(|_| !addresses.is_empty());
-    let backlog = context.shared.findings.within(&path, backlog, 4096, &(1..=1_048_576));
+/// Settings of the listeners at `addresses`. A `backlog` out of range, which [`server`] reports, is replaced by the default.
+pub(super) fn listeners(addresses: &[Address], server: &raw::Server) -> Vec<ListenerSettings> {
+    let backlog = server.backlog.filter(|backlog| BACKLOGS.contains(backlog)).unwrap_or(BACKLOG);
     let fast_open = server.fast_open.map_or(Some(FAST_OPEN), |fast_open| fast_open.0);
     let listener = |address: &Address| ListenerSettings {
         backlog: i32::try_from(backlog).unwrap_or(i32::MAX),

@@ -67,7 +67,7 @@ fn service(
     }
     TcpSettings {
         name: tcp.name.clone().unwrap_or_else(|| upstream.clone()),
-        listen: listeners(&tcp.listen, &raw.server, context),
+        listen: listeners(&tcp.listen, &raw.server),
         names,
         is_default,
         alpn: protocols,
