@@ -62,8 +62,10 @@ impl<'a> RevocationList<'a> {
         let signature = list.expect(BIT_STRING)?.bits()?;
         list.end()?;
         let mut inside = signed.inside();
-        // RFC 5280 section 5.1.2.1: lists of version 1 have no version field.
-        inside.optional(INTEGER)?;
+        // RFC 5280 section 5.1.2.1: lists of version 1 have no version field, and this one is 1 for version 2.
+        if inside.optional(INTEGER)?.is_some_and(|version| version.content != [1]) {
+            return Err("a version that is unknown here");
+        }
         // RFC 5280 section 5.1.1.2: signatureAlgorithm and tbsCertList.signature must be equal.
         if inside.expect(SEQUENCE)?.whole != algorithm {
             return Err("two algorithms in the place of one");
@@ -117,9 +119,10 @@ impl<'a> RevocationList<'a> {
         while let Some(entry) = Entry::next(&mut entries)? {
             // Decided before the rest of the list is parsed: a fault in a later entry must not hide a
             // revocation.
-            if entry.serial == serial {
+            if entry.serial.content == serial {
                 return entry.date.time().map(Some);
             }
+            entry.serial.integer()?;
             is_understood &= entry_is_understood(entry.rest)?;
         }
         // RFC 5280 section 5.3: an unknown critical extension may assign its entry to another issuer, so the absence
@@ -131,6 +134,7 @@ impl<'a> RevocationList<'a> {
     fn check_entries(&self) -> Result<(), Malformed> {
         let mut entries = self.entries;
         while let Some(entry) = Entry::next(&mut entries)? {
+            entry.serial.integer()?;
             entry.date.time()?;
             entry_is_understood(entry.rest)?;
         }
@@ -140,7 +144,7 @@ impl<'a> RevocationList<'a> {
 
 /// An element of `revokedCertificates` (RFC 5280 section 5.1.2.6).
 struct Entry<'a> {
-    serial: &'a [u8],
+    serial: Element<'a>,
     date: Element<'a>,
     /// The extensions of the entry, if it has any.
     rest: Reader<'a>,
@@ -152,7 +156,7 @@ impl<'a> Entry<'a> {
             return Ok(None);
         }
         let mut rest = entries.expect(SEQUENCE)?.inside();
-        let serial = rest.expect(INTEGER)?.content;
+        let serial = rest.expect(INTEGER)?;
         Ok(Some(Self { serial, date: rest.next()?, rest }))
     }
 }

@@ -44,6 +44,18 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// The contents of an INTEGER in its shortest form.
+    pub(crate) fn integer(self) -> Result<&'a [u8], Malformed> {
+        // X.690 section 8.3.2. Contents are compared as bytes, and a longer form of a number differs from it.
+        match self.content {
+            [] | [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..] => {
+                Err("an INTEGER that is not in its shortest form")
+            }
+            content if self.tag == INTEGER => Ok(content),
+            _ => Err("another element than an INTEGER"),
+        }
+    }
+
     /// The value of a BOOLEAN, whose tag may be an implicit one.
     pub(crate) fn boolean(self) -> Result<bool, Malformed> {
         // X.690 section 11.1. BER permits any other value for TRUE, so a comparison with 0xff alone would turn it into FALSE.
@@ -183,6 +195,18 @@ mod tests {
         );
         for wrong in [&[1, 1, 1][..], &[1, 1, 0x7f], &[1, 0], &[1, 2, 0, 0xff]] {
             assert!(flag(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn integers_have_their_shortest_form() {
+        let is_refused = |bytes: &[u8]| Reader::new(bytes).next().and_then(Element::integer).is_err();
+        for right in [&[0][..], &[0x7f], &[0, 0x80], &[0xff], &[0xff, 0x7f], &[0x80, 0]] {
+            let bytes = write(INTEGER, &[right]);
+            assert_eq!(Reader::new(&bytes).next().and_then(Element::integer), Ok(right));
+        }
+        for wrong in [&[2, 0][..], &[2, 2, 0, 5], &[2, 2, 0xff, 0x80], &[1, 1, 5]] {
+            assert!(is_refused(wrong), "{wrong:?}");
         }
     }
 

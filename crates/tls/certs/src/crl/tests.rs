@@ -125,3 +125,23 @@ fn lists_that_are_not_whole_or_not_understood_are_refused() {
     assert!(list.revoked(&serial(&good)).is_err(), "the entry may be of another issuer");
     assert!(list.revoked(&serial(&bad)).unwrap().is_some());
 }
+
+/// Such a number differs as bytes from that of the certificate, which used to count as absent from the list.
+#[test]
+fn a_list_with_a_serial_number_in_a_longer_form_proves_no_absence() {
+    let ca = TestCa::new();
+    let bad = ca.server(&["a.test"]).issue();
+    let mut list = ca.crls(&[&bad], HOUR).intermediate_der;
+    let own = write(INTEGER, &[&serial(&bad)]);
+    let at = list.windows(own.len()).position(|part| part == own).unwrap();
+    list[at + 2..at + own.len()].copy_from_slice(&[0, 5]);
+    assert!(RevocationList::read(&list).unwrap().revoked(&[5]).is_err());
+}
+
+#[test]
+fn a_list_of_an_unknown_version_is_refused() {
+    let mut list = TestCa::new().crls(&[], HOUR).intermediate_der;
+    let version = list.windows(3).position(|part| part == [INTEGER, 1, 1]).unwrap();
+    list[version + 2] = 2;
+    assert!(RevocationList::read(&list).is_err());
+}
