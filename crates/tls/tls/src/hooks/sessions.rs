@@ -1,12 +1,14 @@
 //! Session look-up and tickets for rustls. rustls only needs to know whether a session was found; the reason for a miss
 //! is recorded in [`notes`].
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use brisk_session::{Claim, Lookup, Miss, OpenError, SessionIds, SessionOrMiss, SessionStore, TicketKeyring};
 use brisk_telemetry::{Resumption, ResumptionFailure};
 use rustls::server::{ProducesTickets, StoresServerSessions};
+use zeroize::Zeroizing;
 
 use crate::demands::Demands;
 use crate::{notes, suspend};
@@ -35,17 +37,21 @@ const LOOK_UPS: u8 = 4;
 fn marked(demands: &Demands, session: Vec<u8>) -> Vec<u8> {
     match demands.mark() {
         None => session,
-        Some(mark) => [&mark[..], &session].concat(),
+        Some(mark) => {
+            let session = Zeroizing::new(session);
+            [&mark[..], &session[..]].concat()
+        }
     }
 }
 
 /// The session without the mark of `demands`; `None` with another mark, or once the revocation lists have expired.
 fn unmarked(demands: &Demands, session: Vec<u8>) -> Option<Vec<u8>> {
+    let mut session = Zeroizing::new(session);
     if demands.expire().is_some_and(|expire| SystemTime::now() >= expire) {
         return None;
     }
     match demands.mark() {
-        None => Some(session),
+        None => Some(mem::take(&mut *session)),
         Some(mark) => session.strip_prefix(mark).map(<[u8]>::to_vec),
     }
 }
@@ -156,7 +162,7 @@ impl ProducesTickets for Tickets {
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         match self.demands.mark() {
             None => self.keyring.seal(plain, SystemTime::now()),
-            Some(mark) => self.keyring.seal(&[&mark[..], plain].concat(), SystemTime::now()),
+            Some(mark) => self.keyring.seal(&Zeroizing::new([&mark[..], plain].concat()), SystemTime::now()),
         }
     }
 
@@ -176,7 +182,9 @@ impl ProducesTickets for Tickets {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write as _;
+    use std::os::unix::fs::FileExt as _;
 
     use brisk_certs::Crl;
     use brisk_session::{KeySource, RotationSettings};
@@ -235,6 +243,29 @@ mod tests {
         let session = marked(&demand, b"session".to_vec());
         assert_eq!(unmarked(&demands(&[b"other"]), session.clone()), None);
         assert_eq!(unmarked(&demand, session).as_deref(), Some(&b"session"[..]));
+    }
+
+    /// Whether freed memory at this address still contains most of a session of `[0x5a; 1024]`.
+    fn remains(address: usize) -> bool {
+        // On the stack: memory from the allocator could be the memory that is examined.
+        let mut bytes = [0; 1024];
+        let memory = File::open("/proc/self/mem").expect("the memory of this process");
+        let is_mapped = memory.read_exact_at(&mut bytes, address as u64).is_ok();
+        is_mapped && bytes.iter().filter(|byte| **byte == 0x5a).take(513).count() > 512
+    }
+
+    #[test]
+    fn sessions_that_get_or_lose_a_mark_leave_no_copy() {
+        let demand = demands(&[b"one"]);
+        let session = vec![0x5a_u8; 1024];
+        let address = session.as_ptr().addr();
+        assert!(remains(address), "it is found while it exists");
+        let session = marked(&demand, session);
+        assert!(!remains(address));
+        let (other, address) = (session.clone(), session.as_ptr().addr());
+        assert!(unmarked(&demand, session).is_some() && !remains(address));
+        let address = other.as_ptr().addr();
+        assert!(unmarked(&demands(&[b"other"]), other).is_none() && !remains(address));
     }
 
     #[test]
