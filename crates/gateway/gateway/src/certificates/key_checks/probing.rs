@@ -61,7 +61,7 @@ pub(crate) async fn run(checks: Weak<KeyChecks>, wake: Arc<Notify>, shown: impl 
 async fn ask(key: KeyElsewhere, algorithm: KeyAlgorithm) -> (KeyElsewhere, Vec<ProbeAnswer>) {
     let asked = key.clone();
     // A task of its own, whose handle reports a panic of the engine: as an answer with a fault it leads to the next question,
-    // whereas a key without an answer would stay in progress for ever.
+    // whereas a key without an answer would not be asked again.
     let probe = tokio::spawn(async move { asked.probe(algorithm, Instant::now() + DEADLINE).await });
     let panicked = || ProbeAnswer { holder: String::new(), fault: Some("the engine panicked".to_owned()) };
     (key, probe.await.unwrap_or_else(|_| vec![panicked()]))

@@ -62,7 +62,7 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
 
 /// Number of addresses that were ignored, if none were in the answer before. `is_cut` states that some were in the last answer.
 fn newly_ignored(answer: &Result<Answer, DnsError>, is_cut: &mut bool) -> Option<usize> {
-    // A failure leaves `is_cut` unchanged. A warning for each answer would be one a second for ever, where TTLs are short.
+    // A failure leaves `is_cut` unchanged. A warning for each answer would be one a second, where TTLs are short.
     let ignored = answer.as_ref().ok()?.ignored;
     let was_cut = std::mem::replace(is_cut, ignored > 0);
     (ignored > 0 && !was_cut).then_some(ignored)

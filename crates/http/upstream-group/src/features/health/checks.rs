@@ -99,7 +99,7 @@ async fn outcome_within(
     match AssertUnwindSafe(timeout(limit, check)).catch_unwind().await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err("no answer in time".to_owned()),
-        // A failure like others: if the watch ended with it, the last verdict about the server would hold for ever.
+        // A failure like others: if the watch ended with it, the last verdict about the server would never change.
         Err(_) => Err("the check panicked".to_owned()),
     }
 }

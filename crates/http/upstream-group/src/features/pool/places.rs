@@ -31,7 +31,7 @@ struct State {
     /// Requests in the order of their numbers, also some that have left. The first one has not, so that an empty queue means that no
     /// request waits.
     queue: VecDeque<Waiter>,
-    /// Number of requests in `queue` that have left it: those with a closed `grant`.
+    /// Number of requests in `queue` that have left it, and have closed their `grant`.
     left: usize,
     next_number: u64,
 }
@@ -196,7 +196,7 @@ impl State {
         first
     }
 
-    /// Removes requests that have left: those at the front, and all once they are more than half of the queue. A request that leaves
+    /// Removes requests that have left: at the front at once, and all once they are more than half of the queue. A request that leaves
     /// thus costs constant time on average, and the queue is at most twice as long as the number of requests that wait. A search for
     /// each of them would take the time of the whole queue under the lock of all workers, in an overload.
     fn clean(&mut self) {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_leave_a_queue_are_removed_together_and_count_no_more() {
+    fn requests_that_leave_a_queue_are_removed_together_and_count_no_more() {
         let places = Places::new(1, 8);
         let taken = places.try_take().expect("a free place");
         let mut waiting: VecDeque<_> = (0..8).map(|_| places.wait(HERE, None).expect("room")).collect();
@@ -327,7 +327,7 @@ mod tests {
         }
         drop(waiting.remove(1));
         assert_eq!((slots(), places.waiting()), (3, 3));
-        waiting.extend((0..5).map(|_| places.wait(THERE, None).expect("room of those who have left")));
+        waiting.extend((0..5).map(|_| places.wait(THERE, None).expect("room of requests that have left")));
         assert!(places.wait(HERE, None).is_none(), "the queue is full");
         // The one behind the first leaves, so that the next grant passes over it.
         drop(waiting.remove(1));
