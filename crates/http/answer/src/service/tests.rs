@@ -14,6 +14,7 @@ use brisk_upstream_group::GroupState;
 use brisk_upstream_group::settings::GroupSettings;
 use bytes::Bytes;
 use http::HeaderValue;
+use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::TcpListener;
@@ -22,8 +23,8 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::Body;
 use crate::settings::{
-    Action, ErrorPage, ErrorPages, FixedResponse, HostSettings, HstsSettings, HttpsRedirect, Page,
-    PageSource, Plain, RoutePath, RouteSettings, Underscores, UpstreamAction, UpstreamPath, Variants,
+    Action, ErrorPage, ErrorPages, FixedResponse, ForwardAuth, HostSettings, HstsSettings, HttpsRedirect,
+    Page, PageSource, Plain, RoutePath, RouteSettings, Underscores, UpstreamAction, UpstreamPath, Variants,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
@@ -288,9 +289,17 @@ async fn forwarded(action_path: UpstreamPath, request: &str, response: &'static 
 
 /// As [`forwarded`], by these routes to the group "app".
 async fn forwarded_by(routes: Vec<RouteSettings>, request: &str, response: &'static str) -> (String, String) {
+    let (group, asked) = app(response).await;
+    let settings = settings(vec![host(&["a"], routes)]);
+    let answer = exchange(service(&settings, Some(&group)).expect("a service"), request).await;
+    (asked.await.expect("asked"), answer)
+}
+
+/// A group whose server answers its first request with these bytes, and what the server was sent.
+async fn app(response: &'static str) -> (Rc<Group>, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let url = format!("http://{}", listener.local_addr().expect("address")).parse().expect("a URL");
-    let origin = tokio::task::spawn_local(async move {
+    let asked = tokio::task::spawn_local(async move {
         let (mut stream, _) = listener.accept().await.expect("accept");
         let mut asked = vec![0; 4096];
         let length = stream.read(&mut asked).await.expect("read");
@@ -299,10 +308,7 @@ async fn forwarded_by(routes: Vec<RouteSettings>, request: &str, response: &'sta
         String::from_utf8(asked).expect("text")
     });
     let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
-    let group = Group::new(state, &DeadlineWheel::new());
-    let settings = settings(vec![host(&["a"], routes)]);
-    let answer = exchange(service(&settings, Some(&group)).expect("a service"), request).await;
-    (origin.await.expect("asked"), answer)
+    (Group::new(state, &DeadlineWheel::new()), asked)
 }
 
 #[tokio::test]
@@ -343,6 +349,30 @@ async fn an_error_of_an_upstream_with_a_limit_of_time_is_replaced_only_if_interc
         assert_eq!(status(&answer), 500, "{answer}");
         assert!(answer.ends_with(&format!("\r\n\r\n{expected}")), "{intercept} {answer}");
     }
+}
+
+fn permitted(route: RouteSettings) -> RouteSettings {
+    let path = http::uri::PathAndQuery::from_static("/auth");
+    let auth =
+        ForwardAuth { group: "app".to_owned(), path, copied: Arc::default(), returned: Arc::default() };
+    RouteSettings { forward_auth: Some(auth), ..route }
+}
+
+/// The head lost the names in `Connection`, the trailers did not.
+#[tokio::test]
+async fn trailers_of_a_refusal_lose_the_names_of_its_connection() {
+    let response = "HTTP/1.1 403 Forbidden\r\nconnection: x-hop\r\ntransfer-encoding: chunked\r\n\r\n\
+                    2\r\nno\r\n0\r\nx-hop: 1\r\nx-kept: 1\r\n\r\n";
+    let asking = async {
+        let (group, _asked) = app(response).await;
+        let settings = settings(vec![host(&["a"], vec![permitted(prefix("/", text(200, "open")))])]);
+        let service = service(&settings, Some(&group)).expect("a service");
+        let request = Request::get("/").header("host", "a").body(ClientBody::Empty).expect("a request");
+        service.respond(&connection(), request).await.into_body().collect().await.expect("a body")
+    };
+    let body = LocalSet::new().run_until(asking).await;
+    let trailers = body.trailers().expect("trailers");
+    assert!(!trailers.contains_key("x-hop") && trailers.contains_key("x-kept"), "{trailers:?}");
 }
 
 #[tokio::test]

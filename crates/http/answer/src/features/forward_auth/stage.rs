@@ -219,7 +219,7 @@ impl ForwardAuthStage {
         if is_redirect || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             exchange.hold_first(response.body().unread());
             let mut response = of_upstream(response);
-            headers::prepare_response(status, response.headers_mut());
+            exchange.named = headers::prepare_response(status, response.headers_mut());
             return Flow::Respond(Box::new(response));
         }
         tracing::debug!(%status, request = %exchange.id(), "no decision about a request");
