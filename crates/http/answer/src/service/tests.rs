@@ -375,6 +375,17 @@ async fn trailers_of_a_refusal_lose_the_names_of_its_connection() {
     assert!(!trailers.contains_key("x-hop") && trailers.contains_key("x-kept"), "{trailers:?}");
 }
 
+/// It was a failure of the server, so that the client got 502 for a request that it could have repeated.
+#[tokio::test]
+async fn a_refusal_of_early_data_by_forward_authentication_reaches_the_client() {
+    let route = permitted(prefix("/", text(200, "open")));
+    let response = "HTTP/1.1 425 Too Early\r\ncontent-length: 5\r\n\r\nlater";
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let (asked, answer) = LocalSet::new().run_until(forwarded_by(vec![route], request, response)).await;
+    assert!(asked.starts_with("GET /auth HTTP/1.1\r\n"), "{asked}");
+    assert!(status(&answer) == 425 && answer.ends_with("later"), "{answer}");
+}
+
 #[tokio::test]
 async fn an_upstream_can_be_asked_for_what_is_below_its_route() {
     let request = "GET /api/x?q HTTP/1.1\r\nhost: a\r\n\r\n";

@@ -45,8 +45,8 @@ const OMITTED: [HeaderName; 3] = [header::CONTENT_LENGTH, header::TE, header::UP
 const LONGEST_PERMISSION: usize = 16 << 10;
 const PERMISSION_TIME: Duration = Duration::from_secs(1);
 
-/// Asks a server about each request, without the body. Status 2xx permits the request; `401`, `403` and redirects are sent to
-/// the client. Everything else is a failure of the server. Compiled if the route has forward authentication.
+/// Asks a server about each request, without the body. Status 2xx permits the request; `401`, `403`, `425` and redirects are
+/// sent to the client. Everything else is a failure of the server. Compiled if the route has forward authentication.
 #[derive(Debug)]
 pub(crate) struct ForwardAuthStage {
     /// `None` in an explanation, which sends nothing.
@@ -216,7 +216,10 @@ impl ForwardAuthStage {
         }
         // The question has no condition to which a 304 would respond.
         let is_redirect = status.is_redirection() && status != StatusCode::NOT_MODIFIED;
-        if is_redirect || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        // RFC 8470 section 5.2: a 425 reaches the client, which repeats the request after the handshake.
+        let is_decision =
+            matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_EARLY);
+        if is_redirect || is_decision {
             exchange.hold_first(response.body().unread());
             let mut response = of_upstream(response);
             exchange.named = headers::prepare_response(status, response.headers_mut());
