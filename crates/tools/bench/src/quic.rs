@@ -3,9 +3,10 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use brisk_http_client::http3::{Http3 as Connection, Http3Error, KeptFields, PendingResponse, Traffic};
+use brisk_http_client::http3::{
+    EncodedRequest, Http3 as Connection, Http3Error, KeptFields, PendingResponse, Traffic,
+};
 use brisk_tls_client::{ClientFacts, EarlyData, EarlyOutcome, SavedSession};
-use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
@@ -50,7 +51,7 @@ impl Opener {
         &self,
         kind: &HandshakeKind,
         session: Option<SavedSession>,
-        early: Option<Bytes>,
+        early: Option<EncodedRequest>,
     ) -> Result<(QuicLink, Option<PendingResponse>), Failure> {
         let offered = session.is_some();
         let socket = self.dialer.datagrams()?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use brisk_http_client::http3::RequestHead;
+use brisk_http_client::http3::{EncodedRequest, RequestHead};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -97,7 +97,7 @@ pub struct Request {
     /// As `kept`, with `Connection: close`.
     last: Bytes,
     /// For HTTP/3: head and body in frames.
-    framed: Bytes,
+    framed: EncodedRequest,
 }
 
 /// The parts that all requests of a run share.
@@ -174,7 +174,7 @@ impl Request {
     }
 
     /// Head and body for HTTP/3.
-    pub(crate) fn http3(&self) -> &Bytes {
+    pub(crate) fn http3(&self) -> &EncodedRequest {
         &self.framed
     }
 

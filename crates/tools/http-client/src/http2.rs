@@ -71,6 +71,13 @@ struct PendingResponse<'a> {
     response: &'a mut Response,
 }
 
+impl PendingResponse<'_> {
+    fn end(&mut self) -> Result<(), Reason> {
+        let length = self.response.header("content-length").and_then(|length| number(length.as_bytes()));
+        self.response.end(length).map_err(|_| Reason::PROTOCOL_ERROR)
+    }
+}
+
 /// An HTTP/2 connection.
 #[derive(Debug)]
 pub struct Http2 {
@@ -331,10 +338,7 @@ impl Http2 {
             // Trailers.
             _ => {}
         }
-        if block.is_last {
-            wanted.response.done_at = Some(Instant::now());
-        }
-        Ok(())
+        if block.is_last { wanted.end() } else { Ok(()) }
     }
 
     fn data(
@@ -357,7 +361,7 @@ impl Http2 {
         }
         wanted.response.body_bytes += bytes as u64;
         if head.has(flag::END_STREAM) {
-            wanted.response.done_at = Some(Instant::now());
+            wanted.end()?;
         }
         // At half of the window: an update for each frame would cost a packet each.
         let (lacks, most) = (i64::from(WINDOW) - self.stream_window, i64::from(WINDOW) / 2);

@@ -20,13 +20,12 @@ use std::task::Poll;
 
 use brisk_quic_socket::{Batch, Socket};
 use brisk_tls_client::{ClientFacts, QuicHandshake};
-use bytes::Bytes;
 use quinn_proto::{EndpointConfig, RandomConnectionIdGenerator, TransportConfig};
 
 use crate::response::Response;
 pub use driver::Driver;
 pub use error::Http3Error;
-pub use head::{KeptFields, RequestHead};
+pub use head::{EncodedRequest, KeptFields, RequestHead};
 use shared::Shared;
 
 /// Flow-control windows of a response and a connection, large enough not to slow down responses.
@@ -126,14 +125,14 @@ impl Http3 {
         self.shared.borrow().connection.has_0rtt()
     }
 
-    /// Sends a request: `bytes` as [`RequestHead::encode`] has written them. Waits while the server permits no further
-    /// stream; before the end of the handshake, streams of early data are permitted if the session has them.
+    /// Sends a request. Waits while the server permits no further stream; before the end of the handshake, streams of early
+    /// data are permitted if the session has them.
     pub async fn request(
         &self,
-        bytes: Bytes,
+        request: EncodedRequest,
         kept_fields: KeptFields,
     ) -> Result<PendingResponse, Http3Error> {
-        let opened = self.until(|shared| shared.request(&bytes, kept_fields)).await?;
+        let opened = self.until(|shared| shared.request(&request, kept_fields)).await?;
         Ok(PendingResponse { connection: self.clone(), number: opened })
     }
 

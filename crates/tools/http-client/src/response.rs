@@ -38,6 +38,19 @@ pub(crate) fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
 }
 
 impl Response {
+    /// Ends a response whose body has to have `length` bytes, if that is known. The error is a sentence about another length (RFC
+    /// 9113 section 8.1.1, RFC 9114 section 4.1.2).
+    pub(crate) fn end(&mut self, length: Option<u64>) -> Result<(), String> {
+        let bytes = self.body_bytes;
+        // RFC 9110 section 8.6: these responses have no body; 304 may state the length of another response.
+        let length = length.filter(|length| *length != bytes && !matches!(self.status, 204 | 304));
+        if let Some(length) = length {
+            return Err(format!("its body has {bytes} of {length} bytes"));
+        }
+        self.done_at = Some(Instant::now());
+        Ok(())
+    }
+
     /// Value of the first header field with this name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())

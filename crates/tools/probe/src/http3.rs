@@ -176,8 +176,8 @@ impl Trip<'_> {
         let head = RequestHead { method: "GET", scheme: "https", authority: &authority, path: &url.path };
         let fields: [(&[u8], &[u8]); 2] =
             [(b"user-agent", self.settings.agent.as_bytes()), (b"accept", b"*/*")];
-        let (bytes, connection) = (head.encode(fields, b""), connection.clone());
-        async move { connection.request(bytes, KeptFields::None).await }
+        let (request, connection) = (head.encode(fields, b""), connection.clone());
+        async move { connection.request(request, KeptFields::None).await }
     }
 }
 

@@ -50,6 +50,24 @@ async fn a_response_is_read_with_its_frames() {
 }
 
 #[tokio::test]
+async fn a_body_has_the_stated_length() {
+    for (status, body, is_whole) in
+        [(200, "hello", true), (200, "hell", false), (200, "", false), (304, "", true)]
+    {
+        let bytes = response(|out, encoder| {
+            let at = block::begin(out);
+            encoder.status(status, out);
+            encoder.field(b"content-length", b"5", out);
+            block::end(out, at, 1, body.is_empty());
+            if !body.is_empty() {
+                out.frame(kind::DATA, flag::END_STREAM, 1, body.as_bytes());
+            }
+        });
+        assert_eq!(exchange(&bytes).await.0.is_ok(), is_whole, "{status} {body}");
+    }
+}
+
+#[tokio::test]
 async fn a_response_continues_after_a_graceful_end_of_the_connection() {
     let graceful = |ends: bool| {
         response(|out, encoder| {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quinn_proto::StreamId;
 
 use super::error::Http3Error;
-use super::head::{self, KeptFields};
+use super::head::{self, EncodedRequest, KeptFields};
 use crate::response::Response;
 
 /// Maximum length of an encoded head.
@@ -25,7 +25,7 @@ const INTERIM: u32 = 32;
 pub(super) struct Exchange {
     pub(super) stream: StreamId,
     /// The whole request, which is sent again if early data is rejected.
-    pub(super) request: Bytes,
+    pub(super) request: EncodedRequest,
     /// The rest of `request` that flow control has not permitted yet.
     pub(super) unsent: Bytes,
     kept_fields: KeptFields,
@@ -46,10 +46,10 @@ pub(super) enum Fault {
 }
 
 impl Exchange {
-    pub(super) fn new(stream: StreamId, request: Bytes, kept_fields: KeptFields) -> Self {
+    pub(super) fn new(stream: StreamId, request: EncodedRequest, kept_fields: KeptFields) -> Self {
         Self {
             stream,
-            unsent: request.clone(),
+            unsent: request.bytes.clone(),
             request,
             kept_fields,
             reader: FrameReader::new(RequestOrder::new(HEAD)),
@@ -102,18 +102,15 @@ impl Exchange {
         Ok(())
     }
 
-    /// Ends the exchange with the stream. RFC 9114 section 4.1.2: the length must be the stated one; responses to `HEAD`
-    /// and some others have no body.
+    /// Ends the exchange with the stream.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         self.reader.end().map_err(Fault::Connection)?;
-        let Response { body_bytes, head_at, .. } = self.response;
-        if head_at.is_none() {
+        if self.response.head_at.is_none() {
             return Err(protocol("it has no head".to_owned()));
         }
-        if let Some(length) = self.length.filter(|length| body_bytes > 0 && *length != body_bytes) {
-            return Err(protocol(format!("its body has {body_bytes} of {length} bytes")));
-        }
-        self.response.done_at = Some(Instant::now());
+        // RFC 9110 section 8.6: a response to `HEAD` states the length of another one, and has no body.
+        let length = if self.request.is_head { Some(0) } else { self.length };
+        self.response.end(length).map_err(protocol)?;
         self.finish(Ok(()));
         Ok(())
     }
@@ -162,8 +159,13 @@ mod tests {
     }
 
     fn read(frames: &[Vec<u8>], pieces: usize) -> Result<Response, String> {
+        answer(false, frames, pieces)
+    }
+
+    fn answer(is_head: bool, frames: &[Vec<u8>], pieces: usize) -> Result<Response, String> {
+        let request = EncodedRequest { bytes: Bytes::new(), is_head };
         let mut exchange =
-            Exchange::new(StreamId::from(quinn_proto::VarInt::from_u32(0)), Bytes::new(), KeptFields::None);
+            Exchange::new(StreamId::from(quinn_proto::VarInt::from_u32(0)), request, KeptFields::None);
         let mut decoder = Decoder::default();
         let text = |fault| match fault {
             Fault::Stream(error) => error.to_string(),
@@ -187,10 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn a_response_without_a_body_may_state_a_length() {
+        assert!(answer(true, &[head(200, Some("5"))], 7).is_ok());
+        assert!(answer(true, &[head(200, Some("5")), data(b"hello")], 7).is_err());
+        assert!(read(&[head(304, Some("5"))], 7).is_ok());
+    }
+
+    #[test]
     fn responses_that_are_cut_or_wrong_are_errors() {
         for (frames, hint) in [
             (vec![], "no head"),
             (vec![head(200, Some("5")), data(b"hell")], "4 of 5 bytes"),
+            (vec![head(200, Some("5"))], "0 of 5 bytes"),
             (vec![head(200, None), vec![0, 5, b'h']], "FRAME_ERROR"),
             (vec![data(b"hello")], "FRAME_UNEXPECTED"),
             (vec![head(103, None)], "no head"),

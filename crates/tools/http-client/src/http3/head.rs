@@ -21,6 +21,14 @@ pub enum KeptFields {
     All,
 }
 
+/// A request in the frames of its stream. A clone shares the bytes.
+#[derive(Clone, Debug)]
+pub struct EncodedRequest {
+    pub(super) bytes: Bytes,
+    /// Whether the method is `HEAD`, whose response has no body.
+    pub(super) is_head: bool,
+}
+
 /// The head of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
@@ -35,9 +43,13 @@ pub struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// The bytes of a request on its stream, with `fields`, whose names are in lower case, and with `body`: one `HEADERS`
-    /// frame, and one `DATA` frame unless `body` is empty.
-    pub fn encode<'f>(&self, fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>, body: &[u8]) -> Bytes {
+    /// A request with `fields`, whose names are in lower case, and with `body`: one `HEADERS` frame, and one `DATA` frame
+    /// unless `body` is empty.
+    pub fn encode<'f>(
+        &self,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        body: &[u8],
+    ) -> EncodedRequest {
         let mut out = Vec::new();
         let at = frame::begin(kind::HEADERS, &mut out);
         qpack::begin(&mut out);
@@ -54,7 +66,7 @@ impl RequestHead<'_> {
             FrameHead { kind: kind::DATA, length: body.len() as u64 }.write(&mut out);
             out.extend_from_slice(body);
         }
-        out.into()
+        EncodedRequest { bytes: out.into(), is_head: *method == "HEAD" }
     }
 }
 
@@ -143,7 +155,7 @@ mod tests {
     #[test]
     fn a_request_is_a_head_and_one_frame_with_its_body() {
         let head = RequestHead { method: "POST", scheme: "https", authority: "a.test", path: "/b" };
-        let bytes = head.encode([(&b"x-a"[..], &b"1"[..])], b"hello");
+        let bytes = head.encode([(&b"x-a"[..], &b"1"[..])], b"hello").bytes;
         let body = [0, 5, b'h', b'e', b'l', b'l', b'o'];
         assert!(bytes.ends_with(&body), "{bytes:?}");
         let section = &bytes[3..bytes.len() - body.len()];

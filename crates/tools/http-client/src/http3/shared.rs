@@ -24,7 +24,7 @@ use quinn_proto::{
 use super::Http3Client;
 use super::error::Http3Error;
 use super::exchange::{Exchange, Fault};
-use super::head::KeptFields;
+use super::head::{EncodedRequest, KeptFields};
 use crate::response::Response;
 
 /// State of a connection.
@@ -110,7 +110,7 @@ impl Shared {
     /// Opens a stream for a request and returns its number; `None` while the server permits no stream.
     pub(super) fn request(
         &mut self,
-        bytes: &Bytes,
+        request: &EncodedRequest,
         kept_fields: KeptFields,
     ) -> Option<Result<u64, Http3Error>> {
         if let Some(lost) = &self.lost {
@@ -123,7 +123,7 @@ impl Shared {
         let number = self.next;
         self.next += 1;
         self.numbers.insert(stream, number);
-        self.exchanges.insert(number, Exchange::new(stream, bytes.clone(), kept_fields));
+        self.exchanges.insert(number, Exchange::new(stream, request.clone(), kept_fields));
         self.write(number);
         self.wake_driver();
         Some(Ok(number))
@@ -244,7 +244,7 @@ impl Shared {
         for number in numbers {
             let Some(stream) = self.connection.streams().open(Dir::Bi) else { return };
             let Some(exchange) = self.exchanges.get_mut(&number) else { continue };
-            (exchange.stream, exchange.unsent) = (stream, exchange.request.clone());
+            (exchange.stream, exchange.unsent) = (stream, exchange.request.bytes.clone());
             self.numbers.insert(stream, number);
             self.write(number);
         }
