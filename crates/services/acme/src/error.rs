@@ -163,12 +163,6 @@ pub(crate) fn is_account_gone(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem) if is_type(problem, "accountDoesNotExist"))
 }
 
-/// Returns whether a rate limit of any kind was exceeded.
-pub(crate) fn is_rate_limited(error: &instant_acme::Error) -> bool {
-    matches!(error, instant_acme::Error::Api(problem)
-        if is_type(problem, "rateLimited") || problem.status == Some(429))
-}
-
 /// Returns whether the authority would refuse the same request again.
 pub(crate) fn is_refused(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem) if !is_passing(problem))

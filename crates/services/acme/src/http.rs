@@ -156,7 +156,7 @@ mod tests {
     use instant_acme::Problem;
 
     use super::*;
-    use crate::error::{is_gone, is_rate_limited, is_refused};
+    use crate::error::{is_gone, is_refused};
 
     /// An error of a proxy used to count as a final refusal, after which the order and the key of a new account were removed.
     #[test]
@@ -167,7 +167,7 @@ mod tests {
             problem.into()
         };
         assert!(!is_refused(&error(StatusCode::SERVICE_UNAVAILABLE, r#"{"message":"down"}"#)));
-        assert!(is_rate_limited(&error(StatusCode::TOO_MANY_REQUESTS, r#"{"detail":"slow"}"#)));
+        assert!(!is_refused(&error(StatusCode::TOO_MANY_REQUESTS, r#"{"detail":"slow"}"#)));
         assert!(is_gone(&error(StatusCode::NOT_FOUND, r#"{"type":"about:blank","status":503}"#)));
         let other = FetchResponse { status: StatusCode::OK, headers: HeaderMap::new(), body: "{}".into() };
         assert_eq!(body_with_status(&other), "{}");

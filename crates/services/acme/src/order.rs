@@ -7,6 +7,7 @@ use std::mem;
 use std::time::{Duration, SystemTime};
 
 use brisk_certs::store::Lock;
+use brisk_fetch::FetchError;
 use instant_acme::{CertificateIdentifier, Identifier, NewOrder, Order, OrderStatus};
 use tokio::time::{Instant, sleep_until};
 
@@ -14,7 +15,7 @@ use crate::AcmeError;
 use crate::account::{Authority, NONCES};
 use crate::certify::{check, new_key, request};
 use crate::dns::DnsSettings;
-use crate::error::{is_account_gone, is_bad_nonce, is_gone, is_rate_limited};
+use crate::error::{is_account_gone, is_bad_nonce, is_gone, is_refused};
 use crate::prove::{Prover, why_invalid};
 use crate::records::{IssuedCertificate, Pending, Records, Secret, seconds};
 use crate::responses::{ChallengeResponses, withdraw};
@@ -261,5 +262,45 @@ fn identifier(name: &str) -> Identifier {
 
 /// Returns whether a refused order may be accepted without `replaces`.
 fn is_worth_another(error: &instant_acme::Error) -> bool {
-    !is_rate_limited(error) && !is_account_gone(error) && !is_bad_nonce(error)
+    match error {
+        instant_acme::Error::Api(_) => is_refused(error) && !is_account_gone(error),
+        // `instant-acme` reports an authority that ignores `replaces` as `Other`. After a failed request, the authority may
+        // have created the order all the same.
+        instant_acme::Error::Other(source) => !source.is::<FetchError>(),
+        instant_acme::Error::Unsupported(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_fetch::Reason;
+
+    use super::*;
+
+    /// A failure that passes used to cost the exemption from rate limits that `replaces` gives.
+    #[test]
+    fn an_order_is_repeated_without_replaces_only_after_a_refusal() {
+        let problem = |name: &str, status: u16| {
+            let kind = format!("urn:ietf:params:acme:error:{name}");
+            let problem = serde_json::json!({ "type": kind, "status": status });
+            instant_acme::Error::Api(serde_json::from_value(problem).unwrap())
+        };
+        assert!(is_worth_another(&problem("alreadyReplaced", 409)));
+        assert!(is_worth_another(&problem("malformed", 400)));
+        assert!(is_worth_another(&instant_acme::Error::Unsupported("replaces")));
+        assert!(is_worth_another(&instant_acme::Error::Other("replaces field mismatch".into())));
+        for (name, status) in
+            [("serverInternal", 500), ("malformed", 503), ("rateLimited", 429), ("accountDoesNotExist", 400)]
+        {
+            assert!(!is_worth_another(&problem(name, status)), "{name}");
+        }
+        let unreachable = FetchError {
+            method: http::Method::POST,
+            url: "https://ca.test/order".to_owned(),
+            status: None,
+            reason: Reason::TimedOut(LIMIT),
+        };
+        assert!(!is_worth_another(&instant_acme::Error::Other(Box::new(unreachable))));
+    }
 }
