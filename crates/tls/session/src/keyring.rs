@@ -57,8 +57,11 @@ impl TicketKeyring {
         // Under the lock: a rotation in another thread would otherwise restore the keys of the former
         // source.
         self.ring.store(Arc::new(self.ring.load().turned_to(&source, seconds(now))));
-        // A rotation that was forced for the former source does not concern the keys of this one.
-        self.forced.store(false, Ordering::Relaxed);
+        // A rotation that was forced for the former source does not concern the keys of this one, unless the fleet still
+        // exchanges its keys: every reload calls this method, and the next exchange may be late.
+        if !matches!((&*present, &source), (KeySource::Shared { .. }, KeySource::Shared { .. })) {
+            self.forced.store(false, Ordering::Relaxed);
+        }
         *present = source;
     }
 
@@ -334,6 +337,21 @@ mod tests {
 
     fn opened(keyring: &TicketKeyring, ticket: &[u8], now: SystemTime) -> Result<Vec<u8>, OpenError> {
         keyring.open_ticket(ticket, now).map(|opened| opened.session)
+    }
+
+    /// While Redis could not be reached, every reload cancelled a forced rotation.
+    #[test]
+    fn a_reload_cancels_a_forced_rotation_only_if_keys_are_no_longer_shared() {
+        let rotation = RotationSettings::new(SECOND * 120, SECOND * 60, SECOND * 10).unwrap();
+        let shared = || KeySource::Shared { rotation };
+        let keyring = TicketKeyring::new(shared(), at(0));
+        keyring.force_rotation(at(0)).unwrap();
+        keyring.configure(shared(), at(1));
+        assert!(keyring.take_forced());
+        keyring.force_rotation(at(1)).unwrap();
+        keyring.configure(KeySource::Generated(rotation), at(2));
+        keyring.configure(shared(), at(3));
+        assert!(!keyring.take_forced());
     }
 
     #[test]
