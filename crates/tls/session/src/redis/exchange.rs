@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::{
     client::Job,
     error::RedisError,
-    link::Link,
+    link::{Link, is_elsewhere},
     problem::{Area, Problem},
     router::Router,
     sealing::{VERSION, opened, sealed},
@@ -125,14 +125,22 @@ impl Exchange {
 
     async fn round(&mut self, router: &Router, shared: &Shared) -> Result<(), Failed> {
         let link = router.node(&self.hash).and_then(|node| node.link()).ok_or(Failed)?;
+        let done = self.exchange(&link, shared).await;
+        if link.take_moved() {
+            router.doubt();
+        }
+        done
+    }
+
+    async fn exchange(&mut self, link: &Link, shared: &Shared) -> Result<(), Failed> {
         let now = SystemTime::now();
-        let mut published = self.read(&link, shared).await?;
+        let mut published = self.read(link, shared).await?;
         let dead: Vec<u64> =
             published.iter().filter(|(_, key)| !key.is_live(now)).map(|(slot, _)| *slot).collect();
         if !dead.is_empty() {
             published.retain(|slot, _| !dead.contains(slot));
             // Each gateway deletes expired keys; a repeated deletion has no effect.
-            self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), &link, shared).await?;
+            self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), link, shared).await?;
         }
         self.forced |= self.keyring.take_forced();
         let additions = self.additions(&published, now);
@@ -142,9 +150,9 @@ impl Exchange {
                 // the winner's key.
                 let mut command = redis::cmd("HSETNX");
                 command.arg(&self.hash).arg(key.slot()).arg(self.seal(key));
-                self.write(&command, &link, shared).await?;
+                self.write(&command, link, shared).await?;
             }
-            published = self.read(&link, shared).await?;
+            published = self.read(link, shared).await?;
             published.retain(|_, key| key.is_live(now));
         }
         // In every round, because a reload may have switched the keyring to shared keys since the last.
@@ -152,6 +160,8 @@ impl Exchange {
         self.keyring.install(&keys, now);
         (self.held, self.forced) = (published, false);
         shared.problems.end(link.address(), Area::Exchange);
+        // Of a node that had the keys before.
+        shared.problems.forget_others(link.address(), Area::Exchange);
         Ok(())
     }
 
@@ -211,6 +221,11 @@ fn context(slot: u64) -> Vec<u8> {
 }
 
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {
-    shared.problems.begin(link.address(), Area::Exchange, Problem::refused(command, error));
+    // The cached slots of the cluster are outdated.
+    if is_elsewhere(error) {
+        link.set_moved();
+    } else {
+        shared.problems.begin(link.address(), Area::Exchange, Problem::refused(command, error));
+    }
     Failed
 }

@@ -1,6 +1,11 @@
 //! Sentinels and clusters: the store follows the primaries after failovers and migrations.
 
-use brisk_session::{Claim, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, SessionStore};
+use std::{sync::Arc, time::SystemTime};
+
+use brisk_session::{
+    Claim, KeySource, Lookup, Miss, RedisSettings, RedisStore, RedisTopology, RotationSettings, SessionStore,
+    TicketKeySync, TicketKeyring,
+};
 use brisk_testkit::{
     process::wait_until,
     redis::{Cluster, Redis, Sentinel},
@@ -139,6 +144,27 @@ fn a_server_that_is_no_cluster_is_said_clearly() {
     let store = RedisStore::start(settings, &secret()).unwrap();
     let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
     assert!(line.contains("it has to be a cluster"), "{line}");
+}
+
+/// The former node kept the problem `refuses HGETALL (MOVED ...)`.
+#[test]
+fn ticket_keys_that_moved_to_another_node_are_read_there_without_a_problem() {
+    const KEY: &str = "brisk:ticket-keys";
+    let cluster = Cluster::start();
+    let store = clustered(&cluster);
+    let rotation = RotationSettings::default();
+    let keyring = Arc::new(TicketKeyring::new(KeySource::Shared { rotation }, SystemTime::now()));
+    let exchange = TicketKeySync::prepare(&store, &secret(), rotation, Arc::clone(&keyring));
+    let _exchange = exchange.expect("an empty queue").begin();
+    wait_until("ticket keys", || (!keyring.keys(SystemTime::now()).is_empty()).then_some(()));
+    let slot = cluster.nodes[0].cli(&["CLUSTER", "KEYSLOT", KEY]);
+    let from = cluster.node_of(slot.parse().expect("a slot is a number"));
+    let to = cluster.nodes.iter().find(|node| node.port() != from.port()).expect("several nodes");
+    migrate(&slot, KEY, from, to);
+    wait_until("a read from the new node", || {
+        assert_eq!(store.statistics().troubles, [""; 0]);
+        to.cli(&["INFO", "commandstats"]).contains("cmdstat_hgetall:calls=").then_some(())
+    });
 }
 
 /// The problem began with each query and ended with each heartbeat, so that the log had "works again" every second.
