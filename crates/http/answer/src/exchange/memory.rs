@@ -22,6 +22,13 @@ impl Exchange {
         }
     }
 
+    /// Drops the facts of a response that another one replaces.
+    pub(crate) fn drop_response(&mut self) {
+        self.named = Vec::new();
+        self.ruled = None;
+        self.reserved = None;
+    }
+
     /// Counts a body that was formed in memory, such as a page or a compressed document: its head may wait for the output of
     /// others.
     pub(super) fn hold_formed(&mut self, bytes: usize) {
@@ -42,5 +49,34 @@ impl Exchange {
     /// Ready if the response may hold more memory; otherwise wakes the task when it may.
     pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.reserved.is_some() { Poll::Ready(()) } else { self.connection.poll_room(context) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use brisk_http::message::Request;
+    use brisk_http_connection::testing::connection;
+    use brisk_telemetry::{Metrics, RequestId};
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::super::Telemetry;
+    use super::*;
+
+    /// Rules of the first route removed fields from the trailers of the second one.
+    #[test]
+    fn a_replaced_response_leaves_no_names_for_trailers() {
+        const NAME: HeaderName = HeaderName::from_static("x-own");
+        let telemetry = Rc::new(Telemetry { metrics: Metrics::new(), access_log: None });
+        let (head, ()) = Request::get("/").body(()).expect("a request").into_parts();
+        let mut exchange = Exchange::begin(&telemetry, &connection(), RequestId(1), &head);
+        exchange.named = vec![NAME];
+        exchange.ruled = Some(Rc::from([NAME]));
+        exchange.drop_response();
+        let mut trailers = HeaderMap::new();
+        trailers.insert(NAME, HeaderValue::from_static("1"));
+        exchange.clean_trailers(&mut trailers);
+        assert!(trailers.contains_key(NAME));
     }
 }

@@ -131,15 +131,13 @@ impl Site {
     ) -> Response<Body> {
         let mut state = RequestState::new(&request.head);
         let route = self.route(request, exchange);
-        let answered = route.stages.request(exchange, request, &mut state).await;
-        let answered = answered.map(|answered| answered.map(|response| *response));
         if (route.internal.redirects || route.error_pages.is_some()) && !request.is_tunnel {
-            let redirects = self.answer_with_redirects(service, route, request, exchange, state, answered);
+            let redirects = self.answer_with_redirects(service, route, request, exchange, state);
             // Boxed: few routes need this future, and every request would have room for it.
             return Box::pin(redirects).await;
         }
-        let answered = match answered {
-            Some(answered) => answered,
+        let answered = match route.stages.request(exchange, request, &mut state).await {
+            Some(answered) => answered.map(|response| *response),
             None => route.act(service, self, request, exchange, &state).await,
         };
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
@@ -147,8 +145,8 @@ impl Site {
         response
     }
 
-    /// Performs the action of `route`, unless a stage has `answered`, follows internal redirects, and replaces an error by the
-    /// response of the route that is its page.
+    /// Responds as [`Self::answer`] by `route`, follows internal redirects, and replaces an error by the response of the route that
+    /// is its page.
     async fn answer_with_redirects(
         &self,
         service: &Service,
@@ -156,14 +154,14 @@ impl Site {
         request: &mut ClientRequest,
         exchange: &mut Exchange,
         mut state: RequestState,
-        answered: Option<Result<Response<Body>, Refusal>>,
     ) -> Response<Body> {
-        // The upstream call takes the head away.
+        // Before the stages, which change headers for their own route. The upstream call takes the head away.
         let kept = exchange.hold_head(|| size_of_fields(&request.head.headers));
         let mut head = request.head.clone();
-        let is_of_stage = answered.is_some();
+        let answered = route.stages.request(exchange, request, &mut state).await;
+        let mut is_of_stage = answered.is_some();
         let mut answered = match (answered, kept) {
-            (Some(answered), _) => answered,
+            (Some(answered), _) => answered.map(|response| *response),
             (None, Ok(())) => route.act(service, self, request, exchange, &state).await,
             (None, Err(refusal)) => Err(refusal),
         };
@@ -178,7 +176,7 @@ impl Site {
             returned = returned.or_else(|| exchange.returned.take());
             // Drops the replaced body before the next one begins.
             answered = Err(Refusal::new(StatusCode::BAD_GATEWAY, "internal-redirect"));
-            exchange.named = Vec::new();
+            exchange.drop_response();
             let Some(target) = target.ok().filter(|_| count < internal::MOST_REDIRECTS) else { break };
             internal::redirect(&mut head, target);
             let mut next = ClientRequest::new(head.clone(), ClientBody::default());
@@ -187,7 +185,9 @@ impl Site {
             }
             state = RequestState::new(&next.head);
             route = self.internal_route(&next, exchange);
-            answered = match route.stages.request(exchange, &mut next, &mut state).await {
+            let of_stage = route.stages.request(exchange, &mut next, &mut state).await;
+            is_of_stage = of_stage.is_some();
+            answered = match of_stage {
                 Some(answered) => answered.map(|response| *response),
                 None => route.without_location(route.act(service, self, &mut next, exchange, &state).await),
             };
@@ -225,7 +225,7 @@ impl Site {
     ) -> (&Route, RequestState, Response<Body>) {
         let mut request = ClientRequest::new(head, ClientBody::default());
         let mut state = RequestState::new(&request.head);
-        exchange.named = Vec::new();
+        exchange.drop_response();
         let route = self.find(&request, exchange, |path, holds| self.error_routes.find(path, holds));
         let refused = route.stages.request(exchange, &mut request, &mut state).await;
         let is_refusal = refused.is_some();

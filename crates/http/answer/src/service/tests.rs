@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use brisk_certs::challenge::Challenges;
 use brisk_http_connection::body::client::testing::of_hyper;
 use brisk_net::DeadlineWheel;
+use brisk_rules::{BodyTemplate, Maps};
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
+use brisk_transform::replace::{MediaTypes, TextReplacements};
 use brisk_upstream_group::GroupState;
 use brisk_upstream_group::settings::GroupSettings;
 use bytes::Bytes;
@@ -22,9 +24,11 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::Body;
+use crate::features::replace_text::ReplaceTextSettings;
 use crate::settings::{
-    Action, ErrorPage, ErrorPages, FixedResponse, ForwardAuth, HostSettings, HstsSettings, HttpsRedirect,
-    Page, PageSource, Plain, RoutePath, RouteSettings, Underscores, UpstreamAction, UpstreamPath, Variants,
+    Action, ErrorPage, ErrorPages, FixedResponse, FormedResponse, ForwardAuth, HostSettings, HstsSettings,
+    HttpsRedirect, Page, PageSource, Plain, RoutePath, RouteSettings, Underscores, UpstreamAction,
+    UpstreamPath, Variants,
 };
 
 fn prefix(path: &str, action: Action) -> RouteSettings {
@@ -384,6 +388,27 @@ async fn a_refusal_of_early_data_by_forward_authentication_reaches_the_client() 
     let (asked, answer) = LocalSet::new().run_until(forwarded_by(vec![route], request, response)).await;
     assert!(asked.starts_with("GET /auth HTTP/1.1\r\n"), "{asked}");
     assert!(status(&answer) == 425 && answer.ends_with("later"), "{answer}");
+}
+
+/// The stages of the first route removed `Range` and replaced `Accept-Encoding` for the internal route too.
+#[tokio::test]
+async fn a_redirected_request_has_the_headers_of_the_client() {
+    let mut first = prefix("/api", Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole)));
+    first.internal.redirects = true;
+    let from = TextReplacements::new(&["text"], MediaTypes::All, false).expect("a text");
+    first.replace_text = Some(ReplaceTextSettings { from: Arc::new(from), to: Arc::default() });
+    let template = "{request.header.range} {request.header.accept-encoding}";
+    let body = BodyTemplate::new(template, "text/plain", &Maps::default(), None).expect("a template");
+    let content_type = HeaderValue::from_static("text/plain");
+    let formed = FormedResponse { status: StatusCode::OK, content_type, body };
+    let mut second = prefix("/inner/", Action::Formed(formed));
+    second.internal.is_internal = true;
+    let request = "GET /api HTTP/1.1\r\nhost: a\r\nrange: bytes=0-1\r\naccept-encoding: br\r\n\r\n";
+    let response = "HTTP/1.1 200 OK\r\nx-accel-redirect: /inner/x\r\ncontent-length: 0\r\n\r\n";
+    let (asked, answer) =
+        LocalSet::new().run_until(forwarded_by(vec![first, second], request, response)).await;
+    assert!(asked.contains("accept-encoding: identity\r\n") && !asked.contains("range:"), "{asked}");
+    assert!(answer.ends_with("\r\n\r\nbytes=0-1 br"), "{answer}");
 }
 
 #[tokio::test]
