@@ -19,6 +19,8 @@ use brisk_probe::{
 };
 use brisk_report::json;
 use brisk_report::terminal::StatusLine;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::Serialize;
 
 use audit_args::AuditArgs;
@@ -174,9 +176,44 @@ fn write_page(arguments: &Probe, text: impl FnOnce() -> String) -> anyhow::Resul
 
 /// Appends to a key log, as browsers and curl do. A new file is readable by its owner only, since it decrypts traffic.
 fn append(file: &Path, text: &str) -> io::Result<()> {
-    // A link could lead to another file, and a FIFO would wait for a reader; a missing file is made below.
-    if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other("it is no regular file"));
+    let no_file = || io::Error::other("it is no regular file");
+    // A link of another user of the folder could lead to any file, and a FIFO would wait for a reader. Checked by `open` and of
+    // the opened file: a path may have another file after a check.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
+    let mut opened = options.open(file).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP | Errno::NXIO) => no_file(),
+        _ => error,
+    })?;
+    if !opened.metadata()?.is_file() {
+        return Err(no_file());
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(file)?.write_all(text.as_bytes())
+    opened.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_key_log_is_a_regular_file_and_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for text in ["a\n", "b\n"] {
+            append(&path("keys"), text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(path("keys")).unwrap(), "a\nb\n");
+        std::os::unix::fs::symlink(path("keys"), path("link")).unwrap();
+        std::os::unix::fs::symlink(path("missing"), path("dangling")).unwrap();
+        mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let _reader = OpenOptions::new().read(true).write(true).open(path("fifo")).unwrap();
+        for name in ["link", "dangling", "fifo"] {
+            assert_eq!(append(&path(name), "c").unwrap_err().to_string(), "it is no regular file", "{name}");
+        }
+        assert!(append(folder.path(), "c").is_err() && !path("missing").exists());
+        assert_eq!(fs::read_to_string(path("keys")).unwrap(), "a\nb\n");
+    }
 }
