@@ -195,7 +195,7 @@ impl ServerLink {
                     return Poll::Ready(error);
                 }
             }
-            self.poll_requests(&mut stream, context)
+            self.poll_requests(pool, &mut stream, context)
         });
         ended.await
     }
@@ -233,10 +233,10 @@ impl ServerLink {
     }
 
     /// Writes buffered requests. The [`ServerLink`] to a draining server ends after the last response.
-    fn poll_requests(&self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_requests(&self, pool: &Pool, stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut connected = self.connected.borrow_mut();
         let Some(connected) = connected.as_mut() else { return Poll::Pending };
-        if connected.draining && connected.under_way.is_empty() {
+        if connected.has_drained(pool.settings.deadline, Instant::now()) {
             return Poll::Ready(io::Error::other("the key server is draining"));
         }
         match poll_drain(stream, context, &mut connected.outgoing) {

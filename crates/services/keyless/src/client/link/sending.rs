@@ -1,6 +1,6 @@
 //! Sending of operations on a connection, and its load for the choice among connections.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brisk_keys::KeyId;
 use bytes::Bytes;
@@ -82,6 +82,13 @@ impl Connected {
         Request::Ping { number: 0, bytes: Bytes::new() }.write(&mut self.outgoing);
     }
 
+    /// Returns whether the server is draining and no operation waits for it any more: `deadline` is the longest time of an
+    /// operation. A server that never sends an owed response would otherwise keep its successor from being connected.
+    pub(super) fn has_drained(&self, deadline: Duration, now: Instant) -> bool {
+        let is_over = |sent: &Instant| now.saturating_duration_since(*sent) >= deadline;
+        self.draining && self.under_way.values().all(is_over)
+    }
+
     /// Number of the key on this connection. A new key is announced with a `KEY` frame. When all numbers are in use, they
     /// are assigned again from 0.
     fn number_of(&mut self, key: KeyId) -> u32 {
@@ -97,5 +104,35 @@ impl Connected {
         self.numbers.insert(key, number);
         Request::Key { number, key }.write(&mut self.outgoing);
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::frame::{Hello, VERSION};
+
+    #[test]
+    fn a_draining_server_without_a_response_is_left_when_the_operation_has_ended() {
+        let (now, deadline) = (Instant::now(), Duration::from_secs(1));
+        let mut connected = Connected {
+            outgoing: BytesMut::new(),
+            under_way: HashMap::from([(1, now)]),
+            numbers: HashMap::new(),
+            limits: Hello { version: VERSION, operations: 2, keys: 1 },
+            heard: now,
+            pinged: None,
+            draining: false,
+        };
+        assert!(!connected.has_drained(deadline, now + deadline));
+        connected.draining = true;
+        assert!(!connected.has_drained(deadline, now));
+        assert!(connected.has_drained(deadline, now + deadline));
+        connected.under_way.clear();
+        assert!(connected.has_drained(deadline, now));
     }
 }
