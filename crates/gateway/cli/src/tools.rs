@@ -4,6 +4,7 @@
 mod bench;
 mod capture;
 mod probe;
+mod result_file;
 mod speed;
 
 use std::path::Path;

@@ -3,9 +3,7 @@
 mod args;
 mod compare;
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
@@ -20,6 +18,7 @@ use clap::Parser;
 use args::{BenchCommand, Load};
 
 use super::PROGRAM;
+use super::result_file::ResultFile;
 use crate::limits;
 
 pub(super) use args::Bench;
@@ -62,8 +61,8 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
     let Bench { load, json: as_json, html: page, records, .. } = arguments;
     let mut settings = load.options().settings()?;
     settings.keeps_records = records.is_some();
-    // Before the run: a wrong path must not cost its result.
-    let records = records.map(|file| Ok::<_, anyhow::Error>((create(&file)?, file))).transpose()?;
+    let page = page.as_deref().map(ResultFile::open).transpose()?;
+    let records = records.as_deref().map(ResultFile::open).transpose()?;
     // Before the run: from here on SIGINT ends it early, with the result so far.
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let mut progress = Progress::new(&settings, interrupt);
@@ -71,26 +70,22 @@ fn measure(arguments: Bench) -> anyhow::Result<ExitCode> {
     progress.finish();
     let result = result?;
     let machine = Machine::this();
-    if let Some(file) = page {
-        let text = html::run(&result, &machine, PROGRAM);
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    }
     let paint = Paint::of_stdout();
     let text = if as_json {
         json::text(&result, &machine, PROGRAM)
     } else {
         paint.titled(&terminal::text(&result, paint.width()))
     };
-    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
-    if let Some((opened, file)) = records {
-        brisk_bench::records::write(&result.connections, &mut BufWriter::new(opened))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+    // Neither a closed output nor a full disk costs the other result.
+    let printed = io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+    if let Some(file) = page {
+        file.write_text(&html::run(&result, &machine, PROGRAM))?;
     }
+    if let Some(file) = records {
+        file.write(|output| brisk_bench::records::write(&result.connections, output))?;
+    }
+    printed?;
     Ok(if result.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn create(file: &Path) -> anyhow::Result<File> {
-    File::create(file).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Shows the figures of each second on standard error, if that is a terminal.

@@ -17,6 +17,8 @@ use brisk_capture::{
 };
 use brisk_compare::Interrupt;
 
+use super::result_file::ResultFile;
+
 pub(super) use args::Capture;
 
 /// Runs the analysis. Exit code: 1 if the capture cannot be read to its end.
@@ -128,27 +130,29 @@ fn reported(arguments: &Capture, input: Box<dyn Read>, settings: Settings) -> an
         lines.summary(&summary)?;
         return Ok(damage(summary, &name));
     }
+    let page_file = arguments.html.as_deref().map(ResultFile::open).transpose()?;
+    let picture_file = arguments.svg.as_deref().map(ResultFile::open).transpose()?;
     let most = usize::from(arguments.connections);
     let slowest = Slowest::new(most).with_ladder(arguments.ladder);
     let page = arguments.html.as_ref().map(|_| Page::new(most));
     let mut output = TextAndPage { slowest, page };
     let summary = analyse(input, settings, &mut output).map_err(|error| named(error, &name))?;
     let TextAndPage { slowest, page } = output;
-    if let (Some(file), Some(page)) = (&arguments.html, page) {
-        let text = page.text(&name, &summary);
-        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    if let (Some(file), Some(picture)) = (&arguments.svg, slowest.picture()) {
-        fs::write(file, picture).with_context(|| format!("cannot write {}", file.display()))?;
-    }
     let text = match arguments.ladder {
-        None => slowest.text(&summary),
+        None => Ok(slowest.text(&summary)),
         Some(number) => slowest.ladder().map(str::to_owned).with_context(|| {
             let connections = summary.connections;
             format!("{name}: no connection {number}: it has {connections} connections, numbered from 0")
-        })?,
+        }),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    let printed = text.and_then(|text| Ok(io::stdout().write_all(text.as_bytes())?));
+    if let (Some(file), Some(page)) = (page_file, page) {
+        file.write_text(&page.text(&name, &summary))?;
+    }
+    if let (Some(file), Some(picture)) = (picture_file, slowest.picture()) {
+        file.write_text(picture)?;
+    }
+    printed?;
     Ok(damage(summary, &name))
 }
 

@@ -5,10 +5,7 @@ mod audit;
 mod audit_args;
 mod inside;
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -19,13 +16,12 @@ use brisk_probe::{
 };
 use brisk_report::json;
 use brisk_report::terminal::StatusLine;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use serde::Serialize;
 
 use audit_args::AuditArgs;
 
 use super::PROGRAM;
+use super::result_file::ResultFile;
 
 pub(super) use args::Probe;
 
@@ -67,6 +63,11 @@ struct Document<'a> {
 
 fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
     let settings = arguments.settings()?;
+    let (key_log, archive, page) = (
+        arguments.keylog.as_deref().map(ResultFile::open_key_log).transpose()?,
+        arguments.har.as_deref().map(ResultFile::open).transpose()?,
+        page_file(arguments)?,
+    );
     let mut status = StatusLine::on_stderr();
     status.show(&format!("probing {}", settings.url));
     let report = settings.run(arguments.mode());
@@ -77,10 +78,8 @@ fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
         if arguments.browser && report.failure.is_none() { Some(browser(&settings, &report)?) } else { None };
     let http3 =
         if arguments.http3 && report.failure.is_none() { Some(http3(&settings, &report)?) } else { None };
-    if let Some(file) = &arguments.keylog {
-        // Also after a failure, which the packets with the secrets may explain.
-        append(file, report.key_log()).with_context(|| format!("cannot write {}", file.display()))?;
-    }
+    // Also after a failure, which the packets with the secrets may explain.
+    let logged = key_log.map(|file| file.write_text(report.key_log()));
     let load = if arguments.page && report.failure.is_none() {
         status.show("loading the page in Chromium");
         let load = browse(&settings, &report);
@@ -90,22 +89,24 @@ fn probe(arguments: &Probe) -> anyhow::Result<ExitCode> {
         None
     };
     let load = load.as_ref();
-    if let (Some(file), Some(load)) = (&arguments.har, load) {
-        fs::write(file, json::document(&har(load)))
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    write_page(arguments, || page::report(&report, load, PROGRAM))?;
     let paint = Paint::of_stdout();
-    if arguments.json {
-        print(&json::document(&Document { report: &report, browser, http3, page: load }))?;
+    let text = if arguments.json {
+        json::document(&Document { report: &report, browser, http3, page: load })
     } else {
         let text = if arguments.frames { terminal::with_frames } else { terminal::text };
         let browser = browser.map(|browser| format!("\n{}", terminal::browser(&browser, &paint)));
         let http3 = http3.map(|http3| format!("\n{}", terminal::http3(&http3, &paint)));
         let load = load.map(|load| format!("\n{}", page_load(load, &paint)));
         let parts = [Some(text(&report, &paint)), browser, http3, load];
-        print(&parts.into_iter().flatten().collect::<String>())?;
+        parts.into_iter().flatten().collect::<String>()
+    };
+    let printed = print(&text);
+    if let (Some(file), Some(load)) = (archive, load) {
+        file.write_text(&json::document(&har(load)))?;
     }
+    write_page(page, || page::report(&report, load, PROGRAM))?;
+    logged.transpose()?;
+    printed?;
     if let Some(failure) = &report.failure {
         eprintln!("{}", failure.message);
     }
@@ -128,15 +129,16 @@ fn by_trust(is_trusted: bool, arguments: &Probe) -> ExitCode {
 }
 
 fn measure(arguments: &Probe) -> anyhow::Result<ExitCode> {
-    let settings = arguments.settings()?;
+    let (settings, page) = (arguments.settings()?, page_file(arguments)?);
     let mut status = StatusLine::on_stderr();
     let found = timing(&settings, arguments.rounds.into(), &mut |text| status.show(text));
     status.clear();
     let found = found?;
-    write_page(arguments, || page::timing(&found, PROGRAM))?;
     let text =
         if arguments.json { json::document(&found) } else { terminal::timing(&found, &Paint::of_stdout()) };
-    print(&text)?;
+    let printed = print(&text);
+    write_page(page, || page::timing(&found, PROGRAM))?;
+    printed?;
     if is_late(found.first_byte_ms(), arguments) {
         return Ok(ExitCode::from(TOO_LATE));
     }
@@ -144,15 +146,16 @@ fn measure(arguments: &Probe) -> anyhow::Result<ExitCode> {
 }
 
 fn beside(arguments: &Probe) -> anyhow::Result<ExitCode> {
-    let sides = arguments.sides()?;
+    let (sides, page) = (arguments.sides()?, page_file(arguments)?);
     let mut status = StatusLine::on_stderr();
     let found = compare(&sides, arguments.rounds.into(), &mut |text| status.show(text));
     status.clear();
     let found = found?;
-    write_page(arguments, || page::compared(&found, PROGRAM))?;
     let text =
         if arguments.json { json::document(&found) } else { terminal::compared(&found, &Paint::of_stdout()) };
-    print(&text)?;
+    let printed = print(&text);
+    write_page(page, || page::compared(&found, PROGRAM))?;
+    printed?;
     Ok(by_trust(found.distrust.iter().all(Option::is_none), arguments))
 }
 
@@ -169,51 +172,10 @@ fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-fn write_page(arguments: &Probe, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    let Some(file) = &arguments.html else { return Ok(()) };
-    fs::write(file, text()).with_context(|| format!("cannot write {}", file.display()))
+fn page_file(arguments: &Probe) -> anyhow::Result<Option<ResultFile>> {
+    arguments.html.as_deref().map(ResultFile::open).transpose()
 }
 
-/// Appends to a key log, as browsers and curl do. A new file is readable by its owner only, since it decrypts traffic.
-fn append(file: &Path, text: &str) -> io::Result<()> {
-    let no_file = || io::Error::other("it is no regular file");
-    // A link of another user of the folder could lead to any file, and a FIFO would wait for a reader. Checked by `open` and of
-    // the opened file: a path may have another file after a check.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
-    let mut opened = options.open(file).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::LOOP | Errno::NXIO) => no_file(),
-        _ => error,
-    })?;
-    if !opened.metadata()?.is_file() {
-        return Err(no_file());
-    }
-    opened.write_all(text.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    use super::*;
-
-    #[test]
-    fn a_key_log_is_a_regular_file_and_no_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        for text in ["a\n", "b\n"] {
-            append(&path("keys"), text).unwrap();
-        }
-        assert_eq!(fs::read_to_string(path("keys")).unwrap(), "a\nb\n");
-        std::os::unix::fs::symlink(path("keys"), path("link")).unwrap();
-        std::os::unix::fs::symlink(path("missing"), path("dangling")).unwrap();
-        mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let _reader = OpenOptions::new().read(true).write(true).open(path("fifo")).unwrap();
-        for name in ["link", "dangling", "fifo"] {
-            assert_eq!(append(&path(name), "c").unwrap_err().to_string(), "it is no regular file", "{name}");
-        }
-        assert!(append(folder.path(), "c").is_err() && !path("missing").exists());
-        assert_eq!(fs::read_to_string(path("keys")).unwrap(), "a\nb\n");
-    }
+fn write_page(file: Option<ResultFile>, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    file.map_or(Ok(()), |file| file.write_text(&text()))
 }

@@ -1,8 +1,6 @@
 //! `brisk bench compare`: starts the servers of a plan, measures them in turn, and reports their ratios.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,10 +16,13 @@ use brisk_report::terminal::{self, StatusLine, WIDTH};
 
 use super::args::Compare;
 use crate::tools::PROGRAM;
+use crate::tools::result_file::ResultFile;
 
 /// Runs the comparison and writes its reports. Exit code: 1 if no cell could be measured, otherwise 0.
 pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
+    let page = arguments.html.as_deref().map(ResultFile::open).transpose()?;
+    let markdown = arguments.markdown.as_deref().map(ResultFile::open).transpose()?;
     let interrupt = Interrupt::watch().context("cannot listen for signals")?;
     let wrong = |problem| PlanError::Wrong { path: arguments.plan.clone(), problem };
     let testbed = Testbed::start(&plan, &interrupt).map_err(|error| match error {
@@ -42,11 +43,16 @@ pub(crate) fn run(arguments: &Compare) -> anyhow::Result<ExitCode> {
         return Err(ServerError::Interrupted.into());
     }
     let report = Report::new(&plan, &comparison, &testbed, PROGRAM);
-    write(arguments.html.as_deref(), || report.html())?;
-    write(arguments.markdown.as_deref(), || report.markdown())?;
     let paint = Paint::of_stdout();
     let text = if arguments.json { report.json() } else { paint.titled(&report.text(paint.width())) };
-    io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    let printed = io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+    if let Some(file) = page {
+        file.write_text(&report.html())?;
+    }
+    if let Some(file) = markdown {
+        file.write_text(&report.markdown())?;
+    }
+    printed?;
     Ok(if comparison.ended == Ended::Nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -62,11 +68,6 @@ fn plan(arguments: &Compare) -> Result<Plan, PlanError> {
         plan.limits.rounds = (plan.limits.rounds.0.min(most), most);
     }
     Ok(plan)
-}
-
-fn write(file: Option<&Path>, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    let Some(file) = file else { return Ok(()) };
-    fs::write(file, text()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Settings of each cell (target and mode) whose server is available, in the order of the plan.

@@ -52,6 +52,7 @@ pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(WRONG_FILE));
         }
     };
+    let page = super::page_file(arguments)?;
     let settings = settings(arguments, arguments.url.as_ref().context("name a URL")?);
     let mut audit = match audited(&settings) {
         Ok(audit) => audit,
@@ -62,8 +63,9 @@ pub(super) fn run(arguments: &Probe) -> anyhow::Result<ExitCode> {
     };
     audit.differences = earlier.map(|earlier| earlier.differences(&audit));
     let text = text(&audit, if arguments.json { Some(Format::Json) } else { arguments.audit.format });
-    super::write_page(arguments, || output::html(&audit))?;
-    super::print(&text)?;
+    let printed = super::print(&text);
+    super::write_page(page, || output::html(&audit))?;
+    printed?;
     let below = arguments.audit.fail_below.is_some_and(|least| brisk_audit::is_below(&audit, least));
     Ok(if below { ExitCode::from(BELOW) } else { ExitCode::SUCCESS })
 }
