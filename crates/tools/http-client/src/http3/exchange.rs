@@ -23,7 +23,8 @@ const INTERIM: u32 = 32;
 
 /// A request and its response.
 pub(super) struct Exchange {
-    pub(super) stream: StreamId,
+    /// `None` while a rejected request waits for a new stream.
+    pub(super) stream: Option<StreamId>,
     /// The whole request, which is sent again if early data is rejected.
     pub(super) request: EncodedRequest,
     /// The rest of `request` that flow control has not permitted yet.
@@ -48,7 +49,7 @@ pub(super) enum Fault {
 impl Exchange {
     pub(super) fn new(stream: StreamId, request: EncodedRequest, kept_fields: KeptFields) -> Self {
         Self {
-            stream,
+            stream: Some(stream),
             unsent: request.bytes.clone(),
             request,
             kept_fields,

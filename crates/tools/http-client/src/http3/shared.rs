@@ -1,6 +1,6 @@
 //! State of a connection, which its handles and its driver share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub(super) struct Shared {
     is_leaving: bool,
     exchanges: HashMap<u64, Exchange>,
     numbers: HashMap<StreamId, u64>,
+    /// Requests whose early data was rejected and which have no new stream yet.
+    rejected: BTreeSet<u64>,
     next: u64,
     /// Unidirectional streams of the server.
     incoming: HashMap<StreamId, Incoming>,
@@ -89,6 +91,7 @@ impl Shared {
             is_leaving: false,
             exchanges: HashMap::new(),
             numbers: HashMap::new(),
+            rejected: BTreeSet::new(),
             next: 0,
             incoming: HashMap::new(),
             decoder: Decoder::default(),
@@ -141,19 +144,20 @@ impl Shared {
             return Poll::Pending;
         }
         let exchange = self.exchanges.remove(&number).expect("it was found");
-        self.numbers.remove(&exchange.stream);
+        let _ = exchange.stream.map(|stream| self.numbers.remove(&stream));
         Poll::Ready(exchange.into_response())
     }
 
     /// Forgets an exchange, and cancels it if it has not ended.
     pub(super) fn abandon(&mut self, number: u64) {
         let Some(exchange) = self.exchanges.remove(&number) else { return };
-        self.numbers.remove(&exchange.stream);
+        let Some(stream) = exchange.stream else { return };
+        self.numbers.remove(&stream);
         if exchange.outcome.is_none() {
             let code = VarInt::from_u32(Code::REQUEST_CANCELLED.0 as u32);
             // Fail if the stream has ended.
-            let _ = self.connection.send_stream(exchange.stream).reset(code);
-            let _ = self.connection.recv_stream(exchange.stream).stop(code);
+            let _ = self.connection.send_stream(stream).reset(code);
+            let _ = self.connection.recv_stream(stream).stop(code);
             self.wake_driver();
         }
     }
@@ -208,6 +212,7 @@ impl Shared {
                         self.read_incoming(stream);
                     }
                 }
+                Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => self.send_rejected(),
                 Event::Stream(StreamEvent::Readable { id }) if id.dir() == Dir::Uni => self.read_incoming(id),
                 Event::Stream(StreamEvent::Readable { id }) => self.read(id),
                 Event::Stream(StreamEvent::Writable { id }) => {
@@ -238,15 +243,22 @@ impl Shared {
     fn repeat(&mut self) {
         self.open_control();
         self.numbers.clear();
-        // A `HashMap` has no order; the requests keep theirs on the new streams.
-        let mut numbers: Vec<u64> = self.exchanges.keys().copied().collect();
-        numbers.sort_unstable();
-        for number in numbers {
-            let Some(stream) = self.connection.streams().open(Dir::Bi) else { return };
-            let Some(exchange) = self.exchanges.get_mut(&number) else { continue };
-            (exchange.stream, exchange.unsent) = (stream, exchange.request.bytes.clone());
-            self.numbers.insert(stream, number);
-            self.write(number);
+        self.exchanges.values_mut().for_each(|exchange| exchange.stream = None);
+        self.rejected = self.exchanges.keys().copied().collect();
+        self.send_rejected();
+    }
+
+    /// Sends rejected requests in their order, as far as the server permits streams: fewer than before, perhaps.
+    fn send_rejected(&mut self) {
+        while let Some(number) = self.rejected.first().copied() {
+            // Without the abandoned ones.
+            if let Some(exchange) = self.exchanges.get_mut(&number) {
+                let Some(stream) = self.connection.streams().open(Dir::Bi) else { return };
+                (exchange.stream, exchange.unsent) = (Some(stream), exchange.request.bytes.clone());
+                self.numbers.insert(stream, number);
+                self.write(number);
+            }
+            self.rejected.pop_first();
         }
     }
 
@@ -264,7 +276,8 @@ impl Shared {
     /// Writes as much of a request as is permitted.
     fn write(&mut self, number: u64) {
         let Some(exchange) = self.exchanges.get_mut(&number) else { return };
-        let mut sending = self.connection.send_stream(exchange.stream);
+        let Some(stream) = exchange.stream else { return };
+        let mut sending = self.connection.send_stream(stream);
         while !exchange.unsent.is_empty() {
             // `write_chunks` changes the given slice; the clone shares the bytes, and `advance` follows.
             match sending.write_chunks(std::slice::from_mut(&mut exchange.unsent.clone())) {
@@ -384,3 +397,6 @@ impl Incoming {
         Ok(leaving)
     }
 }
+
+#[cfg(test)]
+mod tests;
