@@ -28,18 +28,9 @@ pub struct Response {
     pub done_at: Option<Instant>,
 }
 
-/// The number of decimal digits only, without a sign; `None` for other text or an overflow.
-pub(crate) fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
-    // `parse` alone accepts a plus sign.
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 impl Response {
-    /// Ends a response whose body has to have `length` bytes, if that is known. The error is a sentence about another length (RFC
-    /// 9113 section 8.1.1, RFC 9114 section 4.1.2).
+    /// Sets `done_at`. The error is a sentence about a body that does not have `length` bytes (RFC 9113 section 8.1.1, RFC 9114
+    /// section 4.1.2); `None` permits any length.
     pub(crate) fn end(&mut self, length: Option<u64>) -> Result<(), String> {
         let bytes = self.body_bytes;
         // RFC 9110 section 8.6: these responses have no body; 304 may state the length of another response.
@@ -55,4 +46,13 @@ impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// The number of decimal digits only, without a sign; `None` for other text or an overflow.
+pub(crate) fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
+    // `parse` alone accepts a plus sign.
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -21,7 +21,7 @@ pub enum KeptFields {
     All,
 }
 
-/// A request in the frames of its stream. A clone shares the bytes.
+/// A request as `HEADERS` and `DATA` frames of its stream. A clone shares the [`Bytes`].
 #[derive(Clone, Debug)]
 pub struct EncodedRequest {
     pub(super) bytes: Bytes,

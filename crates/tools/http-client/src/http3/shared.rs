@@ -42,7 +42,7 @@ pub(super) struct Shared {
     is_leaving: bool,
     exchanges: HashMap<u64, Exchange>,
     numbers: HashMap<StreamId, u64>,
-    /// Requests whose early data was rejected and which have no new stream yet.
+    /// Rejected [`Exchange`]s, by their number, that have no new [`StreamId`] yet.
     rejected: BTreeSet<u64>,
     next: u64,
     /// Unidirectional streams of the server.
