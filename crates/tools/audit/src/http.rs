@@ -214,8 +214,8 @@ pub(crate) async fn plain(contact: &AuditTarget, port: u16) -> Result<PlainHttp,
 
 /// The URL to which `location` leads from `base`, an `http` URL (RFC 3986 section 5.2). Servers remove the dot segments.
 fn resolved(base: &str, location: &str) -> String {
-    let scheme = location.find([':', '/', '?', '#']).is_some_and(|at| location[at..].starts_with(':'));
-    if scheme {
+    let has_scheme = location.find([':', '/', '?', '#']).is_some_and(|at| location[at..].starts_with(':'));
+    if has_scheme {
         return location.to_owned();
     }
     if location.starts_with("//") {
