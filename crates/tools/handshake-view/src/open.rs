@@ -53,7 +53,7 @@ impl Opener {
         for index in (0..self.later.len()).rev() {
             let mut key = self.key_of(&self.later[index])?;
             if let Some(opened) = key.open(header, payload) {
-                // Secrets of earlier use may belong to records that were not sent, as those of early data.
+                // Secrets of earlier use may belong to records that were not sent, such as early data.
                 (self.key, self.secret) = (Some(key), self.later.drain(index..).next());
                 return Some(opened);
             }
