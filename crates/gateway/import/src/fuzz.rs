@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::include::Files;
-use crate::translate;
+use crate::nginx::include::Files;
+use crate::nginx::translate;
 
 /// Any text as a configuration of nginx: it is refused with a line, or each directive has one class and a repetition gives the
 /// same files.

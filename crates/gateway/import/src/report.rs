@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::grammar::Directive;
+use crate::directive::Directive;
 
 /// Class of a directive, in rising order of its weight for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,241 @@
+//! Restrictions: networks, passwords, permission of another server.
+
+use std::net::IpAddr;
+
+use crate::directive::Directive;
+use crate::nginx::context::Context;
+use crate::nginx::scope::Scope;
+use crate::nginx::variables::only_variable;
+use crate::toml::{self, Keys};
+
+/// Whether the network `outer` contains `inner`.
+pub(crate) fn contains(outer: &str, inner: &str) -> bool {
+    let parse = |text: &str| {
+        let (address, length) = text.split_once('/').unwrap_or((text, ""));
+        let bits = match address.parse().ok()? {
+            // IPv4 in the upper bits, so that one mask serves both families. The last value keeps the
+            // families apart.
+            IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32, 4),
+            IpAddr::V6(address) => (u128::from(address), 128, 6),
+        };
+        let length = if length.is_empty() { bits.1 } else { length.parse::<u32>().ok()? };
+        (length <= bits.1).then_some((bits.0, length, bits.2))
+    };
+    let (Some((outer, length, family)), Some((inner, other, kind))) = (parse(outer), parse(inner)) else {
+        return false;
+    };
+    // A shift by all 128 bits would overflow.
+    let mask = if length == 0 { 0 } else { u128::MAX << (128 - length) };
+    family == kind && length <= other && outer & mask == inner & mask
+}
+
+/// Restrictions that brisk does not have: those of other modules, such as `auth_jwt` and `modsecurity`. A route with one of them
+/// refuses all requests.
+pub(crate) const FOREIGN: [&str; 21] = [
+    "auth_jwt",
+    "auth_jwt_require",
+    "auth_oidc",
+    "auth_digest",
+    "auth_ldap",
+    "auth_ldap_servers",
+    "auth_pam",
+    "auth_gss",
+    "access_by_lua",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "rewrite_by_lua",
+    "rewrite_by_lua_block",
+    "rewrite_by_lua_file",
+    "server_rewrite_by_lua_block",
+    "server_rewrite_by_lua_file",
+    "js_access",
+    "perl_access",
+    "secure_link",
+    "secure_link_secret",
+    "modsecurity",
+];
+
+/// A restriction of [`FOREIGN`] that is in force, besides those with the names `carried`.
+pub(crate) fn foreign<'a>(scope: &Scope<'a>, carried: &[&str]) -> Option<&'a Directive> {
+    let others = FOREIGN.iter().filter(|name| !carried.contains(name));
+    others.filter_map(|name| scope.one(name)).find(|own| !matches!(own.arg(0), "off" | "Off"))
+}
+
+/// All addresses.
+pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+impl Context<'_> {
+    /// `allow` and `deny` in the order of nginx, in which the first match decides; in brisk it is the longest prefix.
+    pub(crate) fn networks(&self, scope: &Scope<'_>, keys: &mut Keys) {
+        // Both names together: in nginx, a level with either of them replaces all rules of the outer levels.
+        let (_, rules) = scope.all_of(&["allow", "deny"]);
+        let mut kept: Vec<(bool, &str)> = Vec::new();
+        let mut by_default = true;
+        for rule in &rules {
+            self.carried(rule);
+            let network = rule.arg(0);
+            let is_allowed = rule.name == "allow";
+            if !matches!(network, "unix:" | "all") && !contains(network, network) {
+                // A wrong `allow` is left out, which permits less. A wrong `deny` would permit more, so it
+                // closes the route.
+                let action = "write the network; until then a wrong deny refuses all clients";
+                self.missing(rule, format!("{network} is no network"), action);
+                if is_allowed {
+                    continue;
+                }
+                return keys.set("deny", toml::list(ALL));
+            }
+            if network == "unix:" {
+                self.unneeded(rule, "brisk does not listen on Unix sockets");
+            } else if network == "all" {
+                // In nginx the first match decides, so rules behind `all` have no effect.
+                by_default = is_allowed;
+                break;
+            } else if !kept.iter().any(|(_, outer)| contains(outer, network)) {
+                // An outer network before this one decides in nginx. In brisk, the longer prefix would.
+                kept.push((is_allowed, network));
+            }
+        }
+        let of = |wanted: bool| {
+            kept.iter().filter(move |(allowed, _)| *allowed == wanted).map(|(_, network)| *network)
+        };
+        let (allowed, denied): (Vec<_>, Vec<_>) = (of(true).collect(), of(false).collect());
+        if by_default {
+            // Without a last `deny all`, nginx permits the others. `allow` of brisk would exclude them, so it
+            // begins with all addresses.
+            if !denied.is_empty() {
+                let allowed: Vec<_> =
+                    if allowed.is_empty() { Vec::new() } else { ALL.into_iter().chain(allowed).collect() };
+                if !allowed.is_empty() {
+                    keys.set("allow", toml::list(allowed));
+                }
+                keys.set("deny", toml::list(denied));
+            } else if !rules.is_empty() {
+                // The location has rules that permit everything: the empty list ends those of the host.
+                keys.set("deny", "[]");
+            }
+        } else if allowed.is_empty() {
+            keys.set("deny", toml::list(ALL));
+        } else {
+            keys.set("allow", toml::list(allowed));
+            if !denied.is_empty() {
+                keys.set("deny", toml::list(denied));
+            }
+        }
+    }
+
+    /// `auth_basic` with its file.
+    pub(crate) fn passwords(&self, scope: &Scope<'_>, keys: &mut Keys) -> Result<(), String> {
+        let Some(realm) = scope.one("auth_basic") else { return Ok(()) };
+        self.carried(realm);
+        if realm.arg(0) == "off" {
+            return Ok(());
+        }
+        let Some(file) = scope.one("auth_basic_user_file") else {
+            self.missing(
+                realm,
+                "there is no auth_basic_user_file",
+                "write basic_auth = { file = \"users\" }",
+            );
+            return Err("passwords without a file".to_owned());
+        };
+        self.carried(file);
+        if file.arg(0).contains('$') || realm.arg(0).contains('$') {
+            self.missing(file, "the file depends on a variable", "write a route for each file");
+            return Err("passwords with variables".to_owned());
+        }
+        let mut table = Keys::default();
+        table.set("file", self.file(file.arg(0)));
+        table.set("realm", toml::text(realm.arg(0)));
+        let drops = |header: &&Directive| {
+            header.arg(0).eq_ignore_ascii_case("authorization") && header.arg(1).is_empty()
+        };
+        // nginx forwards the password to the server unless a header rule removes it. brisk keeps it back
+        // unless `forward` is written.
+        let has_upstream =
+            keys.get("upstream").is_some() || keys.get("fallback").is_some_and(|to| to.starts_with('{'));
+        if has_upstream && !scope.all("proxy_set_header").iter().any(drops) {
+            table.set("forward", "true");
+        }
+        keys.set("basic_auth", table.inline());
+        Ok(())
+    }
+
+    /// `satisfy`, for routes with two restrictions.
+    pub(crate) fn satisfy(&self, scope: &Scope<'_>, keys: &mut Keys) {
+        let Some(satisfy) = scope.one("satisfy") else { return };
+        let restrictions =
+            [keys.get("allow").or(keys.get("deny")), keys.get("basic_auth"), keys.get("forward_auth")];
+        let is_any = satisfy.arg(0) == "any" && restrictions.iter().flatten().count() > 1;
+        if is_any && keys.get("forward_auth").is_some() {
+            self.missing(
+                satisfy,
+                "in brisk, forward_auth applies in addition to the other restrictions",
+                "write a route with when.networks and without forward_auth",
+            );
+        } else {
+            if is_any {
+                keys.set("satisfy", "\"any\"");
+            }
+            self.carried(satisfy);
+        }
+    }
+
+    /// Headers of a permission that the upstream and the client get: `auth_request_set` with the headers that use it.
+    pub(crate) fn copied_headers(&self, scope: &Scope<'_>, table: &mut Keys) {
+        let (mut to_upstream, mut to_client) = (Vec::new(), Vec::new());
+        for set in scope.all("auth_request_set") {
+            let variable = set.arg(0).trim_start_matches('$');
+            let source = only_variable(set.arg(1)).and_then(|name| name.strip_prefix("upstream_http_"));
+            let Some(source) = source else {
+                self.missing(
+                    set,
+                    "brisk copies headers of a permission only",
+                    "let the server send a header",
+                );
+                continue;
+            };
+            let mut is_used = false;
+            for (kind, into) in [("proxy_set_header", &mut to_upstream), ("add_header", &mut to_client)] {
+                for header in scope.all(kind) {
+                    // brisk copies a header under its own name. The variable of nginx has underscores for its
+                    // hyphens.
+                    let is_same = header.arg(0).replace('-', "_").eq_ignore_ascii_case(source);
+                    if only_variable(header.arg(1)) == Some(variable) && is_same {
+                        into.push(header.arg(0).to_owned());
+                        self.carried(header);
+                        is_used = true;
+                    }
+                }
+            }
+            if is_used {
+                self.carried(set);
+            } else {
+                self.missing(
+                    set,
+                    "brisk copies a header of the permission under its own name",
+                    "write copy_headers = [\"NAME\"] in forward_auth, and let the application read this name",
+                );
+            }
+        }
+        for (key, names) in [("copy_headers", to_upstream), ("copy_to_response", to_client)] {
+            if !names.is_empty() {
+                table.set(key, toml::list(names));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn networks_contain_their_parts() {
+        assert!(contains("10.0.0.0/8", "10.1.2.3"));
+        assert!(contains("::/0", "2001:db8::/32"));
+        assert!(!contains("10.0.0.0/8", "11.0.0.0/8"));
+        assert!(!contains("10.0.0.0/16", "10.0.0.0/8"));
+        assert!(!contains("::/0", "10.0.0.0/8"));
+    }
+}

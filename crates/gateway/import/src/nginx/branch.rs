@@ -1,0 +1,187 @@
+//! The forms of `if` that become routes, a fallback, or a setting of the host.
+
+use crate::directive::Directive;
+use crate::nginx::condition::{Condition, When};
+use crate::nginx::flow::Flow;
+use crate::nginx::location::{Route, program};
+use crate::nginx::pattern;
+use crate::nginx::scope::Scope;
+use crate::nginx::site::Site;
+use crate::report::Class;
+use crate::toml::{self, Keys};
+
+/// Reason for conditions that one route cannot have together.
+const CLASH: &str = "a route has one condition of each kind for the same part of a request";
+
+impl<'a> Site<'_, 'a> {
+    /// Handles an `if`. Whether it has added the routes of the rest too.
+    pub(crate) fn branch(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) -> bool {
+        let context = self.context;
+        if is_missing_script(flow, step) {
+            let reason = "brisk requests no script that does not exist".to_owned();
+            context.note_whole(step, &Class::NotNeeded(reason));
+            return false;
+        }
+        match context.condition(step) {
+            Ok(Condition::Any { any, negated }) => {
+                let flows: Vec<_> = any.iter().filter_map(|condition| flow.with(condition)).collect();
+                // All or none: with one alternative left out, requests would pass that the `if` refuses.
+                if flows.len() < any.len() {
+                    return self.unexpressed(flow, step, CLASH, routes);
+                }
+                context.carried(step);
+                self.alternatives(flow, flows, negated, step, rest, routes);
+                negated
+            }
+            Ok(Condition::Never) => {
+                context.note_whole(step, &Class::NotNeeded("the condition never holds".to_owned()));
+                false
+            }
+            Ok(Condition::Referer) => self.referers(flow, step, rest, routes),
+            Ok(Condition::File | Condition::NoFile) => self.missing_file(flow, step, routes),
+            Ok(Condition::Switch(file)) => {
+                self.switch(step, &flow.scope, &file);
+                false
+            }
+            Err(reason) => self.unexpressed(flow, step, &reason, routes),
+        }
+    }
+
+    /// The routes inside of an `if` under each of several conditions. A negated condition holds for all requests that the routes
+    /// of the conditions, which come first, do not handle.
+    fn alternatives(
+        &self,
+        flow: &Flow<'_, 'a>,
+        flows: Vec<Flow<'_, 'a>>,
+        negated: bool,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) {
+        let mut inner = program(step.inner());
+        // After an `if` that ends nothing, nginx continues behind the block.
+        if !inner.iter().any(|inner| matches!(&*inner.name, "return" | "break")) {
+            inner.extend(rest);
+        }
+        for flow in flows {
+            if negated {
+                self.run(flow, rest, routes);
+            } else {
+                self.run(flow.inside(step), &inner, routes);
+            }
+        }
+        if negated {
+            self.run(flow.inside(step), &inner, routes);
+        }
+    }
+
+    /// `if (-f FILE) { return 503; }`, the switch to maintenance.
+    fn switch(&self, step: &Directive, scope: &Scope<'a>, file: &str) {
+        let root = scope.one("root").map_or("", |root| root.arg(0));
+        let file = file.replace("$document_root", root);
+        let is_503 = step.inner().iter().any(|inner| inner.name == "return" && inner.arg(0) == "503");
+        // A host has one such file. A second one would replace the first in silence.
+        let known = self.maintenance.borrow().clone();
+        if is_503 && !file.contains('$') && known.is_none_or(|known| known == file) {
+            self.context.carried_whole(step);
+            let detail = "the whole host responds with 503, and brisk looks for the file once a second";
+            self.context.different(step, detail);
+            self.maintenance.replace(Some(file));
+        } else {
+            let action = "write maintenance = { file = \"FILE\" } in [[host]]";
+            self.context.missing(step, "a file as a switch means 503 for the whole host", action);
+        }
+    }
+
+    /// `valid_referers` with `$invalid_referer`.
+    fn referers(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) -> bool {
+        let Some(valid) = flow.scope.one("valid_referers") else { return false };
+        if valid.args.iter().any(|arg| arg.starts_with('~')) {
+            let reason = "expressions of referers are not translated";
+            self.context.missing(valid, reason, "write the condition in when.headers of the route");
+            return self.unexpressed(flow, step, reason, routes);
+        }
+        let names = flow.scope.one("server_name").map(|names| names.args.as_slice()).unwrap_or_default();
+        let own = if valid.has("server_names") { names } else { &[] };
+        // These words are no hosts. `blocked` has no counterpart, so such requests are refused as any other.
+        let listed =
+            valid.args.iter().filter(|arg| !matches!(arg.as_str(), "none" | "blocked" | "server_names"));
+        let hosts: Vec<_> = listed
+            .chain(own)
+            .map(|name| match name.strip_prefix("*.") {
+                Some(domain) => format!(r"[a-z0-9.-]*\.{}", pattern::escaped(domain)),
+                None => pattern::escaped(name),
+            })
+            .collect();
+        self.context.carried(valid);
+        self.context.carried(step);
+        // The host ends at a slash, a colon or the end: `https://example.com.evil.test` must not count as
+        // `https://example.com`.
+        let pattern = format!("^https?://({})(/|:|$)", hosts.join("|"));
+        let mut tests = vec![format!("{{ regex = {} }}", toml::raw(&pattern))];
+        if valid.has("none") {
+            tests.push("false".to_owned());
+        }
+        for test in tests {
+            if let Some(flow) = flow.with(&When::header("Referer", test)) {
+                self.run(flow, rest, routes);
+            }
+        }
+        self.run(flow.inside(step), &program(step.inner()), routes);
+        true
+    }
+
+    /// `if (!-e $request_filename)` with a rewrite or a proxy, as `try_files` would have it.
+    fn missing_file(&self, flow: &Flow<'_, 'a>, step: &'a Directive, routes: &mut Vec<Route>) -> bool {
+        let context = self.context;
+        let inner = flow.inside(step);
+        let is_file = |arg: &String| matches!(arg.trim_start_matches('('), "-f" | "-e");
+        // `if (-f ...) { break; }` is the opposite form: the rest of the location is for paths without a
+        // file.
+        let only_stops =
+            step.inner().iter().all(|inner| inner.name == "break") && step.args.iter().any(is_file);
+        let target = step.inner().iter().find(|inner| inner.name == "rewrite").map(|rewrite| rewrite.arg(1));
+        let from = if only_stops { flow } else { &inner };
+        let mut keys = Keys::default();
+        let result = match (target, from.scope.one("proxy_pass")) {
+            (Some(target), _) => self.fallback(target, flow, &mut keys),
+            (None, Some(_)) => self.fallback_upstream(flow, from, None, &mut keys),
+            (None, None) => Err("there is no rewrite and no server for paths without a file".to_owned()),
+        };
+        match result {
+            Ok(()) => {
+                context.carried_whole(step);
+                self.settings(flow, &mut keys);
+                routes.push(Self::restricted(flow.location, flow.at, flow.when.clone(), keys));
+                true
+            }
+            Err(reason) => {
+                context.missing(step, reason, "write static with fallback in a route");
+                false
+            }
+        }
+    }
+}
+
+/// Whether an `if` at a server of scripts refuses paths without a script.
+pub(crate) fn is_missing_script(flow: &Flow<'_, '_>, step: &Directive) -> bool {
+    let text = step.args.join(" ");
+    let is_test = text.contains("!-f ") || text.contains("!-e ");
+    let files = ["$document_root$fastcgi_script_name", "$request_filename", "$document_root$uri"];
+    is_test
+        && files.iter().any(|file| text.contains(file))
+        && step.inner().iter().all(|line| line.name == "return" && line.arg(0) == "404")
+        && flow.scope.one("fastcgi_pass").is_some()
+}

@@ -1,0 +1,357 @@
+//! Conditions: `when` of routes, and the forms of `if` that have a counterpart there.
+
+use crate::directive::Directive;
+use crate::nginx::context::Context;
+use crate::nginx::pattern;
+use crate::nginx::variables::variable;
+use crate::toml::{self, Keys};
+
+/// Conditions of a route that all have to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct When(Vec<(&'static str, String, String)>);
+
+impl When {
+    /// A condition with one value: `methods`, `networks` and `path_regex`.
+    pub(crate) fn plain(key: &'static str, value: String) -> Self {
+        Self(vec![(key, String::new(), value)])
+    }
+
+    /// A test of a header, cookie or parameter of the query.
+    fn test(key: &'static str, name: &str, test: String) -> Self {
+        Self(vec![(key, name.to_owned(), test)])
+    }
+
+    /// A test of a header.
+    pub(crate) fn header(name: &str, test: String) -> Self {
+        Self::test("headers", name, test)
+    }
+
+    /// Both conditions; none if they are about the same part of the request.
+    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
+        let clash = |(key, name, _): &&(&'static str, String, String)| {
+            other.0.iter().any(|(own, own_name, _)| own == key && own_name.eq_ignore_ascii_case(name))
+        };
+        // Two conditions of one kind need an intersection, which a route does not have. Equal ones are one.
+        let differing = self.0.iter().filter(clash).any(|condition| !other.0.contains(condition));
+        let own = self.0.iter().filter(|condition| !other.0.contains(condition));
+        (!differing).then(|| Self(own.chain(&other.0).cloned().collect()))
+    }
+
+    /// Whether there is no condition.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the route has an expression for its path, whose groups a redirect can use.
+    pub(crate) fn has_path(&self) -> bool {
+        self.0.iter().any(|(key, _, _)| *key == "path_regex")
+    }
+
+    /// Whether there is only a `path_regex` for scripts of PHP.
+    pub(crate) fn is_about_scripts(&self) -> bool {
+        matches!(self.0.as_slice(), [("path_regex", _, value)] if value.contains(r"\.php") || value.contains("[.]php"))
+    }
+
+    /// The inline table.
+    pub(crate) fn toml(&self) -> String {
+        let mut keys = Keys::default();
+        for key in ["methods", "networks", "path_regex"] {
+            for (_, _, value) in self.0.iter().filter(|(own, _, _)| *own == key) {
+                keys.set(key, value.clone());
+            }
+        }
+        for key in ["headers", "query", "cookies"] {
+            let mut tests = Keys::default();
+            for (_, name, test) in self.0.iter().filter(|(own, _, _)| *own == key) {
+                tests.set(name, test.clone());
+            }
+            if !tests.is_empty() {
+                keys.set(key, tests.inline());
+            }
+        }
+        keys.inline()
+    }
+}
+
+/// Meaning of an `if`.
+#[derive(Debug)]
+pub(crate) enum Condition {
+    /// One of several conditions, or none of them.
+    Any {
+        any: Vec<When>,
+        negated: bool,
+    },
+    Never,
+    /// There is no file for the path (`!-e $request_filename`).
+    NoFile,
+    /// There is a file for the path.
+    File,
+    /// A fixed file exists.
+    Switch(String),
+    /// `$invalid_referer`.
+    Referer,
+}
+
+/// The comparison of an `if`: the variable, the operator and the value.
+fn comparison(directive: &Directive) -> Result<(String, String, String), String> {
+    // With a character that no ordinary argument has, so that a quoted argument with spaces stays whole.
+    let joined = directive.args.join("\u{1}");
+    let inner = joined
+        .strip_prefix('(')
+        .and_then(|text| text.strip_suffix(')'))
+        .ok_or("the condition has no parentheses")?;
+    let parts: Vec<_> =
+        inner.split('\u{1}').map(|part| part.trim_matches(' ')).filter(|part| !part.is_empty()).collect();
+    match parts.as_slice() {
+        [one] => match one.find(['=', '~', '!']) {
+            // Operators without spaces.
+            Some(at) if at > 0 && one.starts_with('$') => {
+                let (name, rest) = one.split_at(at);
+                let end = rest.find(|next| !matches!(next, '=' | '~' | '!' | '*')).unwrap_or(rest.len());
+                Ok((name.to_owned(), rest[..end].to_owned(), rest[end..].to_owned()))
+            }
+            _ => Ok(((*one).to_owned(), String::new(), String::new())),
+        },
+        [operator, file] if operator.starts_with(['-', '!']) => {
+            Ok(((*file).to_owned(), (*operator).to_owned(), String::new()))
+        }
+        [name, operator] => Ok(((*name).to_owned(), (*operator).to_owned(), String::new())),
+        [name, operator, rest @ ..] => Ok(((*name).to_owned(), (*operator).to_owned(), rest.join(" "))),
+        [] => Err("the condition is empty".to_owned()),
+    }
+}
+
+impl Context<'_> {
+    /// The meaning of an `if`. The error is the reason why it has no counterpart.
+    pub(crate) fn condition(&self, directive: &Directive) -> Result<Condition, String> {
+        let (subject, operator, value) = comparison(directive)?;
+        if operator.starts_with('-') || operator.starts_with("!-") {
+            return file_test(&subject, &operator);
+        }
+        let (name, behind) =
+            variable(subject.strip_prefix('$').ok_or("the condition does not begin with a variable")?)?;
+        if !behind.is_empty() {
+            return Err("a condition of brisk concerns one variable".to_owned());
+        }
+        if name == "invalid_referer" {
+            return Ok(Condition::Referer);
+        }
+        let negated = operator.starts_with('!');
+        let wanted = |result: &str| match operator.trim_start_matches('!') {
+            // In nginx, an empty text and `0` are false.
+            "" => !matches!(result, "" | "0"),
+            _ => result == value,
+        };
+        let is_table = self.maps.contains_key(name) || self.geos.contains_key(name);
+        // With another operator, each line of the table would have to be matched here. A wrong result would
+        // lose a refusal.
+        if is_table && !matches!(&*operator, "" | "=" | "!=") {
+            return Err("the result of the map is compared in another way than =".to_owned());
+        }
+        if let Some(map) = self.maps.get(name) {
+            return self.map_condition(map, &wanted, negated);
+        }
+        if let Some(geo) = self.geos.get(name) {
+            return self.geo_condition(geo, &wanted, negated);
+        }
+        let any = vec![test(name, &operator, &value)?];
+        Ok(Condition::Any { any, negated })
+    }
+
+    /// The conditions under which a `map` has a true value, or a given one.
+    fn map_condition(
+        &self,
+        map: &Directive,
+        wanted: &dyn Fn(&str) -> bool,
+        negated: bool,
+    ) -> Result<Condition, String> {
+        if map.inner().iter().any(|line| line.arg(0).contains('$')) {
+            return Err("the result of the map is compared in another way than =".to_owned());
+        }
+        let source =
+            map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
+        let by_default =
+            map.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
+        let mut lines: Vec<_> = map
+            .inner()
+            .iter()
+            .filter(|line| !matches!(&*line.name, "default" | "hostnames" | "volatile" | "include"))
+            .collect();
+        // An exact text wins, wherever it stands.
+        lines.sort_by_key(|line| line.name.starts_with('~'));
+        // With a default that is wanted, the other lines are the exceptions.
+        let flip = wanted(by_default);
+        let chosen: Vec<_> = lines.iter().filter(|line| wanted(line.arg(0)) != flip).collect();
+        let first_other = lines.iter().position(|line| wanted(line.arg(0)) == flip);
+        let last_chosen = lines.iter().rposition(|line| wanted(line.arg(0)) != flip);
+        if first_other.zip(last_chosen).is_some_and(|(other, chosen)| other < chosen) {
+            return Err("the lines of the map depend on their order".to_owned());
+        }
+        let any =
+            chosen.into_iter().map(|line| key_test(source, &line.name)).collect::<Result<Vec<_>, _>>()?;
+        // After all tests: a map that cannot be expressed must not be reported as carried.
+        self.carried_whole(map);
+        Ok(any_of(any, negated != flip))
+    }
+
+    /// The condition for one line of a map.
+    pub(crate) fn line_condition(map: &Directive, line: &Directive) -> Result<When, String> {
+        let source =
+            map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
+        key_test(source, &line.name)
+    }
+
+    /// The networks for which a `geo` has a true value, or a given one.
+    fn geo_condition(
+        &self,
+        geo: &Directive,
+        wanted: &dyn Fn(&str) -> bool,
+        negated: bool,
+    ) -> Result<Condition, String> {
+        let (networks, flip) = geo_networks(geo, wanted)?;
+        self.carried_whole(geo);
+        let any = if networks.is_empty() {
+            Vec::new()
+        } else {
+            vec![When::plain("networks", toml::list(networks))]
+        };
+        Ok(any_of(any, negated != flip))
+    }
+}
+
+/// One of several conditions, or none of them if `negated`. One of no conditions is [`Condition::Never`].
+fn any_of(any: Vec<When>, negated: bool) -> Condition {
+    if any.is_empty() && !negated { Condition::Never } else { Condition::Any { any, negated } }
+}
+
+/// The test of a key of a `map`.
+fn key_test(source: &str, key: &str) -> Result<When, String> {
+    let operator = ["~*", "~"].into_iter().find(|operator| key.starts_with(*operator)).unwrap_or("=");
+    // In nginx, a backslash before a key such as `default` takes its special meaning away.
+    test(source, operator, key.trim_start_matches(if operator == "=" { "\\" } else { operator }))
+}
+
+/// The test of one variable, without its negation.
+fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
+    let expression = match operator.trim_start_matches('!') {
+        "~" => Some(pattern::translate(value, false)?),
+        "~*" => Some(pattern::translate(value, true)?),
+        "=" | "" => None,
+        other => return Err(format!("{other} is no operator of a condition")),
+    };
+    let text_test = |is_set: bool| match &expression {
+        Some(expression) => format!("{{ regex = {} }}", toml::raw(expression)),
+        None if is_set => "true".to_owned(),
+        None if value.is_empty() => "false".to_owned(),
+        None => toml::text(value),
+    };
+    let is_set = operator.is_empty();
+    match name {
+        "request_method" => match (&expression, pattern::alternatives(value)) {
+            (None, _) => Ok(When::plain("methods", toml::list([value]))),
+            // `~*` ignores case, brisk does not: methods have their usual spelling, in capitals.
+            (Some(_), Some(all)) if operator.ends_with('*') => {
+                let all = all.iter().map(|method| method.to_ascii_uppercase());
+                Ok(When::plain("methods", toml::list(all)))
+            }
+            (Some(_), Some(all)) => Ok(When::plain("methods", toml::list(all))),
+            _ => Err("methods are compared as whole words".to_owned()),
+        },
+        // nginx compares `$request_uri` with its query, `path_regex` without: only a start without a query
+        // has one meaning in both.
+        "request_uri" if !pattern::is_literal_start(value) || expression.is_none() => {
+            Err("$request_uri has the query too: brisk compares a literal start of it only".to_owned())
+        }
+        "uri" | "document_uri" | "request_uri" => match expression {
+            Some(expression) => Ok(When::plain("path_regex", toml::raw(&expression))),
+            None if !is_set && value.starts_with('/') => {
+                Ok(When::plain("path_regex", toml::raw(&format!("^{}$", pattern::escaped(value)))))
+            }
+            None => Err("the path is never empty".to_owned()),
+        },
+        "remote_addr" if expression.is_none() && !is_set => Ok(When::plain("networks", toml::list([value]))),
+        "host" | "http_host" | "server_name" => Err("routes of brisk do not test the host".to_owned()),
+        _ => match name.split_once('_') {
+            // The name of a header in a variable has underscores for hyphens.
+            Some(("http", header)) => Ok(When::test("headers", &header.replace('_', "-"), text_test(is_set))),
+            Some(("cookie", cookie)) => Ok(When::test("cookies", cookie, text_test(is_set))),
+            Some(("arg", parameter)) => Ok(When::test("query", parameter, text_test(is_set))),
+            _ => Err(format!("conditions of brisk cannot test ${name}")),
+        },
+    }
+}
+
+/// The networks whose value differs from the default in being wanted, and whether the default is wanted.
+pub(crate) fn geo_networks<'a>(
+    geo: &'a Directive,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<(Vec<&'a str>, bool), String> {
+    if geo.args.len() > 1 {
+        return Err("geo looks up another address than that of the client".to_owned());
+    }
+    let by_default = geo.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
+    let flip = wanted(by_default);
+    let mut networks = Vec::new();
+    for line in geo.inner() {
+        match line.name.as_str() {
+            "default" => {}
+            "proxy" | "proxy_recursive" => {
+                return Err("geo has proxies of its own: use set_real_ip_from".to_owned());
+            }
+            "ranges" | "include" | "delete" => return Err(format!("geo with {} is not read", line.name)),
+            network if wanted(line.arg(0)) != flip => networks.push(network),
+            network => {
+                let is_inside = |outer: &&str| crate::nginx::access::contains(outer, network);
+                if networks.iter().any(is_inside) {
+                    return Err("networks of geo lie inside each other".to_owned());
+                }
+            }
+        }
+    }
+    Ok((networks, flip))
+}
+
+fn file_test(subject: &str, operator: &str) -> Result<Condition, String> {
+    let is_request =
+        matches!(subject, "$request_filename" | "$document_root$uri" | "$document_root$document_uri");
+    match operator {
+        "!-e" | "!-f" | "!-d" if is_request => Ok(Condition::NoFile),
+        "-e" | "-f" if is_request => Ok(Condition::File),
+        "-e" | "-f" => Ok(Condition::Switch(subject.to_owned())),
+        _ => Err("conditions of brisk cannot test files".to_owned()),
+    }
+}
+
+/// Whether the directive is `if` with a condition about the name of the host, and ends all requests that meet it.
+pub(crate) fn is_host_condition(directive: &Directive) -> bool {
+    let subject = directive.arg(0).trim_start_matches('(');
+    directive.name == "if"
+        && matches!(subject, "$host" | "$http_host" | "$server_name")
+        && directive.args.len() > 2
+        && directive.inner().iter().any(|step| match step.name.as_str() {
+            "return" => true,
+            "rewrite" => {
+                // With another expression, some requests would pass on to the rest of the server, which a
+                // host of its own does not have.
+                matches!(step.arg(2), "redirect" | "permanent")
+                    && pattern::is_every(&step.arg(0).replace(['(', ')'], ""))
+            }
+            _ => false,
+        })
+}
+
+/// Whether the directive is `if` with a redirect of plain HTTP to HTTPS.
+pub(crate) fn is_scheme_condition(directive: &Directive) -> bool {
+    let text = directive.args.join(" ");
+    let conditions = [
+        "($scheme = http)",
+        "($scheme != https)",
+        "($scheme = \"http\")",
+        "($server_port = 80)",
+        "($https = )",
+        "($https = \"\")",
+        "($server_port != 443)",
+        "($https != on)",
+    ];
+    directive.name == "if" && conditions.contains(&text.trim())
+}

@@ -1,0 +1,230 @@
+//! The action of a route: an upstream, files, or a refusal in place of something that brisk does not have.
+
+use crate::directive::Directive;
+use crate::nginx::access::foreign;
+use crate::nginx::condition::When;
+use crate::nginx::context::Context;
+use crate::nginx::flow::Flow;
+use crate::nginx::host::HOST;
+use crate::nginx::location::{At, Location, PASSES, Route};
+use crate::nginx::program::Rewrite;
+use crate::nginx::site::Site;
+use crate::nginx::variables::only_variable;
+use crate::toml::{self, Keys};
+
+/// The value of `respond` in place of something that is not carried.
+pub(crate) const REFUSED: &str = "{ status = 501 }";
+
+impl<'a> Site<'_, 'a> {
+    /// The routes for requests that no directive of the rewrite module has ended.
+    pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+        // It also holds inside of an `if`, because nginx looks at the method first.
+        let except = flow.location.scope.own().iter().find(|directive| directive.name == "limit_except");
+        let except = except.filter(|except| self.restricts(except));
+        let when = flow.when.clone();
+        let mut limited = None;
+        if let Some(except) = except {
+            limited = flow.with(&When::plain("methods", toml::list(&except.args)));
+            if limited.is_none() {
+                let action = "write routes with when.methods; until then the route refuses requests";
+                self.context.missing(except, "the route has a condition for methods already", action);
+                return routes.push(Self::refusal(flow.location, flow.at, when));
+            }
+            self.open_methods(flow, except, rewrite, routes);
+        }
+        let flow = limited.as_ref().unwrap_or(flow);
+        self.rewritten_paths(flow, routes);
+        // Before the last route: with equal paths, brisk takes the first route whose condition holds.
+        for (condition, name, value) in self.choices(flow) {
+            if let Some(mut flow) = flow.with(&condition) {
+                flow.values.set.insert(name, value);
+                self.final_route(&flow, rewrite, routes);
+            }
+        }
+        self.final_route(flow, rewrite, routes);
+        if except.is_some() {
+            // The listed methods have their routes already, so this one is for all others, as with
+            // `limit_except`.
+            let mut keys = Keys::default();
+            keys.set("respond", "{ status = 403 }");
+            routes.push(Self::route(flow.location, flow.at, when, keys));
+        }
+    }
+
+    fn final_route(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+        let mut keys = Keys::default();
+        match self.action(flow, rewrite, &mut keys) {
+            Ok(()) if keys.is_empty() => {}
+            Ok(()) => {
+                let limits = self.settings(flow, &mut keys);
+                let is_closed = keys.get("upstream").is_none()
+                    && !keys.get("fallback").is_some_and(|next| next.starts_with('{'));
+                // brisk refuses `internal_redirects` without an upstream, whose headers name the target.
+                if !is_closed && !flow.location.is_internal() && self.has_targets(&flow.scope) {
+                    keys.set("internal_redirects", "true");
+                }
+                if let Some(limits) = limits.filter(|limits| !limits.exempt.is_empty())
+                    && let Some(free) = flow.with(&When::plain("networks", toml::list(limits.exempt)))
+                {
+                    // Limits of brisk have no exceptions, so the excluded networks get a route of their own,
+                    // before the one with the limits.
+                    let mut keys = keys.clone();
+                    keys.0.retain(|(key, _)| key != "limits");
+                    if !limits.strict.is_empty() {
+                        keys.set("limits", toml::list(limits.strict));
+                    }
+                    routes.push(Self::route(flow.location, flow.at, free.when, keys));
+                }
+                routes.push(Self::restricted(flow.location, flow.at, flow.when.clone(), keys));
+            }
+            Err(_) => routes.push(Self::refusal(flow.location, flow.at, flow.when.clone())),
+        }
+    }
+
+    /// Whether a `limit_except` has a block with an effect on other methods.
+    fn restricts(&self, except: &Directive) -> bool {
+        if except.inner().is_empty() {
+            self.context.unneeded(except, "without directives in its block, all methods are permitted");
+        }
+        !except.inner().is_empty()
+    }
+
+    /// `limit_except` with networks: a route for the clients who may use all methods.
+    fn open_methods(
+        &self,
+        flow: &Flow<'_, 'a>,
+        except: &'a Directive,
+        rewrite: Option<&Rewrite>,
+        routes: &mut Vec<Route>,
+    ) {
+        self.context.carried(except);
+        let inner = flow.scope.child(except.inner());
+        if inner.level("auth_basic") == inner.depth() {
+            let action = "write a route with when.methods and one with basic_auth";
+            return self.context.missing(except, "passwords for some methods", action);
+        }
+        // The rules of outer levels already hold in the routes. The block itself permits no further client.
+        if inner.all_of(&["allow", "deny"]).0 < inner.depth() {
+            return;
+        }
+        let mut keys = Keys::default();
+        self.context.networks(&inner, &mut keys);
+        let open = keys.get("allow").filter(|_| keys.get("deny").is_none());
+        match open.and_then(|networks| flow.with(&When::plain("networks", networks.to_owned()))) {
+            Some(flow) => self.final_route(&flow, rewrite, routes),
+            None if inner
+                .all_of(&["allow", "deny"])
+                .1
+                .iter()
+                .all(|rule| rule.has("all") && rule.name == "deny") => {}
+            None => {
+                let action = "write a route with when.methods and when.networks; until then it has the listed methods only";
+                self.context.missing(except, "a condition has one list of networks", action);
+            }
+        }
+    }
+
+    /// Upstreams that a `map` of `proxy_pass` chooses: conditions, the variable and its value.
+    fn choices(&self, flow: &Flow<'_, 'a>) -> Vec<(When, String, String)> {
+        let Some(pass) = flow.scope.one("proxy_pass") else { return Vec::new() };
+        let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let behind = || pass.arg(0).split_once("://$").map(|(_, name)| name).filter(is_name);
+        let Some(name) = only_variable(pass.arg(0)).or_else(behind) else { return Vec::new() };
+        let Some(map) = self.context.maps.get(name) else { return Vec::new() };
+        let mut choices = Vec::new();
+        let is_value = |line: &str| !matches!(line, "default" | "hostnames" | "volatile" | "include");
+        let mut lines: Vec<_> = map.inner().iter().filter(|line| is_value(&line.name)).collect();
+        // An exact text wins, wherever it stands.
+        lines.sort_by_key(|line| line.name.starts_with('~'));
+        for line in lines {
+            match Context::line_condition(map, line) {
+                Ok(when) => choices.push((when, name.to_owned(), line.arg(0).to_owned())),
+                Err(reason) => self.context.missing(line, reason, "write a route with `when` for this value"),
+            }
+        }
+        choices
+    }
+
+    /// A route that only responds; nginx applies limits and restrictions after such directives.
+    pub(crate) fn answer(&self, flow: &Flow<'_, 'a>, when: When, mut keys: Keys) -> Route {
+        let mut inherited = self.inherited.clone();
+        self.context.response_headers(&flow.scope, 2, &flow.values, &mut inherited, &mut keys);
+        self.access_log(&flow.scope, &mut keys);
+        self.content_keys(flow, &mut keys);
+        self.error_pages(&flow.scope, HOST, &mut keys);
+        // nginx ends such a request before it looks at `allow`, `deny` and limits, so the lists of the host
+        // must not apply here.
+        if self.scope.all_of(&["allow", "deny"]).0 > 0 {
+            keys.set("deny", "[]");
+        }
+        if self.scope.all_of(&["limit_req", "limit_conn"]).0 > 0 {
+            keys.set("limits", "[]");
+        }
+        Self::route(flow.location, flow.at, when, keys)
+    }
+
+    /// A route with its settings. With [`REFUSED`], its comment has the words `NOT CARRIED`.
+    pub(crate) fn restricted(location: &Location<'a>, at: &At, when: When, keys: Keys) -> Route {
+        let is_refusal = keys.get("respond") == Some(REFUSED);
+        let mut route = Self::route(location, at, when, keys);
+        if is_refusal {
+            route.comment.push_str(" (NOT CARRIED: see the report)");
+        }
+        route
+    }
+
+    /// A route that refuses requests, because something of the location is not carried.
+    pub(crate) fn refusal(location: &Location<'a>, at: &At, when: When) -> Route {
+        let mut keys = Keys::default();
+        keys.set("respond", REFUSED);
+        Self::restricted(location, at, when, keys)
+    }
+
+    /// The action of a location. Errors are in the report already.
+    pub(crate) fn action(
+        &self,
+        flow: &Flow<'_, 'a>,
+        rewrite: Option<&Rewrite>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let result = self.effort.step(|| self.content(flow, rewrite, keys));
+        result.unwrap_or_else(|| Err("locations lead to each other".to_owned()))
+    }
+
+    fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
+        let carried: &[_] = if flow.links.is_some() { &["secure_link"] } else { &[] };
+        if let Some(unknown) = foreign(&flow.scope, carried) {
+            self.context.missing(
+                unknown,
+                format!("brisk does not have the restriction {}", unknown.name),
+                "restrict the route by other keys; until then it refuses requests",
+            );
+            return Err("a restriction".to_owned());
+        }
+        let (level, passes) = flow.scope.all_of(&PASSES);
+        // Only with a level of its own: `http` and `server` cannot have these directives.
+        if let Some(pass) = passes.first().filter(|_| level > 2) {
+            return self.pass(pass, flow, rewrite, keys).inspect_err(|reason| {
+                let action = "serve the path by another program, or write the route by hand";
+                self.context.missing(pass, reason.as_str(), action);
+            });
+        }
+        if let Some(files) = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2) {
+            let result = self.try_files(files, flow, keys);
+            match &result {
+                Ok(()) => self.context.carried(files),
+                Err(reason) => {
+                    self.context.missing(files, reason.as_str(), "write static with fallback in a route");
+                }
+            }
+            return result;
+        }
+        match rewrite {
+            Some((_, to)) if to.contains(['{', '?']) => {
+                Err("brisk changes paths for upstreams only".to_owned())
+            }
+            Some((_, to)) => self.one_file(to, &flow.scope, keys),
+            None => self.files(flow, keys),
+        }
+    }
+}

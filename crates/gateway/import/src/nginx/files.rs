@@ -1,0 +1,245 @@
+//! Files, and the response for paths without a file.
+
+use crate::directive::Directive;
+use crate::nginx::cgi::is_script;
+use crate::nginx::flow::Flow;
+use crate::nginx::location::{PASSES, Route, program};
+use crate::nginx::program::Rewrite;
+use crate::nginx::scope::Scope;
+use crate::nginx::site::Site;
+use crate::toml::{self, Keys};
+
+/// Candidates of `try_files` that brisk looks for by itself.
+const CANDIDATES: [&str; 6] =
+    ["$uri", "$uri/", "$uri/index.html", "${uri}", "$uri/index.htm", "$document_uri"];
+
+/// Keys of a route with an upstream that a route with a fallback has too.
+const CHANGES: [&str; 6] =
+    ["request_headers", "rewrite_path", "rewrite_location", "cookies", "body_size", "buffer_request"];
+
+impl<'a> Site<'_, 'a> {
+    /// One file for all paths of a route.
+    pub(crate) fn one_file(&self, uri: &str, scope: &Scope<'a>, keys: &mut Keys) -> Result<(), String> {
+        let root = scope.one("root").ok_or("there is no root")?;
+        if uri.ends_with('/') {
+            return Err("the file is a folder".to_owned());
+        }
+        self.context.carried(root);
+        keys.set("static", self.context.file(root.arg(0)));
+        keys.set("fallback", toml::text(uri));
+        Ok(())
+    }
+
+    /// `try_files`.
+    pub(crate) fn try_files(
+        &self,
+        files: &Directive,
+        flow: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (last, candidates) = files.args.split_last().ok_or("there are no files")?;
+        let is_known = |file: &&String| CANDIDATES.contains(&file.as_str());
+        if let Some(other) = candidates.iter().find(|file| !is_known(file)) {
+            let detail = format!(
+                "{other} is left out: brisk looks for the path, for index.html, and for the last entry"
+            );
+            self.context.different(files, detail);
+        }
+        let fixed = candidates.first().filter(|file| !file.contains('$'));
+        match (candidates.iter().any(|file| is_known(&file)), last.strip_prefix('='), fixed) {
+            (true, Some(status), _) => {
+                if status != "404" {
+                    self.context.different(files, "a path without a file is 404");
+                }
+                self.files(flow, keys)
+            }
+            (true, None, _) => self.fallback(last, flow, keys),
+            (false, Some(_), Some(file)) => self.one_file(file, &flow.scope, keys),
+            (false, None, Some(_)) => match self.named(last) {
+                Some(named) => {
+                    let next = flow.to(named);
+                    // nginx checks the restrictions of the named location too, so a route that has fewer of
+                    // them would be open.
+                    flow.same_restrictions(&next)?;
+                    self.action(&next, None, keys)
+                }
+                None => self.fallback(last, flow, keys),
+            },
+            (false, _, None) => Err("the files have other variables than $uri".to_owned()),
+        }
+    }
+
+    /// Files, and `target` for paths without a file: a named location, a file, or a path of another location.
+    pub(crate) fn fallback(&self, target: &str, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
+        if let Some(named) = self.named(target) {
+            return match program(named.scope.own()).last() {
+                Some(step) if step.name == "rewrite" => self.fallback_rewritten(flow, step, keys),
+                _ => self.fallback_upstream(flow, &flow.to(named), None, keys),
+            };
+        }
+        let path = target.split(['?', '$']).next().unwrap_or_default();
+        if !path.starts_with('/') {
+            return Err("there is no location for paths without a file".to_owned());
+        }
+        // Without a location for the path, nginx stays in this one.
+        let next = self.find(path).unwrap_or(flow.location);
+        if !std::ptr::eq(next, flow.location) {
+            flow.same_restrictions(&flow.to(next))?;
+        }
+        let (level, passes) = next.scope.all_of(&PASSES);
+        if let Some(pass) = passes.first().filter(|_| level > 2) {
+            let mut next = flow.to(next);
+            // The last entry of `try_files` is the front controller, which PHP runs for every path without a
+            // script.
+            next.script = (pass.name == "fastcgi_pass").then(|| path.to_owned());
+            return self.fallback_upstream(flow, &next, None, keys);
+        }
+        self.files(flow, keys)?;
+        let below =
+            path.strip_prefix(flow.at.path.trim_end_matches('/')).filter(|below| below.starts_with('/'));
+        let below = below.ok_or("the file for paths without a file is outside of the folder of the route")?;
+        let index = if below.ends_with('/') { "index.html" } else { "" };
+        keys.set("fallback", toml::text(&format!("{below}{index}")));
+        Ok(())
+    }
+
+    /// Files, and the script of a `rewrite` for paths without a file.
+    fn fallback_rewritten(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &Directive,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (rewrite, next) = self.rewritten(flow, step)?;
+        let next = flow.to(next);
+        self.fallback_upstream(flow, &next, Some(&rewrite), keys)?;
+        self.context.carried(step);
+        Ok(())
+    }
+
+    /// The routes for changed paths of a named location to which `try_files` leads, except the last one.
+    pub(crate) fn rewritten_paths(&self, flow: &Flow<'_, 'a>, routes: &mut Vec<Route>) {
+        let files = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2);
+        let named = files.and_then(|files| self.named(files.args.last()?));
+        let steps = named.map(|named| program(named.scope.own())).unwrap_or_default();
+        let Some((_, before)) = steps.split_last().filter(|(last, _)| last.name == "rewrite") else { return };
+        for step in before {
+            if step.name != "rewrite" || self.rewrite(flow, step, routes).is_err() {
+                self.context.missing(
+                    step,
+                    "it is one of several changes of a path",
+                    "write a route with rewrite_path",
+                );
+            } else {
+                self.context.different(step, "brisk looks for no file of this path");
+            }
+        }
+    }
+
+    /// Files, and the server of `next` for paths without a file.
+    pub(crate) fn fallback_upstream(
+        &self,
+        flow: &Flow<'_, 'a>,
+        next: &Flow<'_, 'a>,
+        rewrite: Option<&Rewrite>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        flow.same_restrictions(next)?;
+        self.files(flow, keys)?;
+        // Without files, all requests lead to the server, and the settings of files have no use.
+        if keys.get("static").is_none() {
+            keys.0.clear();
+            return self.action(next, rewrite, keys);
+        }
+        let mut target = Keys::default();
+        self.action(next, rewrite, &mut target)?;
+        let upstream = target.get("upstream").ok_or("paths without a file do not lead to a server")?;
+        keys.set("fallback", format!("{{ upstream = {upstream} }}"));
+        // nginx takes header rules and body limits from the location with the server.
+        self.route_settings(next, keys);
+        for key in CHANGES {
+            if let Some(value) = target.get(key) {
+                keys.set(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of `root` or `alias`.
+    pub(crate) fn files(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
+        let (scope, at) = (&flow.scope, flow.at);
+        let (_, folders) = scope.all_of(&["root", "alias"]);
+        let Some(folder) = folders.first() else {
+            // At `/`, `host` adds the route with 404, since other routes of the host may be enough.
+            if at.path != "/" || !at.when.is_empty() {
+                keys.set("respond", "{ status = 404 }");
+            }
+            return Ok(());
+        };
+        let base = flow.values.fill(folder.arg(0).trim_end_matches('/'));
+        if base.contains('$') {
+            let reason = "the folder depends on a variable";
+            self.context.missing(folder, reason, "write a host or a route for each folder");
+            return Err(reason.to_owned());
+        }
+        self.context.carried(folder);
+        let is_alias = folder.name == "alias";
+        let path = if is_alias { base.clone() } else { format!("{base}{}", at.path) };
+        if at.exact && (is_alias && self.context.is_file(&base) || self.context.has_file(&path)) {
+            keys.set("static", self.context.file(&path));
+        } else if at.exact {
+            let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
+            keys.set("static", self.context.file(if parent.is_empty() { "/" } else { parent }));
+            // The file is not on this machine. Its folder is served, with the file as the only response.
+            if !name.is_empty() {
+                keys.set("fallback", toml::text(&format!("/{name}")));
+            }
+        } else if is_alias && self.context.is_file(&base) {
+            keys.set("exact", "true");
+            keys.set("static", self.context.file(&path));
+        } else if is_alias || self.context.has_folder(&base, &at.path) {
+            let trimmed = path.trim_end_matches('/');
+            keys.set("static", self.context.file(if trimmed.is_empty() { "/" } else { trimmed }));
+        } else {
+            // brisk requires that the folder exists; nginx would find no file.
+            keys.set("respond", "{ status = 404 }");
+            return Ok(());
+        }
+        self.file_settings(scope, keys);
+        Ok(())
+    }
+
+    fn file_settings(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        if scope.is_on("autoindex") {
+            keys.set("listing", "true");
+        }
+        let copies = ["gzip_static", "brotli_static", "zstd_static"];
+        if copies.iter().any(|name| scope.is_on(name)) {
+            keys.set("precompressed", "true");
+        }
+        let always = copies.iter().filter_map(|name| scope.one(name)).filter(|copy| copy.arg(0) == "always");
+        for copy in always {
+            self.context.missing(
+                copy,
+                "brisk sends a copy only beside its file",
+                "keep the files beside the copies",
+            );
+        }
+        if let Some(format) = scope.one("autoindex_format").filter(|format| format.arg(0) != "html") {
+            self.context.missing(format, "lists of files are pages", "let the application form the list");
+        }
+        for directive in ["autoindex"].iter().chain(&copies).flat_map(|name| scope.all(name)) {
+            if directive.arg(0) != "always" {
+                self.context.carried(directive);
+            }
+        }
+        self.context.types(scope, keys);
+        for index in scope.all("index") {
+            if index.args.iter().all(|page| page == "index.html" || is_script(page)) {
+                self.context.carried(index);
+            } else {
+                self.context.different(index, "the page of a folder is index.html");
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Locations of a server of nginx, and places and routes of brisk for them.
+
+use std::cell::Cell;
+
+use crate::directive::Directive;
+use crate::nginx::condition::When;
+use crate::nginx::pattern;
+use crate::nginx::scope::Scope;
+use crate::nginx::variables::Values;
+use crate::table::Table;
+use crate::toml::{self, Keys};
+
+/// Directives that produce the response of a location.
+pub(crate) const PASSES: [&str; 12] = [
+    "proxy_pass",
+    "grpc_pass",
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "memcached_pass",
+    "stub_status",
+    "empty_gif",
+    "js_content",
+    "content_by_lua_block",
+    "content_by_lua_file",
+    "dav_methods",
+];
+
+/// Kind of a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Exact(String),
+    /// A beginning of the path; `stop` with `^~`.
+    Prefix {
+        path: String,
+        stop: bool,
+    },
+    Expression {
+        pattern: String,
+        ignore_case: bool,
+    },
+    Named(String),
+}
+
+/// A location with the blocks around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Location<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) scope: Scope<'a>,
+    /// None for the paths that no location names.
+    pub(crate) directive: Option<&'a Directive>,
+    /// Number of the location around it.
+    pub(crate) parent: Option<usize>,
+    /// Whether it stands for a location that brisk cannot find, so that its route refuses requests.
+    pub(crate) refused: bool,
+}
+
+impl Location<'_> {
+    /// Whether it is for internal redirects only.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.scope.level("internal") > 0
+    }
+}
+
+/// A route of brisk.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) path: String,
+    pub(crate) exact: bool,
+    pub(crate) when: When,
+    pub(crate) keys: Keys,
+    pub(crate) comment: String,
+}
+
+impl Route {
+    /// The route as a table.
+    pub(crate) fn table(self) -> Table {
+        let mut keys = Keys::of("path", toml::text(&self.path));
+        if self.exact {
+            keys.set("exact", "true");
+        }
+        if !self.when.is_empty() {
+            keys.set("when", self.when.toml());
+        }
+        keys.0.extend(self.keys.0);
+        Table { header: "[[host.route]]".to_owned(), keys, comment: self.comment }
+    }
+}
+
+/// A place for routes: the path in brisk, with the conditions that all of them have.
+#[derive(Clone, Debug)]
+pub(crate) struct At {
+    pub(crate) path: String,
+    pub(crate) exact: bool,
+    pub(crate) when: When,
+    pub(crate) values: Values,
+}
+
+/// Bounds of a translation, so that conditions and locations that lead to each other end.
+#[derive(Debug, Default)]
+pub(crate) struct Effort {
+    depth: Cell<usize>,
+    steps: Cell<usize>,
+}
+
+impl Effort {
+    // Each `if` doubles the flows of a location, and `try_files` and `error_page` can lead back to it.
+    /// Steps for one server at most.
+    const MOST: usize = 20_000;
+
+    /// Steps inside each other at most.
+    const DEEPEST: usize = 48;
+
+    /// Whether all steps of [`Self::MOST`] are made.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.steps.get() > Self::MOST
+    }
+
+    /// Runs a step; none beyond the bounds.
+    pub(crate) fn step<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
+        let depth = self.depth.get();
+        self.steps.set(self.steps.get() + 1);
+        // A refused step is counted too, so `is_spent` stays true for the rest of the server.
+        if depth == Self::DEEPEST || self.steps.get() > Self::MOST {
+            return None;
+        }
+        self.depth.set(depth + 1);
+        let result = run();
+        self.depth.set(depth);
+        Some(result)
+    }
+}
+
+/// Directives of the rewrite module, which nginx executes in their order.
+pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
+    let names = ["if", "rewrite", "return", "set", "break"];
+    block.iter().filter(|directive| names.contains(&&*directive.name)).collect()
+}
+
+/// The location for paths that no location names.
+pub(crate) fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
+    let kind = Kind::Prefix { path: "/".to_owned(), stop: false };
+    Location { kind, scope: scope.child(&[]), directive: None, parent: None, refused: false }
+}
+
+/// Kind and path of a location.
+pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
+    let (modifier, text) = match directive.args.as_slice() {
+        // nginx accepts a modifier without a space behind it. Longer modifiers are tried first.
+        [one] => ["=", "^~", "~*", "~", "@"]
+            .iter()
+            .find_map(|modifier| Some((*modifier, one.strip_prefix(modifier)?)))
+            .map_or(
+                ("", one.as_str()),
+                |(modifier, text)| if modifier == "@" { ("@", one.as_str()) } else { (modifier, text) },
+            ),
+        [modifier, text] => (modifier.as_str(), text.as_str()),
+        _ => return Err("a location has one path".to_owned()),
+    };
+    match modifier {
+        "@" => Ok(Kind::Named(text.to_owned())),
+        "~" | "~*" => {
+            let ignore_case = modifier == "~*";
+            // Only for its error. `expression` translates the pattern again for the route.
+            pattern::translate(text, ignore_case)?;
+            Ok(Kind::Expression { pattern: text.to_owned(), ignore_case })
+        }
+        _ if text.contains(['?', '#', '"', '<', '>', '\\', '^', '`', '{', '|', '}']) => {
+            Err("the path has characters that brisk finds encoded only".to_owned())
+        }
+        _ if !text.starts_with('/') => Err("the path does not begin with /".to_owned()),
+        "=" => Ok(Kind::Exact(text.to_owned())),
+        "^~" => Ok(Kind::Prefix { path: text.to_owned(), stop: true }),
+        "" => Ok(Kind::Prefix { path: text.to_owned(), stop: false }),
+        _ => Err(format!("{modifier} is no kind of location")),
+    }
+}

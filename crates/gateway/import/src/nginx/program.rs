@@ -1,0 +1,317 @@
+//! The directives of nginx's rewrite module, executed at the time of the translation: `if`, `rewrite`, `return`, `set`.
+
+use crate::directive::Directive;
+use crate::nginx::condition::When;
+use crate::nginx::flow::Flow;
+use crate::nginx::location::{Location, Route, program};
+use crate::nginx::pattern::{self, is_every};
+use crate::nginx::site::Site;
+use crate::nginx::variables::{Use, Values};
+use crate::toml::{self, Keys};
+
+/// Length of the value of a `set` at most, which values inside of each other would exceed.
+const LONGEST: usize = 4096;
+
+/// A changed path: the expression and its replacement.
+pub(crate) type Rewrite = (String, String);
+
+/// Result of a `rewrite`.
+pub(crate) enum Step {
+    /// The next directive follows.
+    Next,
+    /// The routes for all requests exist.
+    Done,
+    /// The path is changed.
+    Changed(Rewrite),
+}
+
+impl<'a> Site<'_, 'a> {
+    /// Adds the routes of a location: one for each condition that ends the processing, and one for all other requests.
+    pub(crate) fn run(&self, flow: Flow<'_, 'a>, steps: &[&'a Directive], routes: &mut Vec<Route>) {
+        let (location, at) = (flow.location, flow.at);
+        if self.effort.step(|| self.steps(flow, steps, &mut *routes)).is_some() {
+            return;
+        }
+        if let Some(place) = location.directive.or(steps.first().copied()) {
+            self.context.missing(
+                place,
+                "the conditions have too many combinations",
+                "write the routes by hand; until then the route refuses requests",
+            );
+        }
+        routes.push(Self::refusal(location, at, at.when.clone()));
+    }
+
+    fn steps(&self, mut flow: Flow<'_, 'a>, steps: &[&'a Directive], routes: &mut Vec<Route>) {
+        let context = self.context;
+        let mut rewrite: Option<Rewrite> = None;
+        for (index, step) in steps.iter().enumerate() {
+            match step.name.as_str() {
+                "set" => self.set(step, &mut flow.values),
+                "break" => {
+                    context.carried(step);
+                    break;
+                }
+                "return" => return self.end(&flow, step, routes),
+                "rewrite" => match self.rewrite(&flow, step, routes) {
+                    // Only the first change becomes `rewrite_path`. nginx would apply the second to the
+                    // result of the first.
+                    Ok(Step::Changed(changed)) if rewrite.is_none() => rewrite = Some(changed),
+                    Ok(Step::Changed(_)) => {
+                        let reason = "a route of brisk has one rewrite_path";
+                        context.missing(step, reason, "write a route with when.path_regex");
+                    }
+                    Ok(Step::Next) => {}
+                    Ok(Step::Done) => return,
+                    Err(reason) => {
+                        context.missing(step, reason, "write it as redirect or rewrite_path of a route");
+                    }
+                },
+                _ => {
+                    match self.signed_links(&flow, step) {
+                        Some(Ok(links)) => {
+                            flow.links = Some(links);
+                            continue;
+                        }
+                        Some(Err(reason)) => {
+                            let action = "write signed_links; until then the route refuses requests";
+                            context.missing(step, reason, action);
+                            // Links that are not checked would open the files, so the route is closed.
+                            return routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+                        }
+                        None => {}
+                    }
+                    if self.branch(&flow, step, &steps[index + 1..], routes) {
+                        return;
+                    }
+                }
+            }
+        }
+        self.finish(&flow, rewrite.as_ref(), routes);
+    }
+
+    fn set(&self, step: &Directive, values: &mut Values) {
+        // A snippet of Debian sets it, and `cgi` recognizes the use of the variable.
+        if step.arg(1) == "$fastcgi_path_info" {
+            return self.context.carried(step);
+        }
+        let name = step.arg(0).trim_start_matches('$').to_owned();
+        match self.context.template(step.arg(1), values, Use::Value) {
+            // Values can contain values: each `set` may double the length.
+            Ok(value) if value.len() > LONGEST => {
+                self.context.missing(step, "the value is too long", "write a shorter one");
+            }
+            Ok(value) => {
+                self.context.carried(step);
+                values.set.insert(name, value);
+            }
+            Err(reason) => self.context.missing(step, reason, "write the value in each place of its use"),
+        }
+    }
+
+    /// The route of a `return`.
+    fn end(&self, flow: &Flow<'_, 'a>, step: &Directive, routes: &mut Vec<Route>) {
+        match self.returned(flow, step) {
+            Ok(keys) => routes.push(self.answer(flow, flow.when.clone(), keys)),
+            Err(reason) => {
+                let action = "write the response by hand; until then the route refuses requests";
+                self.context.missing(step, reason, action);
+                routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+            }
+        }
+    }
+
+    /// A `rewrite`: redirects add a route, `break` and the end of the directives return the changed path.
+    pub(crate) fn rewrite(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        routes: &mut Vec<Route>,
+    ) -> Result<Step, String> {
+        let context = self.context;
+        let (source, target, flag) = (step.arg(0), step.arg(1), step.arg(2));
+        let source_pattern = pattern::translate(source, false)?;
+        // The expression cannot match below this prefix, so the rewrite never applies here.
+        if !pattern::can_match(source, false, &flow.at.path) && !flow.at.exact {
+            context.carried(step);
+            return Ok(Step::Next);
+        }
+        let groups = flow.values.clone().with_groups(&source_pattern);
+        let is_every = is_every(source);
+        let condition = When::plain("path_regex", toml::raw(&source_pattern));
+        let condition = if is_every { When::default() } else { condition };
+        let after = || if is_every { Step::Done } else { Step::Next };
+        let both = || flow.when.and(&condition).ok_or("the location has an expression for the path too");
+        // nginx ends the processing at such a target and sends a redirect, with or without a flag.
+        if matches!(flag, "redirect" | "permanent") || target.contains("://") || target.starts_with("$scheme")
+        {
+            let keys = self.redirect(step, &groups)?;
+            routes.push(self.answer(flow, both()?, keys));
+            context.carried(step);
+            return Ok(after());
+        }
+        let kept = without_query(target);
+        let to = context.template(&kept, &groups, Use::Path)?;
+        let next = self.target(&kept);
+        // nginx would search the locations again and find this one, up to ten times.
+        let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
+        if flag == "break" || stays {
+            context.carried(step);
+            return Ok(Step::Changed((source_pattern, to)));
+        }
+        let next = flow.to(next.ok_or("no location fits the new path")?);
+        let both = match both() {
+            Ok(both) => both,
+            Err(reason) => {
+                // Without the change, the files of this location would be open.
+                context.missing(
+                    step,
+                    reason,
+                    "write a route with when.path_regex; until then it refuses requests",
+                );
+                routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+                return Ok(Step::Done);
+            }
+        };
+        // Its conditions would hold for the new path, and are not part of this flow: the route refuses
+        // instead.
+        let is_except = |line: &Directive| line.name == "limit_except";
+        if !program(next.scope.own()).is_empty() || next.scope.own().iter().any(is_except) {
+            let reason = "the location of the new path has conditions of its own";
+            let action = "write a route for these paths; until then the route refuses requests";
+            context.missing(step, reason, action);
+            routes.push(Self::refusal(flow.location, flow.at, both));
+            return Ok(after());
+        }
+        let mut keys = Keys::default();
+        self.action(&next, Some(&(source_pattern, to)), &mut keys)?;
+        self.settings(&next, &mut keys);
+        context.carried(step);
+        routes.push(Self::restricted(flow.location, flow.at, both, keys));
+        Ok(after())
+    }
+
+    /// The changed path of a `rewrite` that concerns all paths, and the location that it reaches.
+    pub(crate) fn rewritten(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &Directive,
+    ) -> Result<(Rewrite, &Location<'a>), String> {
+        let every = ["^/(.*)", "^/(.*)$", "^(.*)$", "^(.*)", "(.*)"];
+        if !is_every(step.arg(0)) && !every.contains(&step.arg(0)) {
+            return Err("the last rewrite is not for all paths".to_owned());
+        }
+        let groups = Values { groups: true, ..flow.values.clone() };
+        let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
+        let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
+        Ok(((pattern::translate(step.arg(0), false)?, to), next))
+    }
+
+    /// The redirect of a `rewrite`. The query of the client follows, unless the target ends with a question mark.
+    fn redirect(&self, step: &Directive, groups: &Values) -> Result<Keys, String> {
+        let target = step.arg(1);
+        let plain = target.trim_end_matches('?');
+        let mut to = self.context.template(plain, groups, Use::Redirect)?;
+        if !target.ends_with('?') && !target.contains("$args") && !target.contains("$request_uri") {
+            to.push_str(if plain.contains('?') { "&{request.query}" } else { "{request.query_part}" });
+        }
+        check_redirect(&to)?;
+        let status = if step.arg(2) == "permanent" { 301 } else { 302 };
+        let mut keys = Keys::default();
+        keys.set("redirect", format!("{{ to = {}, status = {status} }}", toml::text(&to)));
+        Ok(keys)
+    }
+
+    /// The location of a changed path, as far as its text before the first variable shows.
+    fn target(&self, path: &str) -> Option<&Location<'a>> {
+        self.find(path.split(['$', '?']).next().unwrap_or_default())
+    }
+
+    /// The keys for a `return`.
+    fn returned(&self, flow: &Flow<'_, 'a>, step: &Directive) -> Result<Keys, String> {
+        let context = self.context;
+        let (status, text) = match step.arg(0).parse::<u16>() {
+            Ok(status) => (status, step.args.get(1).map(String::as_str)),
+            // A `return` with a URL alone is a temporary redirect.
+            Err(_) => (302, Some(step.arg(0))),
+        };
+        let mut keys = Keys::default();
+        let mut values = flow.values.clone();
+        values.groups &= flow.when.has_path();
+        match (status, text) {
+            (301 | 302 | 303 | 307 | 308, Some(url)) => {
+                let to = context.template(url, &values, Use::Redirect)?;
+                check_redirect(&to)?;
+                let to = toml::text(&to);
+                let table = if status == 308 { to } else { format!("{{ to = {to}, status = {status} }}") };
+                keys.set("redirect", table);
+            }
+            (444, _) => {
+                context
+                    .different(step, "brisk sends 403 in place of closing the connection without a response");
+                keys.set("respond", "{ status = 403 }");
+            }
+            (_, text) => {
+                let text = text.unwrap_or_default();
+                let body = context.template(text, &values, Use::Body)?;
+                keys.set("respond", self.respond(flow, status, &body));
+                let kind = self.media_type(flow).unwrap_or_default();
+                // A value in HTML may be that of a client: without escapes, it would be cross-site scripting.
+                if text.contains('$') && ["html", "xml", "json"].iter().any(|own| kind.contains(own)) {
+                    context.different(step, "brisk escapes the values for the media type of the response");
+                }
+            }
+        }
+        context.carried(step);
+        Ok(keys)
+    }
+
+    /// The table of a fixed response.
+    fn respond(&self, flow: &Flow<'_, 'a>, status: u16, text: &str) -> String {
+        let mut respond = Keys::default();
+        if status != 200 || text.is_empty() {
+            respond.set("status", status.to_string());
+        }
+        if !text.is_empty() {
+            respond.set("body", toml::raw(text));
+            if let Some(kind) = self.media_type(flow) {
+                respond.set("content_type", toml::text(&kind));
+            }
+        }
+        respond.inline()
+    }
+
+    /// The media type of fixed responses, unless it is that of brisk.
+    fn media_type(&self, flow: &Flow<'_, 'a>) -> Option<String> {
+        let directive = flow.scope.one("default_type")?;
+        self.context.carried(directive);
+        let charset = flow.scope.one("charset").filter(|charset| charset.arg(0) != "off");
+        if let Some(charset) = charset {
+            self.context.carried(charset);
+        }
+        let kind = directive.arg(0);
+        let charset = charset.filter(|_| kind.starts_with("text/"));
+        let full = charset.map_or_else(|| kind.to_owned(), |set| format!("{kind}; charset={}", set.arg(0)));
+        // brisk sends this media type without a key.
+        Some(full).filter(|kind| kind != "text/plain; charset=utf-8")
+    }
+}
+
+/// A path without the query of the client, which brisk appends.
+fn without_query(target: &str) -> String {
+    let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
+    kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
+}
+
+/// Refuses redirects whose host a client could choose, as brisk does.
+pub(crate) fn check_redirect(to: &str) -> Result<(), String> {
+    let host = to.split_once("://").map_or("", |(_, rest)| rest);
+    let is_variable = host.starts_with('{') && !host.starts_with("{{");
+    let allowed = ["{host}", "{request.host}", "{tls.server_name}", "{server.", "{map."];
+    if is_variable && !allowed.iter().any(|own| host.starts_with(own)) {
+        return Err("a client could choose the host of the redirect".to_owned());
+    }
+    let starts = ["/", "{path}", "{request.path}", "{request.target}", "{map."];
+    let is_path = to.contains("://") || starts.iter().any(|start| to.starts_with(start));
+    if is_path { Ok(()) } else { Err("the target is neither a path nor a URL".to_owned()) }
+}

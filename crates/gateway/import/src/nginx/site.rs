@@ -1,0 +1,394 @@
+//! Locations of a server, and the routes that keep nginx's order.
+
+use std::cell::RefCell;
+
+use crate::directive::Directive;
+use crate::nginx::condition::{When, is_host_condition, is_scheme_condition};
+use crate::nginx::context::Context;
+use crate::nginx::flow::Flow;
+use crate::nginx::headers::Inherited;
+use crate::nginx::location::{At, Effort, Kind, Location, PASSES, Route, everything, kind, program};
+use crate::nginx::pattern;
+use crate::nginx::scope::Scope;
+use crate::nginx::variables::Values;
+use crate::report::Class;
+use crate::toml::{self, Keys};
+
+/// A server of the input.
+#[derive(Debug)]
+pub(crate) struct Site<'c, 'a> {
+    pub(crate) context: &'c Context<'a>,
+    pub(crate) scope: Scope<'a>,
+    pub(crate) locations: Vec<Location<'a>>,
+    /// Rules that the host has for all routes.
+    pub(crate) inherited: Inherited,
+    /// Directives of the rewrite module in the server.
+    pub(crate) program: Vec<&'a Directive>,
+    /// Pages for errors that are responses of routes.
+    pub(crate) pages: RefCell<Pages>,
+    /// A file that switches the host to maintenance.
+    pub(crate) maintenance: RefCell<Option<String>>,
+    pub(crate) effort: Effort,
+}
+
+/// Pages for errors that are responses of routes.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// Names of locations.
+    pub(crate) named: Vec<String>,
+    /// Paths.
+    pub(crate) paths: Vec<String>,
+    /// Routes for pages without a location.
+    pub(crate) routes: Vec<Route>,
+}
+
+impl<'c, 'a> Site<'c, 'a> {
+    /// Gathers the locations of a server.
+    pub(crate) fn new(context: &'c Context<'a>, server: &'a Directive) -> Self {
+        let scope = context.http.child(server.inner());
+        let mut steps = program(server.inner());
+        for step in steps.iter().filter(|step| is_scheme_condition(step)) {
+            context
+                .note_whole(step, &Class::Difference("brisk redirects plain HTTP to HTTPS (308)".to_owned()));
+        }
+        steps.retain(|step| !is_scheme_condition(step) && !is_host_condition(step));
+        let is_whole = steps.iter().any(|step| step.name == "return");
+        let inherited = Inherited::default();
+        let mut site = Self {
+            context,
+            program: steps,
+            scope: scope.clone(),
+            locations: Vec::new(),
+            inherited,
+            pages: RefCell::default(),
+            maintenance: RefCell::default(),
+            effort: Effort::default(),
+        };
+        if is_whole {
+            let unreached = Class::NotNeeded("the server responds before it looks for a location".to_owned());
+            let locations = server.inner().iter().filter(|line| line.name == "location");
+            locations.for_each(|location| context.note_whole(location, &unreached));
+        } else {
+            site.gather(&scope, None);
+        }
+        let is_root =
+            |location: &Location<'_>| matches!(&location.kind, Kind::Prefix { path, .. } if path == "/");
+        if !site.locations.iter().any(is_root) {
+            let everything = everything(&scope);
+            site.locations.push(everything);
+        }
+        site
+    }
+
+    /// A route at `/` that refuses all requests.
+    pub(crate) fn refused(&self) -> Route {
+        let at = At { path: "/".to_owned(), exact: false, when: When::default(), values: Values::default() };
+        Self::refusal(&everything(&self.scope), &at, When::default())
+    }
+
+    /// The routes for all paths, by the directives of `step`.
+    pub(crate) fn run_whole(&self, step: &'a Directive, routes: &mut Vec<Route>) {
+        let location = everything(&self.scope);
+        let at = At { path: "/".to_owned(), exact: false, when: When::default(), values: Values::default() };
+        self.run(Flow::new(&location, &at).inside(step), &program(step.inner()), routes);
+    }
+
+    fn gather(&mut self, scope: &Scope<'a>, parent: Option<usize>) {
+        for directive in scope.own().iter().filter(|directive| directive.name == "location") {
+            self.context.carried(directive);
+            match kind(directive) {
+                Ok(kind) => {
+                    let inner = scope.child(directive.inner());
+                    self.locations.push(Location {
+                        kind,
+                        scope: inner.clone(),
+                        directive: Some(directive),
+                        parent,
+                        refused: false,
+                    });
+                    self.gather(&inner, Some(self.locations.len() - 1));
+                }
+                Err(reason) => {
+                    self.context.missing(
+                        directive,
+                        reason,
+                        "its requests reach the next location: write a route with another expression first",
+                    );
+                    self.closed(directive, parent);
+                }
+            }
+        }
+    }
+
+    /// The routes of the server, in the order in which brisk has to try those of one path.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        let mut routes = Vec::new();
+        for location in &self.locations {
+            match &location.kind {
+                Kind::Exact(path) => {
+                    let at = At {
+                        path: path.clone(),
+                        exact: true,
+                        when: When::default(),
+                        values: Values::default(),
+                    };
+                    self.location(location, &at, &mut routes);
+                }
+                Kind::Prefix { path, stop } => self.prefix(location, path, *stop, &mut routes),
+                Kind::Expression { .. } | Kind::Named(_) => {}
+            }
+        }
+        routes
+    }
+
+    /// The routes of a prefix: those of expressions, those of longer prefixes that are no path of brisk, and its own.
+    fn prefix(&self, location: &Location<'a>, path: &str, stop: bool, routes: &mut Vec<Route>) {
+        if self.base(location).is_some() {
+            return;
+        }
+        self.parts(location, true, routes);
+        let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
+        let mut has_scripts = self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some());
+        for (index, other) in self.locations.iter().enumerate() {
+            let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
+            if self.effort.is_spent() {
+                return self.spent(location, path, routes);
+            }
+            // With `^~`, only expressions inside of the location are tried.
+            let is_tried = self.is_tried(location, index) && (!stop || other.parent == own);
+            if is_tried && pattern::can_match(pattern, *ignore_case, path) {
+                self.expression(other, pattern, *ignore_case, path, routes);
+                has_scripts =
+                    has_scripts && !pattern::matches(pattern, *ignore_case, &format!("{path}/x.php"));
+            }
+        }
+        self.parts(location, false, routes);
+        if !path.ends_with('/')
+            && let Some(directive) = location.directive
+        {
+            let detail = format!(
+                "{path} and the paths below it: brisk compares whole segments, nginx also finds {path}x"
+            );
+            self.context.different(directive, detail);
+        }
+        let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
+        let start = routes.len();
+        self.location(location, &at, routes);
+        Self::without_sources(location, start, has_scripts, routes);
+    }
+
+    /// Makes the last routes short and safe: without a route for scripts whose requests the next one gives to the same server, and, if
+    /// a server has scripts that no route finds here, with one that sends no source text.
+    fn without_sources(location: &Location<'a>, start: usize, has_scripts: bool, routes: &mut Vec<Route>) {
+        let Some(last) = routes.last().filter(|last| last.keys.get("static").is_some()) else { return };
+        let fallback = last.keys.get("fallback").filter(|fallback| fallback.starts_with('{'));
+        if fallback.is_none() && has_scripts {
+            let path = last.path.clone();
+            let when = When::plain("path_regex", "'(?i)\\.(php|phtml|phar)$'".to_owned());
+            let at = At { path, exact: false, when: when.clone(), values: Values::default() };
+            let mut keys = Keys::default();
+            keys.set("respond", "{ status = 404 }");
+            return routes.insert(start, Self::route(location, &at, when, keys));
+        }
+        let (Some(fallback), Some(before)) = (fallback, start.checked_sub(1)) else { return };
+        let own = routes[before].keys.get("upstream").map(|name| format!("{{ upstream = {name} }}"));
+        let is_same = own.is_some_and(|own| own == fallback) && last.keys.0.len() == 2;
+        let scripts = &routes[before];
+        let is_plain = scripts.keys.0.len() == 1 && scripts.path == last.path && !scripts.exact;
+        if is_same && is_plain && routes.len() == start + 1 && scripts.when.is_about_scripts() {
+            routes.remove(before);
+        }
+    }
+
+    /// The route of a prefix, if the [`Effort`] for the server is spent.
+    fn spent(&self, location: &Location<'a>, path: &str, routes: &mut Vec<Route>) {
+        if let Some(directive) = location.directive {
+            let action = "write the routes by hand; until then the route refuses requests";
+            self.context.missing(directive, "the server has too many expressions and conditions", action);
+        }
+        let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
+        routes.push(Self::refusal(location, &at, When::default()));
+    }
+
+    /// The routes of longer prefixes whose requests come to the path of this one.
+    fn parts(&self, location: &Location<'a>, stopping: bool, routes: &mut Vec<Route>) {
+        let mut parts: Vec<_> = self
+            .locations
+            .iter()
+            .filter_map(|part| match &part.kind {
+                Kind::Prefix { path, stop } if *stop == stopping => Some((part, path, self.base(part)?)),
+                _ => None,
+            })
+            .filter(|(_, _, base)| std::ptr::eq(*base, location))
+            .collect();
+        parts.sort_by_key(|(_, path, _)| std::cmp::Reverse(path.len()));
+        for (part, path, base) in parts {
+            let Kind::Prefix { path: base, .. } = &base.kind else { continue };
+            let when = When::plain("path_regex", toml::raw(&format!("^{}", pattern::escaped(path))));
+            self.location(
+                part,
+                &At { path: base.clone(), exact: false, when, values: Values::default() },
+                routes,
+            );
+        }
+    }
+
+    /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.
+    fn base(&self, location: &Location<'a>) -> Option<&Location<'a>> {
+        if !self.is_part(location) {
+            return None;
+        }
+        let mut above = self.above(location)?;
+        while self.is_part(above) {
+            above = self.above(above)?;
+        }
+        Some(above)
+    }
+
+    /// Whether a prefix has no route at its own path: its requests come to [`Self::base`].
+    fn is_part(&self, location: &Location<'a>) -> bool {
+        let Kind::Prefix { path, .. } = &location.kind else { return false };
+        let is_segment = path.ends_with(|last: char| last == '/' || last.is_ascii_alphanumeric());
+        path != "/" && !(is_segment && self.folder_exists(location, path))
+    }
+
+    /// The next shorter prefix, of whole segments, that contains a prefix.
+    fn above(&self, location: &Location<'a>) -> Option<&Location<'a>> {
+        let Kind::Prefix { path, .. } = &location.kind else { return None };
+        let above = self.locations.iter().filter(|other| match &other.kind {
+            Kind::Prefix { path: other, .. } => {
+                let behind = path.strip_prefix(other.as_str()).filter(|behind| !behind.is_empty());
+                behind.is_some_and(|behind| other.ends_with('/') || behind.starts_with('/'))
+            }
+            _ => false,
+        });
+        above.max_by_key(|other| match &other.kind {
+            Kind::Prefix { path, .. } => path.len(),
+            _ => 0,
+        })
+    }
+
+    /// Whether the folder of a location with files exists. Without its root, the files are on another machine.
+    fn folder_exists(&self, location: &Location<'a>, path: &str) -> bool {
+        let ends = program(location.scope.own()).iter().any(|step| step.name == "return");
+        let passes = ends || location.scope.all_of(&PASSES).0 > 2;
+        match location.scope.all_of(&["root", "alias"]).1.first() {
+            Some(folder) if folder.name == "root" && !passes => self.context.has_folder(folder.arg(0), path),
+            _ => true,
+        }
+    }
+
+    /// Whether nginx tries the expression at `index` for a path of this location: expressions at the same level or above.
+    fn is_tried(&self, location: &Location<'a>, index: usize) -> bool {
+        let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
+        let parent = self.locations[index].parent;
+        let mut level = own;
+        loop {
+            if parent == level {
+                return true;
+            }
+            match level {
+                Some(inner) => level = self.locations[inner].parent,
+                None => return false,
+            }
+        }
+    }
+
+    fn expression(
+        &self,
+        location: &Location<'a>,
+        pattern: &str,
+        ignore_case: bool,
+        path: &str,
+        routes: &mut Vec<Route>,
+    ) {
+        let Ok(translated) = pattern::translate(pattern, ignore_case) else { return };
+        let values = Values::default().with_groups(&translated);
+        let when = When::plain("path_regex", toml::raw(&translated));
+        self.location(location, &At { path: path.to_owned(), exact: false, when, values }, routes);
+    }
+
+    /// The routes of one location at one place.
+    pub(crate) fn location(&self, location: &Location<'a>, at: &At, routes: &mut Vec<Route>) {
+        if location.refused {
+            return routes.push(Self::refusal(location, at, at.when.clone()));
+        }
+        let is_internal = location.is_internal();
+        if is_internal && !self.is_target(location) && !self.is_page(location) {
+            let mut keys = Keys::default();
+            keys.set("respond", "{ status = 404 }");
+            return routes.push(Self::route(location, at, at.when.clone(), keys));
+        }
+        let mut steps = self.program.clone();
+        if location.directive.is_some() {
+            steps.extend(program(location.scope.own()));
+        }
+        let start = routes.len();
+        self.run(Flow::new(location, at), &steps, routes);
+        if is_internal {
+            routes[start..].iter_mut().for_each(|route| route.keys.set("internal", "true"));
+        }
+    }
+
+    /// Whether applications name paths of an internal location: one with files or a server, and no other directive leads there.
+    fn is_target(&self, location: &Location<'a>) -> bool {
+        let Kind::Prefix { path, .. } = &location.kind else { return false };
+        let sources = ["root", "alias", "proxy_pass"];
+        let has_source = location.scope.own().iter().any(|line| sources.contains(&&*line.name));
+        location.is_internal() && has_source && !leads(self.scope.own(), path)
+    }
+
+    /// Whether applications may name paths of internal locations.
+    pub(crate) fn has_targets(&self, scope: &Scope<'a>) -> bool {
+        let ignored = scope.one("proxy_ignore_headers");
+        !ignored.is_some_and(|ignored| {
+            ignored.args.iter().any(|name| name.eq_ignore_ascii_case("x-accel-redirect"))
+        }) && self.locations.iter().any(|location| self.is_target(location))
+    }
+
+    /// A route of a location.
+    pub(crate) fn route(location: &Location<'a>, at: &At, when: When, keys: Keys) -> Route {
+        let comment =
+            location.directive.map_or_else(|| "paths without a location".to_owned(), Directive::comment);
+        Route { path: at.path.clone(), exact: at.exact, when, keys, comment }
+    }
+
+    /// The location for a path as nginx finds it, except for paths of clients that only an expression matches.
+    pub(crate) fn find(&self, path: &str) -> Option<&Location<'a>> {
+        let is_exact = |location: &&Location<'_>| matches!(&location.kind, Kind::Exact(own) if own == path);
+        if let Some(exact) = self.locations.iter().find(is_exact) {
+            return Some(exact);
+        }
+        let prefix = |location: &&Location<'a>| match &location.kind {
+            Kind::Prefix { path: own, stop } if path.starts_with(own.as_str()) => Some((own.len(), *stop)),
+            _ => None,
+        };
+        let longest = self
+            .locations
+            .iter()
+            .filter(|location| prefix(location).is_some())
+            .max_by_key(|location| prefix(location));
+        if longest.is_some_and(|location| prefix(&location).is_some_and(|(_, stop)| stop)) {
+            return longest;
+        }
+        let is_match = |location: &&Location<'_>| match &location.kind {
+            Kind::Expression { pattern, ignore_case } => pattern::matches(pattern, *ignore_case, path),
+            _ => false,
+        };
+        self.locations.iter().find(is_match).or(longest)
+    }
+
+    /// The location with a name such as `@app`.
+    pub(crate) fn named(&self, name: &str) -> Option<&Location<'a>> {
+        self.locations.iter().find(|location| matches!(&location.kind, Kind::Named(own) if own == name))
+    }
+}
+
+/// Whether a directive other than a header of applications leads to the path.
+fn leads(block: &[Directive], path: &str) -> bool {
+    let names = ["auth_request", "mirror", "error_page", "try_files", "index", "rewrite"];
+    block.iter().any(|line| {
+        let is_target = |arg: &String| arg.starts_with(path) && arg.starts_with('/');
+        (names.contains(&&*line.name) && line.args.iter().any(is_target)) || leads(line.inner(), path)
+    })
+}
