@@ -21,7 +21,7 @@ use crate::tools::Tool;
 pub(crate) use cert::{Cert, CertCommand, Chosen, ImportCertbot, Revoke};
 pub(crate) use check::Check;
 pub(crate) use compress::CompressArgs;
-pub(crate) use import::{Import, ImportCommand, ImportNginx};
+pub(crate) use import::{Import, ImportCommand, ImportFile};
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
 

@@ -5,20 +5,26 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use brisk_import::{Class, Imported, Report};
+use brisk_import::{Class, ImportError, Imported, Report};
 
-use crate::args::{Import, ImportCommand, ImportNginx};
+use crate::args::{Import, ImportCommand, ImportFile};
 
 /// Runs `brisk import`.
 pub(crate) fn run(arguments: &Import) -> Result<()> {
     match &arguments.command {
-        ImportCommand::Nginx(arguments) => nginx(arguments),
+        ImportCommand::Nginx(arguments) => translate("nginx", arguments, brisk_import::nginx),
+        ImportCommand::Haproxy(arguments) => translate("HAProxy", arguments, brisk_import::haproxy),
+        ImportCommand::Caddy(arguments) => translate("Caddy", arguments, brisk_import::caddy),
     }
 }
 
-fn nginx(arguments: &ImportNginx) -> Result<()> {
+fn translate(
+    server: &str,
+    arguments: &ImportFile,
+    read: impl Fn(&Path) -> Result<Imported, ImportError>,
+) -> Result<()> {
     // Files that the result names keep their meaning if it is moved.
-    let Imported { files, report } = brisk_import::nginx(&std::path::absolute(&arguments.file)?)?;
+    let Imported { files, report } = read(&std::path::absolute(&arguments.file)?)?;
     // The report is on standard error, so that standard output is a configuration.
     if let Some(output) = &arguments.output {
         for (index, text) in files.iter().enumerate() {
@@ -38,7 +44,7 @@ fn nginx(arguments: &ImportNginx) -> Result<()> {
     // An error although the files are written: a script must not use a result that permits more than nginx.
     if !open.is_empty() {
         bail!(
-            "nginx refuses requests that the result serves, because of {}: write routes with `respond` or `deny` for them before use",
+            "{server} refuses requests that the result serves, because of {}: write routes with `respond` or `deny` for them before use",
             open.join(", ")
         );
     }

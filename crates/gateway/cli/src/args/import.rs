@@ -15,14 +15,20 @@ pub(crate) struct Import {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportCommand {
     /// Translate a configuration of nginx and report about each of its directives
-    Nginx(ImportNginx),
+    #[command(after_help = NGINX)]
+    Nginx(ImportFile),
+    /// Translate a configuration of HAProxy and report about each of its lines
+    #[command(after_help = HAPROXY)]
+    Haproxy(ImportFile),
+    /// Translate a Caddyfile and report about each of its directives
+    #[command(after_help = CADDY)]
+    Caddy(ImportFile),
 }
 
-/// Arguments of `brisk import nginx`.
+/// Arguments of each command of `brisk import`.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER)]
-pub(crate) struct ImportNginx {
-    /// Main file of nginx, or a file with servers; included files are read too
+pub(crate) struct ImportFile {
+    /// Main file of the server; included files are read too
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Configuration file to write [default: standard output]
@@ -36,11 +42,27 @@ pub(crate) struct ImportNginx {
     pub(crate) force: bool,
 }
 
-const AFTER: &str = "\
+const NGINX: &str = "\
 Examples:
   brisk import nginx /etc/nginx/nginx.conf                        shows the translation and the differences
   brisk import nginx /etc/nginx/nginx.conf -o brisk.toml          writes it
   brisk import nginx site.conf -o brisk.toml --report report.md   writes all classes of directives too
 
 Servers of nginx that only their addresses separate need a process each: brisk.toml, brisk-2.toml and so on.
+docs/import.md describes the translation.";
+
+const HAPROXY: &str = "\
+Examples:
+  brisk import haproxy /etc/haproxy/haproxy.cfg                 shows the translation and the differences
+  brisk import haproxy /etc/haproxy/haproxy.cfg -o brisk.toml   writes it
+
+Frontends that only their addresses separate need a process each: brisk.toml, brisk-2.toml and so on.
+docs/import.md describes the translation.";
+
+const CADDY: &str = "\
+Examples:
+  brisk import caddy /etc/caddy/Caddyfile                 shows the translation and the differences
+  brisk import caddy /etc/caddy/Caddyfile -o brisk.toml   writes it
+
+Sites that only their addresses separate need a process each: brisk.toml, brisk-2.toml and so on.
 docs/import.md describes the translation.";
