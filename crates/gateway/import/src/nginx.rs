@@ -10,6 +10,7 @@ mod closing;
 mod condition;
 mod content;
 mod context;
+mod dialect;
 mod directives;
 mod dns;
 mod error_pages;

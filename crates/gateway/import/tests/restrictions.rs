@@ -289,3 +289,26 @@ fn a_check_of_links_hides_no_other_restriction() {
     assert!(toml(&location("")).contains("signed_links = "), "{}", toml(&location("")));
     refuses(&location("modsecurity on;"), "upstream");
 }
+
+#[test]
+fn locations_whose_expression_brisk_does_not_have_stay_closed() {
+    let location = |pattern: &str| {
+        format!(
+            "server {{ location ~ \"{pattern}\" {{ deny all; }} location / {{ proxy_pass http://127.0.0.1:1; }} }}"
+        )
+    };
+    for (pattern, wider) in [
+        (r"^/u/(?!\\d)", "^/u/"),
+        ("^/(?!a|b)", "^/"),
+        ("^/[^/]++/x", "^/[^/]+/x"),
+        ("^/(?>a)b", "^/(?:a)b"),
+        ("^/(?!x)[a*+]b", "^/[a*+]b"),
+    ] {
+        let result = toml(&location(pattern));
+        let expected = format!("when = {{ path_regex = \"{wider}\" }}\nrespond = {{ status = 501 }}");
+        assert!(result.contains(&expected), "{pattern}\n{result}");
+    }
+    let slash = toml(&location("^/(?!static/)"));
+    assert!(slash.contains("stati[^c]|static[^/]|"), "{slash}");
+    assert!(toml(&location(r"^/\\<a")).contains("path_regex = \"^/<a\""), "{}", toml(&location(r"^/\\<a")));
+}

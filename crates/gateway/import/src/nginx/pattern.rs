@@ -2,73 +2,85 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::nginx::dialect;
+
 /// Size of a compiled expression at most, in bytes.
 const LARGEST: usize = 1 << 20;
 
+/// Length of an exception at the end of an expression at most: its translation has the square of it.
+const LONGEST: usize = 100;
+
 /// An expression that brisk accepts too.
 pub(crate) fn translate(pattern: &str, ignore_case: bool) -> Result<String, String> {
-    // The crate reads `\/` and `(?<name>` as PCRE does; quantifiers of PCRE that give nothing back have no counterpart.
-    let text = if ignore_case { format!("(?i){pattern}") } else { pattern.to_owned() };
-    let text =
-        // One spelling of named groups, which `with_groups` looks for. Look-behind begins alike, and is
-        // restored.
-        text.replace("\\/", "/").replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!");
-    let text = without_final_exception(&text).unwrap_or(text);
-    // As brisk compiles it: bytes instead of characters, and a bounded size.
-    match RegexBuilder::new(&text).unicode(false).size_limit(LARGEST).build() {
+    let text = without_final_exception(pattern);
+    let text = dialect::converted(text.as_deref().unwrap_or(pattern))?;
+    let text = if ignore_case { format!("(?i){text}") } else { text };
+    match compile(&text) {
         Ok(_) => Ok(text),
-        Err(_) if text.contains("(?=") || text.contains("(?!") || text.contains("(?<") => {
-            Err("the expression has look-around, which brisk's expressions do not have".to_owned())
-        }
         Err(_) => Err("brisk's expressions do not have the syntax of this one".to_owned()),
     }
 }
 
-/// The expression without an exception at its end: `/\.(?!well-known)` becomes `/\.(?:[^w]|w[^e]|...)`.
+/// The expression as brisk compiles it.
+fn compile(text: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text).unicode(false).size_limit(LARGEST).build()
+}
+
+/// The expression without an exception at its end: `/\.(?!well-known)` becomes `/\.(?:[^w]|w[^e]|...)`. The exception is a fixed
+/// text, because all others, such as `\d` or a choice, end at several places.
 fn without_final_exception(text: &str) -> Option<String> {
-    let (start, exception) = text.split_once("(?!")?;
-    let exception = exception.trim_end_matches('$').trim_end_matches(".*").strip_suffix(')')?;
-    let letters: Vec<char> = exception.trim_end_matches('/').chars().filter(|next| *next != '\\').collect();
-    if letters.is_empty()
-        || !letters.iter().all(|next| next.is_ascii_alphanumeric() || matches!(next, '-' | '_'))
-    {
+    let tokens = dialect::tokens(text);
+    let start = tokens.iter().position(|token| *token == "(?!")?;
+    let end = tokens.iter().rposition(|token| *token == ")")?;
+    if start > end || !matches!(tokens[end + 1..], [] | [".", "*"] | [".", "*", "$"]) {
         return None;
     }
-    let prefix = |length: usize| letters[..length].iter().collect::<String>();
+    let literal = |token: &&str| match token.strip_prefix('\\').unwrap_or(token) {
+        own if own.starts_with(|first: char| first.is_ascii_alphanumeric()) => {
+            (own == *token).then(|| own.to_owned())
+        }
+        own if own != *token || matches!(own, "-" | "_" | "/") => Some(regex::escape(own)),
+        _ => None,
+    };
+    let letters = tokens[start + 1..end].iter().map(literal).collect::<Option<Vec<_>>>()?;
+    if letters.is_empty() || letters.len() > LONGEST {
+        return None;
+    }
+    let prefix = |length: usize| letters[..length].concat();
     let others = (0..letters.len()).map(|length| format!("{}[^{}]", prefix(length), letters[length]));
     let ends = (0..letters.len()).map(|length| format!("{}$", prefix(length)));
-    Some(format!("{start}(?:{})", others.chain(ends).collect::<Vec<_>>().join("|")))
+    let choice = others.chain(ends).collect::<Vec<_>>().join("|");
+    Some(format!("{}(?:{choice})", tokens[..start].concat()))
 }
 
 /// An expression for more paths, which has no look-around and gives back: all matches of the first one match it too. None if parts
 /// that it leaves out may be groups that others refer to.
 pub(crate) fn wider(pattern: &str) -> Option<String> {
-    let mut text = pattern.replace("(?>", "(?:").replace("++", "+").replace("*+", "*").replace("?+", "?");
-    // A reference to a group needs that group, also if it is inside of a removed part.
-    if (1..=9).any(|group| text.contains(&format!("\\{group}"))) {
+    let tokens = dialect::tokens(pattern);
+    let is_reference =
+        |token: &&str| token.starts_with('\\') && token.ends_with(|last: char| last.is_ascii_digit());
+    if tokens.iter().any(|token| is_reference(token)) {
         return None;
     }
-    while let Some(start) = ["(?=", "(?!", "(?<=", "(?<!"].iter().filter_map(|kind| text.find(kind)).min() {
-        let (mut depth, mut is_escaped, mut is_set, mut end) = (0_usize, false, false, None);
-        for (at, next) in text[start..].char_indices() {
-            match next {
-                _ if is_escaped => is_escaped = false,
-                '\\' => is_escaped = true,
-                ']' => is_set = false,
-                '[' => is_set = true,
-                // Within an escape or a set, a parenthesis is an ordinary character.
-                '(' if !is_set => depth += 1,
-                ')' if !is_set => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth == 0 {
-                end = Some(start + at + next.len_utf8());
-                break;
+    let (mut text, mut depth, mut left_out, mut repeats) = (String::new(), 0_usize, None, 0);
+    for token in tokens {
+        if token.starts_with('(') && !(token.starts_with("(?") && token.ends_with(')')) {
+            depth += 1;
+            if dialect::is_look_around(token) && left_out.is_none() {
+                left_out = Some(depth);
             }
         }
-        text.replace_range(start..end?, "");
+        repeats = if dialect::is_quantifier(token) { repeats + 1 } else { 0 };
+        let is_possessive = repeats == 2 && token == "+";
+        if left_out.is_none() && !is_possessive {
+            text.push_str(if token == "(?>" { "(?:" } else { token });
+        }
+        if token == ")" {
+            left_out = left_out.filter(|start| *start != depth);
+            depth = depth.checked_sub(1)?;
+        }
     }
-    Some(text)
+    left_out.is_none().then_some(text)
 }
 
 /// The text with which every match begins, if the expression is anchored by `^`; empty otherwise.
@@ -115,21 +127,17 @@ pub(crate) fn is_literal_start(pattern: &str) -> bool {
 }
 
 fn has_outer_alternative(pattern: &str) -> bool {
-    let (mut depth, mut is_escaped, mut is_set) = (0_usize, false, false);
-    for next in pattern.chars() {
-        match next {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            ']' => is_set = false,
-            '[' => is_set = true,
-            _ if is_set => {}
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            '|' if depth == 0 => return true,
+    let mut depth = 0_usize;
+    dialect::tokens(pattern).into_iter().any(|token| {
+        match token {
+            ")" => depth = depth.saturating_sub(1),
+            token if token.starts_with('(') && !(token.starts_with("(?") && token.ends_with(')')) => {
+                depth += 1
+            }
             _ => {}
         }
-    }
-    false
+        token == "|" && depth == 0
+    })
 }
 
 /// Whether a path below `prefix` can match an anchored expression.
@@ -143,8 +151,12 @@ pub(crate) fn can_match(pattern: &str, ignore_case: bool, prefix: &str) -> bool 
 /// The texts of an expression that only lists texts, as `^(GET|HEAD)$` does.
 pub(crate) fn alternatives(pattern: &str) -> Option<Vec<String>> {
     let text = pattern.strip_prefix('^')?.strip_suffix('$')?;
-    let text = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
-    // A group without a capture lists the same texts.
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    if inner.is_none() && text.contains('|') {
+        // `^GET|HEAD$` only has a fixed beginning or a fixed end.
+        return None;
+    }
+    let text = inner.unwrap_or(text);
     let text = text.strip_prefix("?:").unwrap_or(text);
     let parts: Vec<_> = text.split('|').map(str::to_owned).collect();
     let is_plain = |part: &String| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -153,7 +165,7 @@ pub(crate) fn alternatives(pattern: &str) -> Option<Vec<String>> {
 
 /// Whether an expression of PCRE matches `text`; not if brisk does not have its syntax.
 pub(crate) fn matches(pattern: &str, ignore_case: bool, text: &str) -> bool {
-    let compiled = translate(pattern, ignore_case).ok().and_then(|pattern| Regex::new(&pattern).ok());
+    let compiled = translate(pattern, ignore_case).ok().and_then(|pattern| compile(&pattern).ok());
     compiled.is_some_and(|compiled| compiled.is_match(text.as_bytes()))
 }
 
@@ -174,12 +186,38 @@ mod tests {
         assert!(!matches(r"/\.(?!well-known)", false, "/.well-known/x"));
         assert!(translate("(?<=x)", false).is_err());
         assert!(translate("(", false).is_err());
+        for text in ["++", "(?>a)", r"\<", "[a&&b]"] {
+            assert_eq!(
+                translate(&format!("x{text}"), true).is_err(),
+                !text.starts_with(['\\', '[']),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn exceptions_at_the_end_are_fixed_texts() {
+        for (pattern, path, expected) in [
+            ("^/(?!static/)", "/static-old", true),
+            ("^/(?!static/)", "/static/x", false),
+            ("^/(?!static/).*$", "/static", true),
+            (r"/(?!a\.b)", "/axb", true),
+            (r"/(?!a\.b)", "/a.b", false),
+            (r"/(?!a\-b)", "/a", true),
+        ] {
+            assert!(translate(pattern, false).is_ok(), "{pattern}");
+            assert_eq!(matches(pattern, false, path), expected, "{pattern} {path}");
+        }
+        for pattern in [r"^/u/(?!\d)", "/(?!a|b)", "/(?!a.)", "/(?!ab)$", "/(?!ab)c", "/(?!a+)", "/(?!)"] {
+            assert!(translate(pattern, false).is_err(), "{pattern}");
+        }
     }
 
     #[test]
     fn wider_expressions_have_no_look_around() {
         assert_eq!(wider(r"^/(?!public/)(a|b)\.php$").as_deref(), Some(r"^/(a|b)\.php$"));
         assert_eq!(wider(r"/(?=[)]x(y))z++").as_deref(), Some("/z+"));
+        assert_eq!(wider(r"(?i)[a*+](?>b)(?!c(?=d))e").as_deref(), Some("(?i)[a*+](?:b)e"));
         assert_eq!((wider(r"(a)\1"), wider("(?!a")), (None, None));
     }
 
@@ -204,5 +242,6 @@ mod tests {
     fn lists_of_texts_are_found() {
         assert_eq!(alternatives("^(GET|HEAD)$"), Some(vec!["GET".to_owned(), "HEAD".to_owned()]));
         assert_eq!(alternatives("^(GET|H.)$"), None);
+        assert_eq!(alternatives("^GET|HEAD$"), None);
     }
 }
