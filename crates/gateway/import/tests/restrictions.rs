@@ -312,3 +312,26 @@ fn locations_whose_expression_brisk_does_not_have_stay_closed() {
     assert!(slash.contains("stati[^c]|static[^/]|"), "{slash}");
     assert!(toml(&location(r"^/\\<a")).contains("path_regex = \"^/<a\""), "{}", toml(&location(r"^/\\<a")));
 }
+
+#[test]
+fn the_longest_network_of_a_geo_decides_wherever_it_stands() {
+    let server = |lines: &str| {
+        format!(
+            "geo $g {{ {lines} }} server {{ location / {{ if ($g) {{ return 403; }} proxy_pass http://127.0.0.1:1; }} }}"
+        )
+    };
+    for lines in [
+        "default 1; 10.1.0.0/16 1; 10.0.0.0/8 0;",
+        "default 1; 10.0.0.0/8 0; 10.1.0.0/16 1;",
+        "10.0.0.0/8 1; 10.1.2.3 0;",
+        "default 0; 10.1.2.3 0; ::/0 1; 10.2.0.0/16 1; 10.0.0.0/8 1;",
+        "0.0.0.0/0 0; 10.1.2.3 0; 10.2.0.0/16 0; 10.0.0.0/8 1;",
+        "10.0.0.0/33 1;",
+    ] {
+        refuses(&server(lines), "upstream =");
+    }
+    let twice = toml(&server("10.0.0.0/8 1; 10.1.2.3/8 0; 10.2.0.0/16 1; 2001:db8::/32 1;"));
+    assert!(twice.contains("networks = [\"10.2.0.0/16\", \"2001:db8::/32\"]"), "{twice}");
+    let inner = toml(&server("10.0.0.0/8 1; 10.1.0.0/16 1;"));
+    assert!(inner.contains("networks = [\"10.0.0.0/8\", \"10.1.0.0/16\"]"), "{inner}");
+}

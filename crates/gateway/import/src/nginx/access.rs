@@ -8,25 +8,30 @@ use crate::nginx::scope::Scope;
 use crate::nginx::variables::only_variable;
 use crate::toml::{self, Keys};
 
+/// A network: its version, its first address and the length of its prefix, so that a network stands before those inside of it.
+pub(crate) fn network(text: &str) -> Option<(u8, u128, u32)> {
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let (version, bits, most) = match address.parse().ok()? {
+        IpAddr::V4(address) => (4, u128::from(u32::from(address)) << 96, 32),
+        IpAddr::V6(address) => (6, u128::from(address), 128),
+    };
+    let length = length.map_or(Some(most), |length| length.parse().ok())?;
+    (length <= most).then(|| (version, bits & mask(length), length))
+}
+
+fn mask(length: u32) -> u128 {
+    if length == 0 { 0 } else { u128::MAX << (128 - length) }
+}
+
 /// Whether the network `outer` contains `inner`.
 pub(crate) fn contains(outer: &str, inner: &str) -> bool {
-    let parse = |text: &str| {
-        let (address, length) = text.split_once('/').unwrap_or((text, ""));
-        let bits = match address.parse().ok()? {
-            // IPv4 in the upper bits, so that one mask serves both families. The last value keeps the
-            // families apart.
-            IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32, 4),
-            IpAddr::V6(address) => (u128::from(address), 128, 6),
-        };
-        let length = if length.is_empty() { bits.1 } else { length.parse::<u32>().ok()? };
-        (length <= bits.1).then_some((bits.0, length, bits.2))
-    };
-    let (Some((outer, length, family)), Some((inner, other, kind))) = (parse(outer), parse(inner)) else {
-        return false;
-    };
-    // A shift by all 128 bits would overflow.
-    let mask = if length == 0 { 0 } else { u128::MAX << (128 - length) };
-    family == kind && length <= other && outer & mask == inner & mask
+    network(outer).zip(network(inner)).is_some_and(|(outer, inner)| includes(outer, inner))
+}
+
+/// Whether the first network contains the second one.
+pub(crate) fn includes(outer: (u8, u128, u32), inner: (u8, u128, u32)) -> bool {
+    outer.0 == inner.0 && outer.2 <= inner.2 && outer.1 == inner.1 & mask(outer.2)
 }
 
 /// Restrictions that brisk does not have: those of other modules, such as `auth_jwt` and `modsecurity`. A route with one of them

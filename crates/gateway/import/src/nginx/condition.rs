@@ -1,6 +1,9 @@
 //! Conditions: `when` of routes, and the forms of `if` that have a counterpart there.
 
+use std::collections::BTreeMap;
+
 use crate::directive::Directive;
+use crate::nginx::access::{includes, network};
 use crate::nginx::context::Context;
 use crate::nginx::pattern;
 use crate::nginx::variables::variable;
@@ -289,23 +292,33 @@ pub(crate) fn geo_networks<'a>(
     if geo.args.len() > 1 {
         return Err("geo looks up another address than that of the client".to_owned());
     }
-    let by_default = geo.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
-    let flip = wanted(by_default);
-    let mut networks = Vec::new();
+    let mut by_default = "";
+    let mut lines = BTreeMap::new();
     for line in geo.inner() {
         match line.name.as_str() {
-            "default" => {}
+            "default" => by_default = line.arg(0),
             "proxy" | "proxy_recursive" => {
                 return Err("geo has proxies of its own: use set_real_ip_from".to_owned());
             }
             "ranges" | "include" | "delete" => return Err(format!("geo with {} is not read", line.name)),
-            network if wanted(line.arg(0)) != flip => networks.push(network),
-            network => {
-                let is_inside = |outer: &&str| crate::nginx::access::contains(outer, network);
-                if networks.iter().any(is_inside) {
-                    return Err("networks of geo lie inside each other".to_owned());
-                }
+            name => {
+                let network = network(name).ok_or_else(|| format!("{name} is no network"))?;
+                // The last of several lines for a network decides.
+                lines.insert(network, (name, line.arg(0)));
             }
+        }
+    }
+    let flip = wanted(by_default);
+    let (mut networks, mut around) = (Vec::new(), None);
+    for (network, (name, value)) in lines {
+        if wanted(value) != flip {
+            if !around.is_some_and(|outer| includes(outer, network)) {
+                around = Some(network);
+            }
+            networks.push(name);
+        } else if around.is_some_and(|outer| includes(outer, network)) {
+            // The longest prefix decides in nginx, and a condition has one list of networks.
+            return Err("networks of geo lie inside each other".to_owned());
         }
     }
     Ok((networks, flip))
