@@ -335,3 +335,53 @@ fn the_longest_network_of_a_geo_decides_wherever_it_stands() {
     let inner = toml(&server("10.0.0.0/8 1; 10.1.0.0/16 1;"));
     assert!(inner.contains("networks = [\"10.0.0.0/8\", \"10.1.0.0/16\"]"), "{inner}");
 }
+
+#[test]
+fn locations_inside_of_others_have_their_own_response() {
+    for outer in [
+        "proxy_pass http://127.0.0.1:1;",
+        "grpc_pass 127.0.0.1:1;",
+        "fastcgi_pass 127.0.0.1:1;",
+        "uwsgi_pass 127.0.0.1:1;",
+        "scgi_pass 127.0.0.1:1;",
+        "memcached_pass 127.0.0.1:1;",
+        "return 204;",
+        "try_files /no =404;",
+        "stub_status;",
+        "limit_except GET { deny all; }",
+        "if ($arg_a) { return 403; }",
+        "rewrite ^ /b redirect;",
+    ] {
+        let text = format!("server {{ location / {{ {outer} location /data {{ root .; }} }} }}");
+        let result = toml(&text);
+        assert!(result.contains("path = \"/data\"\nstatic = "), "{outer}\n{result}");
+        // The source text of scripts has a route of its own.
+        let count = if outer.starts_with("fastcgi") { 2 } else { 1 };
+        assert_eq!(result.matches("path = \"/data\"\n").count(), count, "{outer}\n{result}");
+    }
+    // Restrictions are inherited, and the server of a location is that of its `if`.
+    let inherited = toml(
+        "server { location / { allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file u; location /data { root .; if ($arg_a) { set $b 1; } } } }",
+    );
+    assert_eq!(inherited.matches("basic_auth = ").count(), 2, "{inherited}");
+    let inside = toml("server { location / { proxy_pass http://127.0.0.1:1; if ($arg_a) { set $b 1; } } }");
+    assert_eq!(inside.matches("upstream = ").count(), 2, "{inside}");
+    // Paths without a location have the files of the server.
+    let whole = toml("server { root data; try_files $uri /index.html; location /a { return 204; } }");
+    assert!(whole.contains("fallback = \"/index.html\""), "{whole}");
+    let unused = toml("server { root data; try_files $uri /index.html; location / { } }");
+    assert!(!unused.contains("fallback"), "{unused}");
+}
+
+#[test]
+fn folders_of_an_alias_are_those_of_its_location() {
+    let text = "server { location /a/ { alias /x/y/; location /a/b/ { } location = /a/c { } location ^~ /a/d- { } } }";
+    let result = toml(text);
+    assert!(result.contains("path = \"/a/\"\nstatic = \"/x/y\""), "{result}");
+    assert!(result.contains("path = \"/a/b/\"\nstatic = \"/x/y/b\""), "{result}");
+    assert!(
+        result.contains("path = \"/a/c\"\nexact = true\nstatic = \"/x/y\"\nfallback = \"/c\""),
+        "{result}"
+    );
+    refuses("server { location /a- { alias /x/; } location / { return 204; } }", "static");
+}

@@ -209,7 +209,7 @@ impl<'a> Site<'_, 'a> {
                 self.context.missing(pass, reason.as_str(), action);
             });
         }
-        if let Some(files) = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2) {
+        if let Some(files) = flow.scope.one("try_files") {
             let result = self.try_files(files, flow, keys);
             match &result {
                 Ok(()) => self.context.carried(files),

@@ -3,7 +3,7 @@
 use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
 use crate::nginx::flow::Flow;
-use crate::nginx::location::{PASSES, Route, program};
+use crate::nginx::location::{Kind, Location, PASSES, Route, program};
 use crate::nginx::program::Rewrite;
 use crate::nginx::scope::Scope;
 use crate::nginx::site::Site;
@@ -119,7 +119,7 @@ impl<'a> Site<'_, 'a> {
 
     /// The routes for changed paths of a named location to which `try_files` leads, except the last one.
     pub(crate) fn rewritten_paths(&self, flow: &Flow<'_, 'a>, routes: &mut Vec<Route>) {
-        let files = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2);
+        let files = flow.scope.one("try_files");
         let named = files.and_then(|files| self.named(files.args.last()?));
         let steps = named.map(|named| program(named.scope.own())).unwrap_or_default();
         let Some((_, before)) = steps.split_last().filter(|(last, _)| last.name == "rewrite") else { return };
@@ -184,8 +184,8 @@ impl<'a> Site<'_, 'a> {
         }
         self.context.carried(folder);
         let is_alias = folder.name == "alias";
-        let path = if is_alias { base.clone() } else { format!("{base}{}", at.path) };
-        if at.exact && (is_alias && self.context.is_file(&base) || self.context.has_file(&path)) {
+        let path = if is_alias { self.alias(folder, &base, flow)? } else { format!("{base}{}", at.path) };
+        if at.exact && (is_alias && self.context.is_file(&path) || self.context.has_file(&path)) {
             keys.set("static", self.context.file(&path));
         } else if at.exact {
             let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
@@ -194,7 +194,7 @@ impl<'a> Site<'_, 'a> {
             if !name.is_empty() {
                 keys.set("fallback", toml::text(&format!("/{name}")));
             }
-        } else if is_alias && self.context.is_file(&base) {
+        } else if is_alias && self.context.is_file(&path) {
             keys.set("exact", "true");
             keys.set("static", self.context.file(&path));
         } else if is_alias || self.context.has_folder(&base, &at.path) {
@@ -207,6 +207,27 @@ impl<'a> Site<'_, 'a> {
         }
         self.file_settings(scope, keys);
         Ok(())
+    }
+
+    /// The folder for the path of a place. `alias` replaces the path of its own location, also for the locations inside of it.
+    fn alias(&self, alias: &Directive, base: &str, flow: &Flow<'_, 'a>) -> Result<String, String> {
+        let has_alias =
+            |location: &&Location<'a>| location.scope.own().iter().any(|line| line.id == alias.id);
+        let path = match self.locations.iter().find(has_alias).map(|location| &location.kind) {
+            Some(Kind::Prefix { path, .. } | Kind::Exact(path)) => path,
+            _ => return Ok(base.to_owned()),
+        };
+        match flow.at.path.strip_prefix(path.as_str()) {
+            Some("") => Ok(base.to_owned()),
+            Some(below) if path.ends_with('/') == alias.arg(0).ends_with('/') => {
+                Ok(format!("{base}{}{below}", if path.ends_with('/') { "/" } else { "" }))
+            }
+            _ => {
+                let reason = "the folder is that of paths which brisk cannot name";
+                self.context.missing(alias, reason, "write a route for each folder");
+                Err(reason.to_owned())
+            }
+        }
     }
 
     fn file_settings(&self, scope: &Scope<'a>, keys: &mut Keys) {

@@ -78,7 +78,7 @@ impl<'a> Site<'_, 'a> {
             let path = files.args.last()?.split(['?', '$']).next()?;
             (path.starts_with('/') && is_script(path)).then(|| path.to_owned())
         };
-        if let Some(files) = flow.scope.one("try_files").filter(|_| flow.scope.level("try_files") > 2) {
+        if let Some(files) = flow.scope.one("try_files") {
             self.context.carried(files);
             return front(files);
         }

@@ -7,24 +7,55 @@ use crate::directive::Directive;
 /// nginx inherits a directive from the level above only if the level itself has none of the same name. Lists such as
 /// `add_header` are replaced as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scope<'a>(Vec<&'a [Directive]>);
+pub(crate) struct Scope<'a> {
+    blocks: Vec<&'a [Directive]>,
+    /// Number of levels around the innermost location, from which it does not inherit [`OWN`].
+    around: usize,
+}
+
+/// Directives that a location does not inherit, but its blocks of `if` and `limit_except` do.
+const OWN: [&str; 17] = [
+    "proxy_pass",
+    "grpc_pass",
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "memcached_pass",
+    "stub_status",
+    "empty_gif",
+    "js_content",
+    "content_by_lua_block",
+    "content_by_lua_file",
+    "try_files",
+    "limit_except",
+    "return",
+    "rewrite",
+    "set",
+    "if",
+];
 
 impl<'a> Scope<'a> {
-    /// The scope inside of a block.
+    /// The scope inside of a block of any kind except `location`.
     pub(crate) fn child(&self, block: &'a [Directive]) -> Self {
-        Self(self.0.iter().copied().chain([block]).collect())
+        Self { blocks: self.blocks.iter().copied().chain([block]).collect(), around: self.around }
+    }
+
+    /// The scope inside of a location.
+    pub(crate) fn location(&self, block: &'a [Directive]) -> Self {
+        Self { around: self.blocks.len(), ..self.child(block) }
     }
 
     /// Number of levels.
     pub(crate) fn depth(&self) -> usize {
-        self.0.len()
+        self.blocks.len()
     }
 
     /// The directives of the innermost level that has some of the names, and the number of that level, from 1.
     pub(crate) fn all_of(&self, names: &[&str]) -> (usize, Vec<&'a Directive>) {
-        // From the inside: the innermost level with a directive hides all others.
-        for (level, block) in self.0.iter().enumerate().rev() {
-            let found: Vec<_> = block.iter().filter(|directive| names.contains(&&*directive.name)).collect();
+        for (level, block) in self.blocks.iter().enumerate().rev() {
+            let is_in_force = |name: &str| level >= self.around || !OWN.contains(&name);
+            let is_one = |name: &str| names.contains(&name) && is_in_force(name);
+            let found: Vec<_> = block.iter().filter(|directive| is_one(&directive.name)).collect();
             if !found.is_empty() {
                 return (level + 1, found);
             }
@@ -54,6 +85,6 @@ impl<'a> Scope<'a> {
 
     /// Directives of the innermost block.
     pub(crate) fn own(&self) -> &'a [Directive] {
-        self.0.last().copied().unwrap_or_default()
+        self.blocks.last().copied().unwrap_or_default()
     }
 }

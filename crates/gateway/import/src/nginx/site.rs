@@ -98,7 +98,7 @@ impl<'c, 'a> Site<'c, 'a> {
             self.context.carried(directive);
             match kind(directive) {
                 Ok(kind) => {
-                    let inner = scope.child(directive.inner());
+                    let inner = scope.location(directive.inner());
                     self.locations.push(Location {
                         kind,
                         scope: inner.clone(),
