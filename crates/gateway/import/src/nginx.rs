@@ -25,6 +25,7 @@ mod links;
 mod listen;
 mod location;
 mod logs;
+mod maps;
 mod output;
 mod pattern;
 mod program;

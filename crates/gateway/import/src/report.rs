@@ -104,6 +104,11 @@ impl Report {
         self.entries.get(id).is_none_or(|(noted, _, _)| noted.is_some())
     }
 
+    /// Whether the directive is not carried.
+    pub(crate) fn is_missing(&self, id: usize) -> bool {
+        self.entries.get(id).is_some_and(|(noted, _, _)| matches!(noted, Some(Class::NotCarried { .. })))
+    }
+
     /// All directives with their classes, in the order of the input.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
         self.entries.iter().map(|(class, place, text)| {

@@ -385,3 +385,57 @@ fn folders_of_an_alias_are_those_of_its_location() {
     );
     refuses("server { location /a- { alias /x/; } location / { return 204; } }", "static");
 }
+
+#[test]
+fn keys_of_a_map_are_compared_without_their_case() {
+    let closed = |map: &str| {
+        toml(&format!(
+            "{map} server {{ location / {{ if ($b) {{ return 403; }} proxy_pass http://127.0.0.1:1; }} }}"
+        ))
+    };
+    for (map, expected) in [
+        ("map $http_x $b { Bad.1 1; }", r"headers = { x = { regex = '(?i)^Bad\.1$' } }"),
+        ("map $cookie_x $b { a 1; b 0; c 1; }", "cookies = { x = { regex = \"(?i)^c$\" } }"),
+        ("map $arg_x $b { 7 1; }", "query = { x = \"7\" }"),
+        ("map $uri $b { /a 1; }", "path_regex = \"(?i)^/a$\""),
+        ("map $request_method $b { trace 1; }", "methods = [\"TRACE\"]"),
+        ("map $http_x $b { \"\" 1; }", "headers = { x = { regex = \"^$\" } }"),
+        ("map $http_x $b { ~~a 1; }", "headers = { x = { regex = \"~a\" } }"),
+    ] {
+        let result = closed(map);
+        let part = format!("{expected} }}\nrespond = {{ status = 403 }}");
+        assert!(result.contains(&part), "{map}\n{result}");
+    }
+    for map in [
+        "map $http_x $b { hostnames; *.a.example 1; }",
+        "map $http_x $b { include /no/such/file; default 0; }",
+    ] {
+        let result = closed(map);
+        assert!(result.contains("status = 501") && !result.contains("upstream ="), "{map}\n{result}");
+    }
+    let table = |map: &str| {
+        let text = format!(
+            "{map} server {{ location / {{ add_header X $b; if ($arg_a) {{ return 200; }} return 204; }} }}"
+        );
+        let result = toml(&text);
+        assert_eq!(result.matches("[map.b]").count(), 1, "{result}");
+        result.split("from = ").nth(1).unwrap_or_default().to_owned()
+    };
+    for (map, expected) in [
+        (
+            "map $http_x $b { Bad 1; 5 2; default $http_x; ~^a 3; }",
+            "values = { \"5\" = \"2\" }\npatterns = [{ regex = \"(?i)^Bad$\", value = \"1\" }, { regex = \"^a\", value = \"3\" }, { regex = \"(.*)\", value = \"{1}\" }]",
+        ),
+        ("map $host $b { A.example 1; }", "values = { \"a.example\" = \"1\" }"),
+        ("map $request_method $b { get 1; }", "values = { \"GET\" = \"1\" }"),
+        (
+            "map $http_x $b { hostnames; ~a 1; *.b.example 2; www.* 3; .c.b.example 4; }",
+            r#"patterns = [{ regex = '(?i)(^|\.)c\.b\.example$', value = "4" }, { regex = '(?i)\.b\.example$', value = "2" }, { regex = '(?i)^www\.[^.]+', value = "3" }, { regex = "a", value = "1" }]"#,
+        ),
+    ] {
+        let result = table(map);
+        assert!(result.contains(expected), "{map}\n{result}");
+    }
+    let many: String = (0..101).map(|number| format!("a{number} {number}; ")).collect();
+    assert!(table(&format!("map $http_x $b {{ {many} }}")).contains("\"a100\" = \"100\""));
+}

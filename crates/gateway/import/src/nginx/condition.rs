@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::directive::Directive;
 use crate::nginx::access::{includes, network};
 use crate::nginx::context::Context;
-use crate::nginx::pattern;
 use crate::nginx::variables::variable;
+use crate::nginx::{maps, pattern};
 use crate::toml::{self, Keys};
 
 /// Conditions of a route that all have to hold.
@@ -168,11 +168,10 @@ impl Context<'_> {
         wanted: &dyn Fn(&str) -> bool,
         negated: bool,
     ) -> Result<Condition, String> {
-        if map.inner().iter().any(|line| line.arg(0).contains('$')) {
+        self.has_all_lines(map)?;
+        if map.inner().iter().any(|line| line.name != "include" && line.arg(0).contains('$')) {
             return Err("the result of the map is compared in another way than =".to_owned());
         }
-        let source =
-            map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
         let by_default =
             map.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
         let mut lines: Vec<_> = map
@@ -186,21 +185,25 @@ impl Context<'_> {
         let flip = wanted(by_default);
         let chosen: Vec<_> = lines.iter().filter(|line| wanted(line.arg(0)) != flip).collect();
         let first_other = lines.iter().position(|line| wanted(line.arg(0)) == flip);
-        let last_chosen = lines.iter().rposition(|line| wanted(line.arg(0)) != flip);
+        // Texts exclude each other.
+        let last_chosen =
+            lines.iter().rposition(|line| line.name.starts_with('~') && wanted(line.arg(0)) != flip);
         if first_other.zip(last_chosen).is_some_and(|(other, chosen)| other < chosen) {
             return Err("the lines of the map depend on their order".to_owned());
         }
         let any =
-            chosen.into_iter().map(|line| key_test(source, &line.name)).collect::<Result<Vec<_>, _>>()?;
-        // After all tests: a map that cannot be expressed must not be reported as carried.
+            chosen.into_iter().map(|line| Self::line_condition(map, line)).collect::<Result<Vec<_>, _>>()?;
         self.carried_whole(map);
-        Ok(any_of(any, negated != flip))
+        Ok(any_of(any.concat(), negated != flip))
     }
 
     /// The condition for one line of a map.
-    pub(crate) fn line_condition(map: &Directive, line: &Directive) -> Result<When, String> {
+    pub(crate) fn line_condition(map: &Directive, line: &Directive) -> Result<Vec<When>, String> {
         let source =
             map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
+        if maps::is_wildcard(map, line) {
+            return Err("the key of the map is a name with a wildcard".to_owned());
+        }
         key_test(source, &line.name)
     }
 
@@ -227,11 +230,21 @@ fn any_of(any: Vec<When>, negated: bool) -> Condition {
     if any.is_empty() && !negated { Condition::Never } else { Condition::Any { any, negated } }
 }
 
-/// The test of a key of a `map`.
-fn key_test(source: &str, key: &str) -> Result<When, String> {
-    let operator = ["~*", "~"].into_iter().find(|operator| key.starts_with(*operator)).unwrap_or("=");
-    // In nginx, a backslash before a key such as `default` takes its special meaning away.
-    test(source, operator, key.trim_start_matches(if operator == "=" { "\\" } else { operator }))
+/// The tests of a key of a `map`, of which one has to hold. nginx compares texts without their case.
+fn key_test(source: &str, key: &str) -> Result<Vec<When>, String> {
+    let (operator, value) = maps::comparison(key);
+    let has_letters = value.bytes().any(|byte| byte.is_ascii_alphabetic());
+    match source {
+        _ if operator == "=" && value.is_empty() => {
+            Ok(vec![test(source, "=", "")?, test(source, "~", "^$")?])
+        }
+        "request_method" if operator == "=" => Ok(vec![test(source, "=", &value.to_ascii_uppercase())?]),
+        "remote_addr" => Ok(vec![test(source, operator, &value)?]),
+        _ if operator == "=" && has_letters => {
+            Ok(vec![test(source, "~*", &format!("^{}$", pattern::escaped(&value)))?])
+        }
+        _ => Ok(vec![test(source, operator, &value)?]),
+    }
 }
 
 /// The test of one variable, without its negation.

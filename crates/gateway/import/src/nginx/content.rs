@@ -138,7 +138,10 @@ impl<'a> Site<'_, 'a> {
         lines.sort_by_key(|line| line.name.starts_with('~'));
         for line in lines {
             match Context::line_condition(map, line) {
-                Ok(when) => choices.push((when, name.to_owned(), line.arg(0).to_owned())),
+                Ok(any) => {
+                    choices
+                        .extend(any.into_iter().map(|when| (when, name.to_owned(), line.arg(0).to_owned())));
+                }
                 Err(reason) => self.context.missing(line, reason, "write a route with `when` for this value"),
             }
         }

@@ -7,7 +7,6 @@ use std::path::Path;
 use crate::directive::Directive;
 use crate::nginx::logs::Logs;
 use crate::nginx::scope::Scope;
-use crate::nginx::variables::{Use, Values, only_variable};
 use crate::report::{Class, Report};
 use crate::table::{self, Table};
 use crate::toml::{self, Keys};
@@ -141,87 +140,5 @@ impl<'a> Context<'a> {
     /// Notes a class for a directive and all of its block.
     pub(crate) fn note_whole(&self, directive: &Directive, class: &Class) {
         self.report.borrow_mut().note_whole(directive, class);
-    }
-
-    /// The keys of the table for a `map`.
-    pub(crate) fn map_keys(&self, map: &Directive) -> Result<Keys, String> {
-        let values = Values::default();
-        let mut keys = Keys::default();
-        keys.set("from", toml::text(&self.template(map.arg(0), &values, Use::Value)?));
-        let (mut exact, mut patterns) = (Keys::default(), Vec::new());
-        let has_names = map.inner().iter().any(|line| line.name == "hostnames");
-        for line in map.inner() {
-            self.carried(line);
-            if only_variable(line.arg(0)) != only_variable(map.arg(0))
-                && !line.name.starts_with('~')
-                && let Err(reason) = self.constant(line.arg(0))
-            {
-                self.missing(line, reason, "write a line for each value");
-                continue;
-            }
-            match line.name.as_str() {
-                "hostnames" | "volatile" | "include" => {}
-                "default" if line.arg(0).starts_with('$') && line.arg(0) == map.arg(0) => {
-                    patterns.push(("(.*)".to_owned(), "{1}".to_owned()));
-                }
-                "default" => keys.set("default", toml::text(&self.constant(line.arg(0))?)),
-                key if key.starts_with('~') => {
-                    let pattern = expression(key)?;
-                    let mut groups = values.clone();
-                    groups.groups = true;
-                    patterns.push((pattern, self.template(line.arg(0), &groups, Use::Path)?));
-                }
-                key if has_names && (key.starts_with("*.") || key.starts_with('.')) => {
-                    let domain =
-                        crate::nginx::pattern::escaped(key.trim_start_matches('*').trim_start_matches('.'));
-                    let start = if key.starts_with('*') { "." } else { "(^|.)" };
-                    let pattern = format!("{}{domain}$", start.replace('.', r"\."));
-                    patterns.push((pattern, self.constant(line.arg(0))?));
-                }
-                key if has_names && key.ends_with(".*") => {
-                    let pattern =
-                        format!("^{}[^.]+", crate::nginx::pattern::escaped(key.trim_end_matches('*')));
-                    patterns.push((pattern, self.constant(line.arg(0))?));
-                }
-                key => exact.set(key.trim_start_matches('\\'), toml::text(&self.constant(line.arg(0))?)),
-            }
-        }
-        let mut patterns: Vec<_> = patterns
-            .into_iter()
-            .map(|(regex, value)| {
-                format!("{{ regex = {}, value = {} }}", toml::raw(&regex), toml::text(&value))
-            })
-            .collect();
-        if !exact.is_empty() {
-            let values: Vec<_> =
-                exact.0.iter().map(|(key, value)| format!("{} = {value}", toml::raw(key))).collect();
-            keys.set("values", format!("{{ {} }}", values.join(", ")));
-        }
-        if patterns.is_empty() && exact.is_empty() {
-            // A table of brisk has an entry.
-            let value = keys.get("default").unwrap_or("\"\"");
-            patterns.push(format!("{{ regex = \"^\", value = {value} }}"));
-        }
-        if !patterns.is_empty() {
-            keys.set("patterns", format!("[{}]", patterns.join(", ")));
-        }
-        Ok(keys)
-    }
-
-    fn constant(&self, text: &str) -> Result<String, String> {
-        match only_variable(text) {
-            _ if !text.contains('$') => Ok(text.to_owned()),
-            Some(name) if self.maps.contains_key(name) => Err("a map refers to another map".to_owned()),
-            _ => Err("a value of a map in brisk is a fixed text, or has groups of its expression".to_owned()),
-        }
-    }
-}
-
-/// The expression of a key `~...` or `~*...` of a map.
-fn expression(key: &str) -> Result<String, String> {
-    let text = key.trim_start_matches('~');
-    match text.strip_prefix('*') {
-        Some(text) => crate::nginx::pattern::translate(text, true),
-        None => crate::nginx::pattern::translate(text, false),
     }
 }

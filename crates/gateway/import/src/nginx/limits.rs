@@ -94,11 +94,15 @@ impl Context<'_> {
             Some((*map, *geo))
         });
         let Some((map, geo)) = exempting else { return self.template(key, &Values::default(), Use::Value) };
+        self.has_all_lines(map)?;
+        if map.inner().iter().any(|line| line.name.starts_with('~')) {
+            return Err("the map has expressions for the values of geo".to_owned());
+        }
         let lines: Vec<_> = map.inner().iter().map(|line| (line.name.as_str(), line.arg(0))).collect();
         let result_of = |value: &str| {
             let own = lines
                 .iter()
-                .find(|(key, _)| *key == value)
+                .find(|(key, _)| key.eq_ignore_ascii_case(value))
                 .or(lines.iter().find(|(key, _)| *key == "default"));
             own.map_or("", |(_, result)| *result)
         };
