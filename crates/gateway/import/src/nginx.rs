@@ -30,6 +30,7 @@ mod output;
 mod pattern;
 mod program;
 mod proxy;
+mod referers;
 mod replaced;
 mod returning;
 mod scope;

@@ -439,3 +439,26 @@ fn keys_of_a_map_are_compared_without_their_case() {
     let many: String = (0..101).map(|number| format!("a{number} {number}; ")).collect();
     assert!(table(&format!("map $http_x $b {{ {many} }}")).contains("\"a100\" = \"100\""));
 }
+
+#[test]
+fn valid_referers_are_served_and_all_others_refused() {
+    let server = |names: &str, valid: &str, condition: &str| {
+        format!(
+            "server {{ server_name {names}; location / {{ {valid} if ({condition}) {{ return 403; }} proxy_pass http://127.0.0.1:1; }} }}"
+        )
+    };
+    let invalid = "$invalid_referer";
+    let valid =
+        "valid_referers none blocked; valid_referers server_names example.org/gallery/ www.example.* ~^goo;";
+    let result = toml(&server("a.example *.b.example", valid, invalid));
+    let hosts = r"(?:(?i:a\.example)(?:[/:]|$)|[^/:]*\.(?i:b\.example)(?:[/:]|$)|(?i:example\.org)(?::[^/]*)?/gallery/|(?i:www\.example)\.[^/:]+(?:[/:]|$)|(?i:goo))";
+    assert!(result.contains(&format!("Referer = {{ regex = '^(?i:https?)://{hosts}' }}")), "{result}");
+    assert!(result.contains("Referer = false") && result.contains("https[^:]"), "{result}");
+    assert_eq!(result.matches("upstream = \"").count(), 3, "{result}");
+    assert!(result.contains("respond = { status = 403 }"), "{result}");
+    refuses(&server("~^a", "valid_referers server_names;", invalid), "upstream =");
+    refuses(&server("a", "valid_referers ~(?=a);", invalid), "upstream =");
+    refuses(&server("a", "valid_referers a;", "$invalid_referer = \"\""), "upstream =");
+    let clash = server("a", "valid_referers a; if ($http_referer = x) { set $a 1; }", invalid);
+    assert!(toml(&clash).contains("status = 501"), "{}", toml(&clash));
+}

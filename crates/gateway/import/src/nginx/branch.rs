@@ -1,17 +1,16 @@
 //! The forms of `if` that become routes, a fallback, or a setting of the host.
 
 use crate::directive::Directive;
-use crate::nginx::condition::{Condition, When};
+use crate::nginx::condition::Condition;
 use crate::nginx::flow::Flow;
 use crate::nginx::location::{Route, program};
-use crate::nginx::pattern;
 use crate::nginx::scope::Scope;
 use crate::nginx::site::Site;
 use crate::report::Class;
-use crate::toml::{self, Keys};
+use crate::toml::Keys;
 
 /// Reason for conditions that one route cannot have together.
-const CLASH: &str = "a route has one condition of each kind for the same part of a request";
+pub(crate) const CLASH: &str = "a route has one condition of each kind for the same part of a request";
 
 impl<'a> Site<'_, 'a> {
     /// Handles an `if`. Whether it has added the routes of the rest too.
@@ -97,50 +96,6 @@ impl<'a> Site<'_, 'a> {
             let action = "write maintenance = { file = \"FILE\" } in [[host]]";
             self.context.missing(step, "a file as a switch means 503 for the whole host", action);
         }
-    }
-
-    /// `valid_referers` with `$invalid_referer`.
-    fn referers(
-        &self,
-        flow: &Flow<'_, 'a>,
-        step: &'a Directive,
-        rest: &[&'a Directive],
-        routes: &mut Vec<Route>,
-    ) -> bool {
-        let Some(valid) = flow.scope.one("valid_referers") else { return false };
-        if valid.args.iter().any(|arg| arg.starts_with('~')) {
-            let reason = "expressions of referers are not translated";
-            self.context.missing(valid, reason, "write the condition in when.headers of the route");
-            return self.unexpressed(flow, step, reason, routes);
-        }
-        let names = flow.scope.one("server_name").map(|names| names.args.as_slice()).unwrap_or_default();
-        let own = if valid.has("server_names") { names } else { &[] };
-        // These words are no hosts. `blocked` has no counterpart, so such requests are refused as any other.
-        let listed =
-            valid.args.iter().filter(|arg| !matches!(arg.as_str(), "none" | "blocked" | "server_names"));
-        let hosts: Vec<_> = listed
-            .chain(own)
-            .map(|name| match name.strip_prefix("*.") {
-                Some(domain) => format!(r"[a-z0-9.-]*\.{}", pattern::escaped(domain)),
-                None => pattern::escaped(name),
-            })
-            .collect();
-        self.context.carried(valid);
-        self.context.carried(step);
-        // The host ends at a slash, a colon or the end: `https://example.com.evil.test` must not count as
-        // `https://example.com`.
-        let pattern = format!("^https?://({})(/|:|$)", hosts.join("|"));
-        let mut tests = vec![format!("{{ regex = {} }}", toml::raw(&pattern))];
-        if valid.has("none") {
-            tests.push("false".to_owned());
-        }
-        for test in tests {
-            if let Some(flow) = flow.with(&When::header("Referer", test)) {
-                self.run(flow, rest, routes);
-            }
-        }
-        self.run(flow.inside(step), &program(step.inner()), routes);
-        true
     }
 
     /// `if (!-e $request_filename)` with a rewrite or a proxy, as `try_files` would have it.

@@ -137,7 +137,10 @@ impl Context<'_> {
             return Err("a condition of brisk concerns one variable".to_owned());
         }
         if name == "invalid_referer" {
-            return Ok(Condition::Referer);
+            return match (&*operator, &*value) {
+                ("", _) | ("=", "1") => Ok(Condition::Referer),
+                _ => Err("$invalid_referer is compared in another way".to_owned()),
+            };
         }
         let negated = operator.starts_with('!');
         let wanted = |result: &str| match operator.trim_start_matches('!') {

@@ -126,7 +126,8 @@ pub(crate) fn is_literal_start(pattern: &str) -> bool {
     is_plain && pattern.replace('\\', "") == format!("^{start}")
 }
 
-fn has_outer_alternative(pattern: &str) -> bool {
+/// Whether the expression has alternatives outside of groups.
+pub(crate) fn has_outer_alternative(pattern: &str) -> bool {
     let mut depth = 0_usize;
     dialect::tokens(pattern).into_iter().any(|token| {
         match token {
