@@ -462,3 +462,31 @@ fn valid_referers_are_served_and_all_others_refused() {
     let clash = server("a", "valid_referers a; if ($http_referer = x) { set $a 1; }", invalid);
     assert!(toml(&clash).contains("status = 501"), "{}", toml(&clash));
 }
+
+#[test]
+fn empty_values_are_compared_as_nginx_does() {
+    let server = |condition: &str| {
+        format!(
+            "server {{ location / {{ if ({condition}) {{ return 403; }} proxy_pass http://127.0.0.1:1; }} }}"
+        )
+    };
+    for (condition, tests) in [
+        ("$http_x = \"\"", vec!["headers = { x = false }", "headers = { x = { regex = \"^$\" } }"]),
+        ("$arg_x = ''", vec!["query = { x = false }", "query = { x = { regex = \"^$\" } }"]),
+        ("$cookie_x != \"\"", vec!["cookies = { x = { regex = \".\" } }"]),
+        ("$http_x", vec!["headers = { x = { regex = \"^0?[^0]|^00\" } }"]),
+    ] {
+        let result = toml(&server(condition));
+        for test in tests {
+            let part = format!("when = {{ {test} }}\nrespond = {{ status = 403 }}");
+            assert!(result.contains(&part), "{condition}\n{result}");
+        }
+    }
+    // Networks are texts in nginx, and parameters are not decoded.
+    refuses(&server("$remote_addr != 10.0.0.0/8"), "upstream =");
+    refuses(&server("$arg_x ~ \"%27\""), "upstream =");
+    for condition in ["$arg_x = 1", "$cookie_x = 1", "$request_method = GET"] {
+        let class = class_of(&import(&server(condition)), "if");
+        assert!(matches!(class, Class::Difference(_)), "{condition}: {class:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Conditions: `when` of routes, and the forms of `if` that have a counterpart there.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::directive::Directive;
 use crate::nginx::access::{includes, network};
@@ -50,6 +51,11 @@ impl When {
         self.0.iter().any(|(key, _, _)| *key == "path_regex")
     }
 
+    /// Whether the methods have this one, as TOML.
+    fn has_method(&self, method: &str) -> bool {
+        self.0.iter().any(|(key, _, value)| *key == "methods" && value.contains(method))
+    }
+
     /// Whether there is only a `path_regex` for scripts of PHP.
     pub(crate) fn is_about_scripts(&self) -> bool {
         matches!(self.0.as_slice(), [("path_regex", _, value)] if value.contains(r"\.php") || value.contains("[.]php"))
@@ -75,6 +81,9 @@ impl When {
         keys.inline()
     }
 }
+
+/// Texts that are true in nginx: all except the empty one and `0`.
+const TRUE: &str = "^0?[^0]|^00";
 
 /// Meaning of an `if`.
 #[derive(Debug)]
@@ -160,8 +169,26 @@ impl Context<'_> {
         if let Some(geo) = self.geos.get(name) {
             return self.geo_condition(geo, &wanted, negated);
         }
+        // Without a negation, the routes of the rest have no condition that a further `if` would repeat.
+        match (&*operator, &*value) {
+            ("=", "") => return Ok(Condition::Any { any: empty(name)?, negated: false }),
+            ("!=", "") => return Ok(Condition::Any { any: vec![test(name, "~", ".")?], negated: false }),
+            _ => {}
+        }
         let any = vec![test(name, &operator, &value)?];
+        self.compared(directive, name, &any);
         Ok(Condition::Any { any, negated })
+    }
+
+    /// Notes in what a comparison of brisk differs.
+    fn compared(&self, directive: &Directive, name: &str, any: &[When]) {
+        if name.starts_with("arg_") || name.starts_with("cookie_") {
+            self.different(directive, "brisk compares the name with its case, and decoded parameters");
+        }
+        let has = |method: &str| any.iter().any(|when| when.has_method(method));
+        if has("\"GET\"") && !has("\"HEAD\"") {
+            self.different(directive, "GET includes HEAD in brisk");
+        }
     }
 
     /// The conditions under which a `map` has a true value, or a given one.
@@ -238,9 +265,7 @@ fn key_test(source: &str, key: &str) -> Result<Vec<When>, String> {
     let (operator, value) = maps::comparison(key);
     let has_letters = value.bytes().any(|byte| byte.is_ascii_alphabetic());
     match source {
-        _ if operator == "=" && value.is_empty() => {
-            Ok(vec![test(source, "=", "")?, test(source, "~", "^$")?])
-        }
+        _ if operator == "=" && value.is_empty() => empty(source),
         "request_method" if operator == "=" => Ok(vec![test(source, "=", &value.to_ascii_uppercase())?]),
         "remote_addr" => Ok(vec![test(source, operator, &value)?]),
         _ if operator == "=" && has_letters => {
@@ -248,6 +273,11 @@ fn key_test(source: &str, key: &str) -> Result<Vec<When>, String> {
         }
         _ => Ok(vec![test(source, operator, &value)?]),
     }
+}
+
+/// The tests for a variable that is missing, or has no value.
+fn empty(name: &str) -> Result<Vec<When>, String> {
+    Ok(vec![test(name, "=", "")?, test(name, "~", "^$")?])
 }
 
 /// The test of one variable, without its negation.
@@ -260,7 +290,7 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
     };
     let text_test = |is_set: bool| match &expression {
         Some(expression) => format!("{{ regex = {} }}", toml::raw(expression)),
-        None if is_set => "true".to_owned(),
+        None if is_set => format!("{{ regex = {} }}", toml::raw(TRUE)),
         None if value.is_empty() => "false".to_owned(),
         None => toml::text(value),
     };
@@ -288,12 +318,18 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
             }
             None => Err("the path is never empty".to_owned()),
         },
-        "remote_addr" if expression.is_none() && !is_set => Ok(When::plain("networks", toml::list([value]))),
+        "remote_addr" if expression.is_none() && !is_set && value.parse::<IpAddr>().is_ok() => {
+            Ok(When::plain("networks", toml::list([value])))
+        }
         "host" | "http_host" | "server_name" => Err("routes of brisk do not test the host".to_owned()),
         _ => match name.split_once('_') {
             // The name of a header in a variable has underscores for hyphens.
             Some(("http", header)) => Ok(When::test("headers", &header.replace('_', "-"), text_test(is_set))),
             Some(("cookie", cookie)) => Ok(When::test("cookies", cookie, text_test(is_set))),
+            // nginx does not decode parameters.
+            Some(("arg", _)) if value.contains('%') => {
+                Err("brisk compares decoded parameters of the query".to_owned())
+            }
             Some(("arg", parameter)) => Ok(When::test("query", parameter, text_test(is_set))),
             _ => Err(format!("conditions of brisk cannot test ${name}")),
         },
