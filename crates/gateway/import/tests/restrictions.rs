@@ -490,3 +490,27 @@ fn empty_values_are_compared_as_nginx_does() {
         assert!(matches!(class, Class::Difference(_)), "{condition}: {class:?}");
     }
 }
+
+#[test]
+fn refusals_by_files_are_kept() {
+    let server = |block: &str| {
+        format!("server {{ location / {{ root data; {block} proxy_pass http://127.0.0.1:1; }} }}")
+    };
+    for block in [
+        "if (!-f $request_filename) { return 403; }",
+        "if (-f $request_filename) { return 403; }",
+        "if (-f /locked) { return 403; }",
+        "if (-f $arg_a) { return 503; }",
+        "if (-d $request_filename) { return 403; }",
+        "if (!-e $request_filename) { rewrite ^ /index.html last; } if ($http_x) { return 403; }",
+        "if (-f $request_filename) { break; } if ($http_x) { return 403; }",
+    ] {
+        refuses(&server(block), "upstream =");
+    }
+    let switch = toml(&server("if (-f /locked) { return 503; }"));
+    assert!(switch.contains("maintenance = { file = \"/locked\" }"), "{switch}");
+    let missing = toml(
+        "server { location / { root data; if (!-f $request_filename) { proxy_pass http://127.0.0.1:1; } } }",
+    );
+    assert!(missing.contains("fallback = { upstream = "), "{missing}");
+}

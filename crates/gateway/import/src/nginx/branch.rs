@@ -1,10 +1,12 @@
 //! The forms of `if` that become routes, a fallback, or a setting of the host.
 
+use std::slice;
+
 use crate::directive::Directive;
+use crate::nginx::closing::closes;
 use crate::nginx::condition::Condition;
 use crate::nginx::flow::Flow;
 use crate::nginx::location::{Route, program};
-use crate::nginx::scope::Scope;
 use crate::nginx::site::Site;
 use crate::report::Class;
 use crate::toml::Keys;
@@ -43,11 +45,8 @@ impl<'a> Site<'_, 'a> {
                 false
             }
             Ok(Condition::Referer) => self.referers(flow, step, rest, routes),
-            Ok(Condition::File | Condition::NoFile) => self.missing_file(flow, step, routes),
-            Ok(Condition::Switch(file)) => {
-                self.switch(step, &flow.scope, &file);
-                false
-            }
+            Ok(Condition::File | Condition::NoFile) => self.missing_file(flow, step, rest, routes),
+            Ok(Condition::Switch(file)) => self.switch(flow, step, &file, routes),
             Err(reason) => self.unexpressed(flow, step, &reason, routes),
         }
     }
@@ -80,41 +79,53 @@ impl<'a> Site<'_, 'a> {
         }
     }
 
-    /// `if (-f FILE) { return 503; }`, the switch to maintenance.
-    fn switch(&self, step: &Directive, scope: &Scope<'a>, file: &str) {
-        let root = scope.one("root").map_or("", |root| root.arg(0));
+    /// `if (-f FILE) { return 503; }`, the switch to maintenance. Whether it has added a route for all requests.
+    fn switch(&self, flow: &Flow<'_, 'a>, step: &Directive, file: &str, routes: &mut Vec<Route>) -> bool {
+        let root = flow.scope.one("root").map_or("", |root| root.arg(0));
         let file = file.replace("$document_root", root);
         let is_503 = step.inner().iter().any(|inner| inner.name == "return" && inner.arg(0) == "503");
         // A host has one such file. A second one would replace the first in silence.
         let known = self.maintenance.borrow().clone();
-        if is_503 && !file.contains('$') && known.is_none_or(|known| known == file) {
-            self.context.carried_whole(step);
-            let detail = "the whole host responds with 503, and brisk looks for the file once a second";
-            self.context.different(step, detail);
-            self.maintenance.replace(Some(file));
-        } else {
-            let action = "write maintenance = { file = \"FILE\" } in [[host]]";
-            self.context.missing(step, "a file as a switch means 503 for the whole host", action);
+        if !is_503 || file.contains('$') || known.is_some_and(|known| known != file) {
+            let reason = "a file as a switch means 503 for the whole host: maintenance = { file = \"FILE\" }";
+            return self.unexpressed(flow, step, reason, routes);
         }
+        self.context.carried_whole(step);
+        let detail = "the whole host responds with 503, and brisk looks for the file once a second";
+        self.context.different(step, detail);
+        self.maintenance.replace(Some(file));
+        false
     }
 
     /// `if (!-e $request_filename)` with a rewrite or a proxy, as `try_files` would have it.
-    fn missing_file(&self, flow: &Flow<'_, 'a>, step: &'a Directive, routes: &mut Vec<Route>) -> bool {
+    fn missing_file(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) -> bool {
         let context = self.context;
         let inner = flow.inside(step);
-        let is_file = |arg: &String| matches!(arg.trim_start_matches('('), "-f" | "-e");
-        // `if (-f ...) { break; }` is the opposite form: the rest of the location is for paths without a
-        // file.
-        let only_stops =
-            step.inner().iter().all(|inner| inner.name == "break") && step.args.iter().any(is_file);
+        let has = |name: &str| step.inner().iter().any(|line| line.name == name);
+        let is_file = step.args.iter().any(|arg| matches!(arg.trim_start_matches('('), "-f" | "-e"));
+        let only_stops = is_file && step.inner().iter().all(|inner| inner.name == "break");
         let target = step.inner().iter().find(|inner| inner.name == "rewrite").map(|rewrite| rewrite.arg(1));
         let from = if only_stops { flow } else { &inner };
+        let server = from.scope.one("proxy_pass").filter(|_| only_stops || !is_file && has("proxy_pass"));
         let mut keys = Keys::default();
-        let result = match (target, from.scope.one("proxy_pass")) {
+        let result = match (target.filter(|_| !is_file), server) {
+            _ if has("return") => Err("brisk refuses no requests by files".to_owned()),
             (Some(target), _) => self.fallback(target, flow, &mut keys),
             (None, Some(_)) => self.fallback_upstream(flow, from, None, &mut keys),
             (None, None) => Err("there is no rewrite and no server for paths without a file".to_owned()),
         };
+        if result.is_ok() && rest.iter().any(|step| closes(slice::from_ref(*step))) {
+            let action = "write the routes by hand; until then the route refuses requests";
+            context.missing(step, "the conditions behind it refuse requests", action);
+            routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+            return true;
+        }
         match result {
             Ok(()) => {
                 context.carried_whole(step);
@@ -122,10 +133,7 @@ impl<'a> Site<'_, 'a> {
                 routes.push(Self::restricted(flow.location, flow.at, flow.when.clone(), keys));
                 true
             }
-            Err(reason) => {
-                context.missing(step, reason, "write static with fallback in a route");
-                false
-            }
+            Err(reason) => self.unexpressed(flow, step, &reason, routes),
         }
     }
 }
