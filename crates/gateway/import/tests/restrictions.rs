@@ -514,3 +514,35 @@ fn refusals_by_files_are_kept() {
     );
     assert!(missing.contains("fallback = { upstream = "), "{missing}");
 }
+
+#[test]
+fn changed_paths_reach_no_restricted_location() {
+    let closed = "location /private/ { deny all; } location ~ ^/also/ { return 403; } location / { proxy_pass http://127.0.0.1:1; }";
+    let route = |result: &str, path: &str| {
+        let start = format!("path = \"{path}\"\n");
+        result.split(&start).nth(1).unwrap_or_else(|| panic!("{result}")).lines().take(2).collect::<String>()
+    };
+    for (text, path) in [
+        ("location /x/ { rewrite ^/x/(.*)$ /$1 last; }", "/x/"),
+        ("location /x/ { rewrite ^/x/(.*)$ /private$1; }", "/x/"),
+        ("rewrite ^/x/(.*)$ /private/$1 break; location /x/ { proxy_pass http://127.0.0.1:1; }", "/x/"),
+        ("rewrite ^/(?=a)x /private/b; location /x/ { proxy_pass http://127.0.0.1:1; }", "/x/"),
+        ("location /x/ { root /no/such; try_files $uri /al$uri; }", "/x/"),
+        (
+            "location /x/ { root /no/such; try_files $uri @y; } location @y { rewrite ^/(.*)$ /$1 last; }",
+            "/x/",
+        ),
+    ] {
+        let result = toml(&format!("server {{ {text} {closed} }}"));
+        let own = route(&result, path);
+        assert!(own.contains("status = 501"), "{text}\n{own}\n{result}");
+    }
+    for text in [
+        "location /x/ { rewrite ^/x/(.*)$ /$1 break; proxy_pass http://127.0.0.1:1; }",
+        "location /x/ { rewrite ^/x/(.*)$ /y?q=$1 last; }",
+        "location /x/ { rewrite ^/x/(.*)$ /y/$1 last; }",
+    ] {
+        let result = toml(&format!("server {{ {text} {closed} }}"));
+        assert!(result.contains("rewrite_path") && !result.contains("status = 501"), "{text}\n{result}");
+    }
+}

@@ -86,6 +86,9 @@ impl<'a> Site<'_, 'a> {
         if !std::ptr::eq(next, flow.location) {
             flow.same_restrictions(&flow.to(next))?;
         }
+        if self.hidden(target, &flow.to(next)).is_some() {
+            return Err("a location for some of the paths has restrictions of its own".to_owned());
+        }
         let (level, passes) = next.scope.all_of(&PASSES);
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             let mut next = flow.to(next);

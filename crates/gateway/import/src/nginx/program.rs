@@ -1,9 +1,10 @@
 //! The directives of nginx's rewrite module, executed at the time of the translation: `if`, `rewrite`, `return`, `set`.
 
 use crate::directive::Directive;
+use crate::nginx::closing::closes;
 use crate::nginx::condition::When;
 use crate::nginx::flow::Flow;
-use crate::nginx::location::{Location, Route, program};
+use crate::nginx::location::{Kind, Location, Route, program};
 use crate::nginx::pattern::{self, is_every};
 use crate::nginx::site::Site;
 use crate::nginx::variables::{Use, Values};
@@ -65,6 +66,9 @@ impl<'a> Site<'_, 'a> {
                     Ok(Step::Done) => return,
                     Err(reason) => {
                         context.missing(step, reason, "write it as redirect or rewrite_path of a route");
+                        if self.leads_to_restrictions(&flow, step) {
+                            return routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+                        }
                     }
                 },
                 _ => {
@@ -155,29 +159,27 @@ impl<'a> Site<'_, 'a> {
         let next = self.target(&kept);
         // nginx would search the locations again and find this one, up to ten times.
         let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
-        if flag == "break" || stays {
+        let is_last = self.chooses_location(step);
+        let hidden = self.hidden(&kept, &flow.to(next.unwrap_or(flow.location))).filter(|_| is_last);
+        if hidden.is_none() && (!is_last || stays) {
             context.carried(step);
             return Ok(Step::Changed((source_pattern, to)));
         }
         let next = flow.to(next.ok_or("no location fits the new path")?);
-        let both = match both() {
-            Ok(both) => both,
-            Err(reason) => {
-                // Without the change, the files of this location would be open.
-                context.missing(
-                    step,
-                    reason,
-                    "write a route with when.path_regex; until then it refuses requests",
-                );
-                routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
-                return Ok(Step::Done);
-            }
+        let Ok(both) = both() else {
+            // Without the change, the files of this location would be open.
+            let reason = "the location has an expression for the path too";
+            let action = "write a route with when.path_regex; until then it refuses requests";
+            context.missing(step, reason, action);
+            routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+            return Ok(Step::Done);
         };
         // Its conditions would hold for the new path, and are not part of this flow: the route refuses
         // instead.
         let is_except = |line: &Directive| line.name == "limit_except";
-        if !program(next.scope.own()).is_empty() || next.scope.own().iter().any(is_except) {
-            let reason = "the location of the new path has conditions of its own";
+        let has_conditions = !program(next.scope.own()).is_empty() || next.scope.own().iter().any(is_except);
+        if has_conditions || hidden.is_some() {
+            let reason = "the location of the new path has conditions of its own, or one for some of the paths has restrictions";
             let action = "write a route for these paths; until then the route refuses requests";
             context.missing(step, reason, action);
             routes.push(Self::refusal(flow.location, flow.at, both));
@@ -204,6 +206,9 @@ impl<'a> Site<'_, 'a> {
         let groups = Values { groups: true, ..flow.values.clone() };
         let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
         let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
+        if self.hidden(step.arg(1), &flow.to(next)).is_some() {
+            return Err("a location for some of the new paths has restrictions of its own".to_owned());
+        }
         Ok(((pattern::translate(step.arg(0), false)?, to), next))
     }
 
@@ -225,6 +230,43 @@ impl<'a> Site<'_, 'a> {
     /// The location of a changed path, as far as its text before the first variable shows.
     fn target(&self, path: &str) -> Option<&Location<'a>> {
         self.find(path.split(['$', '?']).next().unwrap_or_default())
+    }
+
+    /// Whether nginx chooses a location for the changed path. A `rewrite` of the server precedes that choice.
+    fn chooses_location(&self, step: &Directive) -> bool {
+        step.arg(2) != "break" || self.program.iter().any(|own| own.id == step.id)
+    }
+
+    /// Whether a `rewrite` may lead to a location with restrictions that the requests of `flow` do not meet.
+    fn leads_to_restrictions(&self, flow: &Flow<'_, 'a>, step: &Directive) -> bool {
+        let kept = without_query(step.arg(1));
+        let is_redirect = matches!(step.arg(2), "redirect" | "permanent") || !kept.starts_with('/');
+        let next = self.target(&kept).filter(|_| !is_redirect && self.chooses_location(step));
+        next.is_some_and(|next| {
+            let next = flow.to(next);
+            let is_restricted = closes(next.scope.own()) && flow.same_restrictions(&next).is_err();
+            is_restricted || self.hidden(&kept, &next).is_some()
+        })
+    }
+
+    /// A location with restrictions that `next` does not have, if nginx could choose it for a changed path that is only known up to
+    /// its first variable.
+    pub(crate) fn hidden(&self, path: &str, next: &Flow<'_, 'a>) -> Option<&Location<'a>> {
+        let path = path.split('?').next().unwrap_or_default();
+        let (start, _) = path.split_once('$')?;
+        let mut others = self.locations.iter().enumerate().filter(|(index, other)| match &other.kind {
+            Kind::Prefix { path, .. } | Kind::Exact(path) => path.starts_with(start),
+            // The path of the client, whose parts the variables are, was compared with other expressions.
+            Kind::Expression { pattern, ignore_case } => {
+                (pattern.starts_with('^') || !self.is_tried(next.location, *index))
+                    && pattern::can_match(pattern, *ignore_case, start)
+            }
+            Kind::Named(_) => false,
+        });
+        let is_restricted = |other: &&Location<'a>| {
+            other.refused || closes(other.scope.own()) && next.same_restrictions(&next.to(other)).is_err()
+        };
+        others.find_map(|(_, other)| Some(other).filter(|other| is_restricted(&other)))
     }
 
     /// The keys for a `return`.

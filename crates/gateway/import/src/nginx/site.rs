@@ -279,7 +279,7 @@ impl<'c, 'a> Site<'c, 'a> {
     }
 
     /// Whether nginx tries the expression at `index` for a path of this location: expressions at the same level or above.
-    fn is_tried(&self, location: &Location<'a>, index: usize) -> bool {
+    pub(crate) fn is_tried(&self, location: &Location<'a>, index: usize) -> bool {
         let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
         let parent = self.locations[index].parent;
         let mut level = own;
