@@ -75,6 +75,7 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
         };
         report.borrow_mut().note(*id, class);
     }
+    note_unread(all, &report);
     // A file of `conf.d` has the content of `http` without its block.
     let mut http: Vec<Directive> = Vec::new();
     for directive in all {
@@ -117,6 +118,20 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
         }
     }
     Imported { files, report: report.into_inner() }
+}
+
+/// Notes files inside of a server or a location that were not read: they may have restrictions.
+fn note_unread(directives: &[Directive], report: &RefCell<Report>) {
+    for directive in directives {
+        if matches!(&*directive.name, "server" | "location" | "if" | "limit_except") {
+            for include in directive.inner().iter().filter(|line| line.name == "include") {
+                if report.borrow().is_missing(include.id) {
+                    report.borrow_mut().note_open(include.id);
+                }
+            }
+        }
+        note_unread(directive.inner(), report);
+    }
 }
 
 /// Gives directives that the translation has not touched the class that their name has.

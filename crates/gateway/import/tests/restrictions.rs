@@ -546,3 +546,17 @@ fn changed_paths_reach_no_restricted_location() {
         assert!(result.contains("rewrite_path") && !result.contains("status = 501"), "{text}\n{result}");
     }
 }
+
+#[test]
+fn files_that_were_not_read_may_have_restrictions() {
+    for (text, is_open) in [
+        ("server { include /no/such/file; return 204; }", true),
+        ("server { location / { include /no/such/file; return 204; } }", true),
+        ("include /no/such/file; server { return 204; }", false),
+        ("server { include /no/such/*.conf; location / { include fastcgi_params; return 204; } }", false),
+    ] {
+        let imported = import(text);
+        assert_eq!(imported.report.open().len(), usize::from(is_open), "{text}");
+        assert_eq!(imported.files[0].starts_with("# WARNING"), is_open, "{text}");
+    }
+}
