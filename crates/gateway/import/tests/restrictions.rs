@@ -560,3 +560,23 @@ fn files_that_were_not_read_may_have_restrictions() {
         assert_eq!(imported.files[0].starts_with("# WARNING"), is_open, "{text}");
     }
 }
+
+#[test]
+fn certificates_of_clients_are_required_or_the_result_warns() {
+    let server = |lines: &str| {
+        format!(
+            "server {{ listen 443 ssl; ssl_certificate c; ssl_certificate_key k; {lines} location / {{ return 204; }} }}"
+        )
+    };
+    let trusted = toml(&server("ssl_verify_client on; ssl_trusted_certificate t;"));
+    assert!(trusted.contains("client_certificates = { mode = \"required\", ca = "), "{trusted}");
+    for lines in [
+        "ssl_verify_client on;",
+        "ssl_verify_client on; ssl_client_certificate $a;",
+        "ssl_verify_client on; ssl_client_certificate ca; ssl_ocsp on;",
+    ] {
+        let result = toml(&server(lines));
+        assert!(result.starts_with("# WARNING"), "{lines}\n{result}");
+    }
+    is_missing(&server("ssl_verify_client on; ssl_client_certificate ca; ssl_ocsp leaf;"), "ssl_ocsp");
+}

@@ -212,6 +212,11 @@ const MISSING: &[(&str, &str, &str)] = &[
     ("limit_except", "it has no block that brisk has", "write when.methods"),
     ("log_format", "a variable has no counterpart", "write a template in [access_log]"),
     ("empty_gif", "brisk has no built-in picture", "serve a file"),
+    (
+        "ssl_ocsp ssl_ocsp_cache ssl_ocsp_responder",
+        "brisk asks no authority whether a certificate of a client is revoked",
+        "write crl in client_certificates",
+    ),
 ];
 
 /// The class of a directive whose arguments decide it. `is_beside` for `try_files` beside `proxy_pass`.

@@ -310,13 +310,18 @@ impl<'a> Context<'a> {
                 );
             }
         };
-        let Some(ca) = scope.one("ssl_client_certificate") else {
-            return self.missing(
-                verify,
-                "there is no ssl_client_certificate",
-                "write client_certificates in [[host]]",
-            );
+        // The authorities of both directives are trusted, but only those of the first one are named to clients.
+        let ca = scope.one("ssl_client_certificate").or(scope.one("ssl_trusted_certificate"));
+        let Some(ca) = ca.filter(|ca| !ca.arg(0).contains('$')) else {
+            self.open(verify);
+            let reason = "there is no file in ssl_client_certificate";
+            return self.missing(verify, reason, "write client_certificates in [[host]]");
         };
+        if let Some(status) = scope.one("ssl_ocsp").filter(|status| status.arg(0) != "off") {
+            self.open(status);
+            let reason = "brisk asks no authority whether a certificate of a client is revoked";
+            self.missing(status, reason, "write crl in client_certificates");
+        }
         let mut table = Keys::default();
         table.set("mode", toml::text(mode));
         table.set("ca", self.file(ca.arg(0)));
