@@ -580,3 +580,22 @@ fn certificates_of_clients_are_required_or_the_result_warns() {
     }
     is_missing(&server("ssl_verify_client on; ssl_client_certificate ca; ssl_ocsp leaf;"), "ssl_ocsp");
 }
+
+#[test]
+fn networks_of_the_host_are_a_restriction_of_its_routes() {
+    let server = |rules: &str| {
+        toml(&format!(
+            "server {{ {rules} location / {{ auth_basic x; auth_basic_user_file u; proxy_pass http://127.0.0.1:1; }} }}"
+        ))
+    };
+    let any = server("satisfy any; allow 10.0.0.0/8; deny all;");
+    let route = any.split("[[host.route]]").nth(1).unwrap_or_default();
+    assert!(route.contains("allow = [\"10.0.0.0/8\"]") && route.contains("satisfy = \"any\""), "{any}");
+    let all = server("allow 10.0.0.0/8; deny all;");
+    let route = all.split("[[host.route]]").nth(1).unwrap_or_default();
+    assert!(!route.contains("allow = ") && all.contains("allow = [\"10.0.0.0/8\"]"), "{all}");
+    let none = server("satisfy any;");
+    assert!(none.contains("basic_auth = ") && !none.contains("satisfy") && !none.contains("allow"), "{none}");
+    let zero = server("allow 10.0.0.1; deny 0.0.0.0/0;");
+    assert!(zero.contains("allow = [\"::/0\", \"10.0.0.1\"]\ndeny = [\"0.0.0.0/0\"]"), "{zero}");
+}

@@ -109,10 +109,10 @@ impl Context<'_> {
             // Without a last `deny all`, nginx permits the others. `allow` of brisk would exclude them, so it
             // begins with all addresses.
             if !denied.is_empty() {
-                let allowed: Vec<_> =
-                    if allowed.is_empty() { Vec::new() } else { ALL.into_iter().chain(allowed).collect() };
                 if !allowed.is_empty() {
-                    keys.set("allow", toml::list(allowed));
+                    // A network in both lists is an error.
+                    let others = ALL.into_iter().filter(|all| !denied.iter().any(|own| contains(own, all)));
+                    keys.set("allow", toml::list(others.chain(allowed)));
                 }
                 keys.set("deny", toml::list(denied));
             } else if !rules.is_empty() {

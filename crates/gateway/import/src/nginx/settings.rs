@@ -64,7 +64,9 @@ impl<'a> Site<'_, 'a> {
         context.response_headers(scope, HOST, &flow.values, &mut inherited, keys);
         self.access_log(scope, keys);
         self.content_keys(flow, keys);
-        if scope.all_of(&["allow", "deny"]).0 > HOST {
+        // With `satisfy any`, the networks of the host are one of the restrictions of the route.
+        let is_any = scope.one("satisfy").is_some_and(|satisfy| satisfy.arg(0) == "any");
+        if is_any || scope.all_of(&["allow", "deny"]).0 > HOST {
             context.networks(scope, keys);
             let is_open = self.scope.all_of(&["allow", "deny"]).0 == 0;
             // An empty list ends restrictions of the host. Where the host has none, it is left out.
