@@ -599,3 +599,27 @@ fn networks_of_the_host_are_a_restriction_of_its_routes() {
     let zero = server("allow 10.0.0.1; deny 0.0.0.0/0;");
     assert!(zero.contains("allow = [\"::/0\", \"10.0.0.1\"]\ndeny = [\"0.0.0.0/0\"]"), "{zero}");
 }
+
+#[test]
+fn clients_do_not_choose_headers_that_nginx_sets() {
+    let server = |lines: &str| {
+        toml(&format!(
+            "server {{ location /no {{ proxy_pass http://127.0.0.1:2; }} location / {{ {lines} proxy_pass http://127.0.0.1:1; }} }}"
+        ))
+    };
+    for (lines, removed) in [
+        ("proxy_set_header X-User $remote_user;", "X-User"),
+        ("proxy_set_header X-Verified $ssl_client_verify; proxy_set_header Host $unknown;", "X-Verified"),
+        ("auth_request /no; auth_request_set $u $upstream_http_x_a; proxy_set_header X-B $u;", "X-B"),
+        ("auth_request /no; auth_request_set $u $upstream_http_x_a$x; proxy_set_header X-A $u;", "X-A"),
+    ] {
+        let result = server(lines);
+        let rule = format!("request_headers = {{ remove = [\"{removed}\"] }}");
+        assert!(result.contains(&rule), "{lines}\n{result}");
+    }
+    let copied = server("auth_request /no; auth_request_set $u $upstream_http_x_a; proxy_set_header X-A $u;");
+    assert!(copied.contains("copy_headers = [\"X-A\"]") && !copied.contains("remove"), "{copied}");
+    let script =
+        toml("server { location / { fastcgi_pass 127.0.0.1:1; fastcgi_param HTTP_X_USER $remote_user; } }");
+    assert!(script.contains("params = { HTTP_X_USER = \"\" }"), "{script}");
+}

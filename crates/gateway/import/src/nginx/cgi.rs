@@ -104,7 +104,13 @@ impl Context<'_> {
                 params.set(param.arg(0), toml::text(&text));
                 self.carried(param);
             }
-            Err(reason) => self.missing(param, reason, "let the application do without the variable"),
+            Err(reason) => {
+                // A header of the client has the same name, and nginx replaces it.
+                if param.arg(0).starts_with("HTTP_") {
+                    params.set(param.arg(0), "\"\"");
+                }
+                self.missing(param, reason, "let the application do without the variable");
+            }
         }
     }
 

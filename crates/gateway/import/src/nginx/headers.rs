@@ -62,6 +62,14 @@ pub(crate) struct Inherited {
     pub(crate) access_log: String,
 }
 
+/// Rules for headers that upstreams get.
+#[derive(Debug, Default)]
+struct Sent {
+    set: Keys,
+    remove: Vec<String>,
+    real_ip: bool,
+}
+
 /// Names of the headers in rules.
 fn names(rules: &Keys) -> Vec<String> {
     rules.0.iter().map(|(name, _)| name.to_ascii_lowercase()).collect()
@@ -82,33 +90,11 @@ impl Context<'_> {
         if level <= from {
             return;
         }
-        let (mut set, mut remove, mut real_ip) = (Keys::default(), Vec::new(), false);
+        let mut sent = Sent::default();
         for header in headers {
-            let (name, value) = (header.arg(0), header.arg(1));
-            let lower = name.to_ascii_lowercase();
-            let known = DEFAULTS.iter().find(|(own, _)| *own == lower);
-            if known.is_some_and(|(_, all)| all.contains(&value)) {
-                self.carried(header);
-            } else if lower == "x-real-ip" && matches!(value, "$remote_addr" | "$realip_remote_addr") {
-                real_ip = true;
-                self.carried(header);
-            } else if FRAMING.contains(&&*lower) {
-                self.unneeded(header, "brisk frames each message itself");
-            } else if value.is_empty() {
-                remove.push(name.to_owned());
-                self.carried(header);
-            } else if is_copied(scope, value) {
-                // The headers of a permission, which forward_auth copies.
-            } else {
-                match self.template(value, values, Use::Value) {
-                    Ok(text) => {
-                        set.set(name, toml::text(&text));
-                        self.carried(header);
-                    }
-                    Err(reason) => self.missing(header, reason, "let the application do without the header"),
-                }
-            }
+            self.sent(scope, header, values, &mut sent);
         }
+        let Sent { set, remove, real_ip } = sent;
         let mut rules = Keys::default();
         let own = names(&set);
         // nginx replaces the whole list of the outer level, brisk adds to it by name: rules that only the
@@ -130,6 +116,44 @@ impl Context<'_> {
         if real_ip != inherited.real_ip {
             keys.set("x_real_ip", real_ip.to_string());
             inherited.real_ip = real_ip;
+        }
+    }
+
+    /// The rule for one header that upstreams get.
+    fn sent(&self, scope: &Scope<'_>, header: &Directive, values: &Values, sent: &mut Sent) {
+        let (name, value) = (header.arg(0), header.arg(1));
+        let lower = name.to_ascii_lowercase();
+        let known = DEFAULTS.iter().find(|(own, _)| *own == lower);
+        if known.is_some_and(|(_, all)| all.contains(&value)) {
+            self.carried(header);
+        } else if lower == "x-real-ip" && matches!(value, "$remote_addr" | "$realip_remote_addr") {
+            sent.real_ip = true;
+            self.carried(header);
+        } else if FRAMING.contains(&&*lower) {
+            self.unneeded(header, "brisk frames each message itself");
+        } else if value.is_empty() {
+            sent.remove.push(name.to_owned());
+            self.carried(header);
+        } else if is_copied(scope, value) {
+            // forward_auth copies headers of a permission under their own names.
+            if !is_same_header(scope, name, value) {
+                sent.remove.push(name.to_owned());
+            }
+        } else {
+            match self.template(value, values, Use::Value) {
+                Ok(text) => {
+                    sent.set.set(name, toml::text(&text));
+                    self.carried(header);
+                }
+                Err(reason) => {
+                    // nginx replaces the header of the client, who must not choose its value here either.
+                    if known.is_none() {
+                        sent.remove.push(name.to_owned());
+                    }
+                    let action = "let the application do without the header, which clients cannot send";
+                    self.missing(header, reason, action);
+                }
+            }
         }
     }
 
@@ -272,4 +296,13 @@ impl Context<'_> {
 /// Whether a value is a variable of `auth_request_set`.
 fn is_copied(scope: &Scope<'_>, value: &str) -> bool {
     scope.all("auth_request_set").iter().any(|set| set.arg(0) == value)
+}
+
+/// Whether a header has the name of the header of a permission from which `auth_request_set` has the variable.
+fn is_same_header(scope: &Scope<'_>, name: &str, value: &str) -> bool {
+    let name = format!("$upstream_http_{}", name.replace('-', "_"));
+    scope
+        .all("auth_request_set")
+        .iter()
+        .any(|set| set.arg(0) == value && set.arg(1).eq_ignore_ascii_case(&name))
 }
