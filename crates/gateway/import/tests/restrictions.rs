@@ -623,3 +623,20 @@ fn clients_do_not_choose_headers_that_nginx_sets() {
         toml("server { location / { fastcgi_pass 127.0.0.1:1; fastcgi_param HTTP_X_USER $remote_user; } }");
     assert!(script.contains("params = { HTTP_X_USER = \"\" }"), "{script}");
 }
+
+#[test]
+fn addresses_that_clients_may_choose_are_no_restriction() {
+    for (lines, is_open) in [
+        ("real_ip_header X-Real-IP; allow 10.0.0.1; deny all;", true),
+        ("deny 10.0.0.1;", true),
+        ("if ($remote_addr = 10.0.0.1) { return 403; }", true),
+        ("real_ip_header X-Real-IP;", false),
+        ("real_ip_header X-Forwarded-For; deny 10.0.0.1;", false),
+        ("real_ip_header CF-Connecting-IP; deny 10.0.0.1;", false),
+    ] {
+        let text = format!(
+            "server {{ set_real_ip_from 192.0.2.1; {lines} location / {{ proxy_pass http://127.0.0.1:1; }} }}"
+        );
+        assert_eq!(import(&text).report.open().len(), usize::from(is_open), "{text}");
+    }
+}

@@ -46,9 +46,16 @@ impl<'a> Context<'a> {
             } else {
                 self.different(
                     directive,
-                    "brisk reads the address from X-Forwarded-For, or from Forwarded without it",
+                    "brisk reads the address from X-Forwarded-For, or from Forwarded without it: the proxy has to write one of them, or clients can choose their address",
                 );
             }
+        }
+        let is_appended = APPENDING.iter().any(|own| kind.eq_ignore_ascii_case(own));
+        let has_rules = !self.geos.is_empty()
+            || self.http.all_of(&["allow", "deny"]).0 > 0
+            || servers.iter().any(|server| decides_by_address(server.directive.inner()));
+        if let Some(proxy) = proxies.first().filter(|_| !is_appended && has_rules) {
+            self.open(proxy);
         }
         if uses_protocol {
             let is_listed = kind == "proxy_protocol" && !networks.is_empty();
@@ -174,6 +181,18 @@ impl<'a> Context<'a> {
             self.carried(tickets);
         }
     }
+}
+
+/// Headers with the address of the client whose senders write `X-Forwarded-For` too.
+const APPENDING: [&str; 4] = ["X-Forwarded-For", "proxy_protocol", "CF-Connecting-IP", "True-Client-IP"];
+
+/// Whether requests are refused by the address of the client.
+fn decides_by_address(block: &[Directive]) -> bool {
+    block.iter().any(|line| {
+        matches!(&*line.name, "allow" | "deny")
+            || line.name == "if" && line.arg(0).contains("remote_addr")
+            || decides_by_address(line.inner())
+    })
 }
 
 /// Addresses, and the treatment of unknown hosts.
