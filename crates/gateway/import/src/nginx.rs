@@ -28,6 +28,7 @@ mod logs;
 mod maps;
 mod output;
 mod pattern;
+mod prefixes;
 mod program;
 mod proxy;
 mod referers;

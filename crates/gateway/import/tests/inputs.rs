@@ -56,7 +56,7 @@ fn the_results_are_at_most_a_third_longer_than_their_inputs() {
         })
         .collect();
     let mean = shares.iter().sum::<usize>() / shares.len();
-    assert!(mean <= 130, "{mean} % of nginx on average: {shares:?}");
+    assert!(mean <= 133, "{mean} % of nginx on average: {shares:?}");
 }
 
 #[test]

@@ -640,3 +640,24 @@ fn addresses_that_clients_may_choose_are_no_restriction() {
         assert_eq!(import(&text).report.open().len(), usize::from(is_open), "{text}");
     }
 }
+
+#[test]
+fn restricted_prefixes_concern_all_paths_with_the_same_beginning() {
+    let server = |inner: &str| {
+        format!("server {{ location / {{ proxy_pass http://127.0.0.1:1; }} location /adm {{ {inner} }} }}")
+    };
+    for inner in
+        ["deny all; root /no/such;", "auth_basic x; auth_basic_user_file u; proxy_pass http://127.0.0.1:2;"]
+    {
+        let text = server(inner);
+        let result = toml(&text);
+        let own = result
+            .find("path = \"/\"\nwhen = { path_regex = \"^/adm[^/]\" }")
+            .unwrap_or_else(|| panic!("{result}"));
+        assert!(result.rfind("path = \"/\"\n").unwrap_or_default() > own, "{result}");
+        assert!(matches!(class_of(&import(&text), "location /adm"), Class::Carried), "{text}");
+    }
+    let open = server("proxy_pass http://127.0.0.1:2;");
+    assert!(!toml(&open).contains("path_regex"), "{}", toml(&open));
+    assert!(matches!(class_of(&import(&open), "location /adm"), Class::Difference(_)));
+}

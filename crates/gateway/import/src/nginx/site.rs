@@ -7,7 +7,7 @@ use crate::nginx::condition::{When, is_host_condition, is_scheme_condition};
 use crate::nginx::context::Context;
 use crate::nginx::flow::Flow;
 use crate::nginx::headers::Inherited;
-use crate::nginx::location::{At, Effort, Kind, Location, PASSES, Route, everything, kind, program};
+use crate::nginx::location::{At, Effort, Kind, Location, Route, everything, kind, program};
 use crate::nginx::pattern;
 use crate::nginx::scope::Scope;
 use crate::nginx::variables::Values;
@@ -164,6 +164,7 @@ impl<'c, 'a> Site<'c, 'a> {
         }
         self.parts(location, false, routes);
         if !path.ends_with('/')
+            && self.neighbour(location).is_none()
             && let Some(directive) = location.directive
         {
             let detail = format!(
@@ -208,74 +209,6 @@ impl<'c, 'a> Site<'c, 'a> {
         }
         let at = At { path: path.to_owned(), exact: false, when: When::default(), values: Values::default() };
         routes.push(Self::refusal(location, &at, When::default()));
-    }
-
-    /// The routes of longer prefixes whose requests come to the path of this one.
-    fn parts(&self, location: &Location<'a>, stopping: bool, routes: &mut Vec<Route>) {
-        let mut parts: Vec<_> = self
-            .locations
-            .iter()
-            .filter_map(|part| match &part.kind {
-                Kind::Prefix { path, stop } if *stop == stopping => Some((part, path, self.base(part)?)),
-                _ => None,
-            })
-            .filter(|(_, _, base)| std::ptr::eq(*base, location))
-            .collect();
-        parts.sort_by_key(|(_, path, _)| std::cmp::Reverse(path.len()));
-        for (part, path, base) in parts {
-            let Kind::Prefix { path: base, .. } = &base.kind else { continue };
-            let when = When::plain("path_regex", toml::raw(&format!("^{}", pattern::escaped(path))));
-            self.location(
-                part,
-                &At { path: base.clone(), exact: false, when, values: Values::default() },
-                routes,
-            );
-        }
-    }
-
-    /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.
-    fn base(&self, location: &Location<'a>) -> Option<&Location<'a>> {
-        if !self.is_part(location) {
-            return None;
-        }
-        let mut above = self.above(location)?;
-        while self.is_part(above) {
-            above = self.above(above)?;
-        }
-        Some(above)
-    }
-
-    /// Whether a prefix has no route at its own path: its requests come to [`Self::base`].
-    fn is_part(&self, location: &Location<'a>) -> bool {
-        let Kind::Prefix { path, .. } = &location.kind else { return false };
-        let is_segment = path.ends_with(|last: char| last == '/' || last.is_ascii_alphanumeric());
-        path != "/" && !(is_segment && self.folder_exists(location, path))
-    }
-
-    /// The next shorter prefix, of whole segments, that contains a prefix.
-    fn above(&self, location: &Location<'a>) -> Option<&Location<'a>> {
-        let Kind::Prefix { path, .. } = &location.kind else { return None };
-        let above = self.locations.iter().filter(|other| match &other.kind {
-            Kind::Prefix { path: other, .. } => {
-                let behind = path.strip_prefix(other.as_str()).filter(|behind| !behind.is_empty());
-                behind.is_some_and(|behind| other.ends_with('/') || behind.starts_with('/'))
-            }
-            _ => false,
-        });
-        above.max_by_key(|other| match &other.kind {
-            Kind::Prefix { path, .. } => path.len(),
-            _ => 0,
-        })
-    }
-
-    /// Whether the folder of a location with files exists. Without its root, the files are on another machine.
-    fn folder_exists(&self, location: &Location<'a>, path: &str) -> bool {
-        let ends = program(location.scope.own()).iter().any(|step| step.name == "return");
-        let passes = ends || location.scope.all_of(&PASSES).0 > 2;
-        match location.scope.all_of(&["root", "alias"]).1.first() {
-            Some(folder) if folder.name == "root" && !passes => self.context.has_folder(folder.arg(0), path),
-            _ => true,
-        }
     }
 
     /// Whether nginx tries the expression at `index` for a path of this location: expressions at the same level or above.
