@@ -16,6 +16,7 @@ mod dns;
 mod error_pages;
 mod files;
 mod flow;
+mod geo;
 mod grammar;
 mod headers;
 mod host;

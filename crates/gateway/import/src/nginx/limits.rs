@@ -1,8 +1,8 @@
 //! Limits: rates, requests at a time, sizes, pace, and compression.
 
 use crate::directive::Directive;
-use crate::nginx::condition::geo_networks;
 use crate::nginx::context::Context;
+use crate::nginx::geo::geo_networks;
 use crate::nginx::scope::Scope;
 use crate::nginx::variables::{Use, Values, only_variable};
 use crate::toml::{self, Keys};
