@@ -537,6 +537,9 @@ fn changed_paths_reach_no_restricted_location() {
         let own = route(&result, path);
         assert!(own.contains("status = 501"), "{text}\n{own}\n{result}");
     }
+    let some = toml(&format!("server {{ rewrite ^/s/(.*)$ /private/$1 break; {closed} }}"));
+    assert!(some.contains("path_regex = \"^/s/(.*)$\" }\nrespond = { status = 501 }"), "{some}");
+    assert!(some.contains("path = \"/\"\nupstream ="), "{some}");
     for text in [
         "location /x/ { rewrite ^/x/(.*)$ /$1 break; proxy_pass http://127.0.0.1:1; }",
         "location /x/ { rewrite ^/x/(.*)$ /y?q=$1 last; }",

@@ -67,7 +67,15 @@ impl<'a> Site<'_, 'a> {
                     Err(reason) => {
                         context.missing(step, reason, "write it as redirect or rewrite_path of a route");
                         if self.leads_to_restrictions(&flow, step) {
-                            return routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+                            let both = pattern::translate(step.arg(0), false).ok().and_then(|source| {
+                                flow.when.and(&When::plain("path_regex", toml::raw(&source)))
+                            });
+                            let is_all = both.is_none();
+                            let when = both.unwrap_or_else(|| flow.when.clone());
+                            routes.push(Self::refusal(flow.location, flow.at, when));
+                            if is_all {
+                                return;
+                            }
                         }
                     }
                 },
