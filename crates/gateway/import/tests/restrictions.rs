@@ -664,3 +664,12 @@ fn restricted_prefixes_concern_all_paths_with_the_same_beginning() {
     assert!(!toml(&open).contains("path_regex"), "{}", toml(&open));
     assert!(matches!(class_of(&import(&open), "location /adm"), Class::Difference(_)));
 }
+
+#[test]
+fn routes_are_not_repeated_and_have_an_action() {
+    let condition = "if ($http_x) { return 403; }";
+    let twice = toml(&format!("server {{ location / {{ {condition} {condition} return 204; }} }}"));
+    assert_eq!(twice.matches("[[host.route]]").count(), 2, "{twice}");
+    let missing = toml("server { location / { try_files $uri /index.html; } }");
+    assert!(missing.contains("path = \"/\"\nrespond = { status = 404 }"), "{missing}");
+}

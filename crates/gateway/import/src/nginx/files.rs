@@ -98,6 +98,11 @@ impl<'a> Site<'_, 'a> {
             return self.fallback_upstream(flow, &next, None, keys);
         }
         self.files(flow, keys)?;
+        if keys.get("static").is_none() {
+            // nginx has no files without `root`.
+            keys.set("respond", "{ status = 404 }");
+            return Ok(());
+        }
         let below =
             path.strip_prefix(flow.at.path.trim_end_matches('/')).filter(|below| below.starts_with('/'));
         let below = below.ok_or("the file for paths without a file is outside of the folder of the route")?;

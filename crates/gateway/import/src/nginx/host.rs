@@ -4,7 +4,7 @@ use crate::directive::Directive;
 use crate::nginx::condition::{is_host_condition, is_scheme_condition};
 use crate::nginx::context::Context;
 use crate::nginx::listen::{Server, is_challenge, scope};
-use crate::nginx::location::Route;
+use crate::nginx::location::{Route, without_repetitions};
 use crate::nginx::scope::Scope;
 use crate::nginx::site::Site;
 use crate::report::Class;
@@ -195,6 +195,7 @@ impl<'a> Context<'a> {
         site.host_settings(&mut keys);
         let mut routes = Vec::new();
         site.run_whole(step, &mut routes);
+        without_repetitions(&mut routes);
         site.add_pages(&keys, &mut routes);
         if server.has_plain() && !server.has_tls() {
             keys.set("plain", "\"serve\"");
@@ -229,6 +230,7 @@ impl<'a> Context<'a> {
         let mut site = Site::new(self, server.directive);
         site.host_settings(&mut keys);
         let mut routes = if is_undecided(server) { vec![site.refused()] } else { site.routes() };
+        without_repetitions(&mut routes);
         if let Some(file) = site.maintenance.take() {
             keys.set("maintenance", format!("{{ file = {} }}", self.file(&file)));
         }

@@ -1,6 +1,7 @@
 //! Locations of a server of nginx, and places and routes of brisk for them.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use crate::directive::Directive;
 use crate::nginx::condition::When;
@@ -85,6 +86,12 @@ impl Route {
         keys.0.extend(self.keys.0);
         Table { header: "[[host.route]]".to_owned(), keys, comment: self.comment }
     }
+}
+
+/// Removes routes that an earlier one of the same path with the same conditions precedes, which are an error in brisk.
+pub(crate) fn without_repetitions(routes: &mut Vec<Route>) {
+    let mut known = BTreeSet::new();
+    routes.retain(|route| known.insert((route.path.clone(), route.exact, route.when.toml())));
 }
 
 /// A place for routes: the path in brisk, with the conditions that all of them have.
