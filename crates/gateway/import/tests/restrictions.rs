@@ -672,4 +672,7 @@ fn routes_are_not_repeated_and_have_an_action() {
     assert_eq!(twice.matches("[[host.route]]").count(), 2, "{twice}");
     let missing = toml("server { location / { try_files $uri /index.html; } }");
     assert!(missing.contains("path = \"/\"\nrespond = { status = 404 }"), "{missing}");
+    let folder = toml("server { location = /no/x { root data; } location = /x { root data; } }");
+    assert!(folder.contains("path = \"/no/x\"\nexact = true\nrespond = { status = 404 }"), "{folder}");
+    assert!(folder.contains("exact = true\nstatic = "), "{folder}");
 }

@@ -195,17 +195,17 @@ impl<'a> Site<'_, 'a> {
         let path = if is_alias { self.alias(folder, &base, flow)? } else { format!("{base}{}", at.path) };
         if at.exact && (is_alias && self.context.is_file(&path) || self.context.has_file(&path)) {
             keys.set("static", self.context.file(&path));
-        } else if at.exact {
+        } else if at.exact && (is_alias || self.context.has_folder(&base, folder_of(&at.path))) {
             let (parent, name) = path.rsplit_once('/').unwrap_or((".", &path));
             keys.set("static", self.context.file(if parent.is_empty() { "/" } else { parent }));
             // The file is not on this machine. Its folder is served, with the file as the only response.
             if !name.is_empty() {
                 keys.set("fallback", toml::text(&format!("/{name}")));
             }
-        } else if is_alias && self.context.is_file(&path) {
+        } else if !at.exact && is_alias && self.context.is_file(&path) {
             keys.set("exact", "true");
             keys.set("static", self.context.file(&path));
-        } else if is_alias || self.context.has_folder(&base, &at.path) {
+        } else if !at.exact && (is_alias || self.context.has_folder(&base, &at.path)) {
             let trimmed = path.trim_end_matches('/');
             keys.set("static", self.context.file(if trimmed.is_empty() { "/" } else { trimmed }));
         } else {
@@ -271,4 +271,9 @@ impl<'a> Site<'_, 'a> {
             }
         }
     }
+}
+
+/// The path without its last part.
+fn folder_of(path: &str) -> &str {
+    path.rfind('/').map_or("", |end| &path[..end])
 }
