@@ -537,6 +537,15 @@ fn changed_paths_reach_no_restricted_location() {
         let own = route(&result, path);
         assert!(own.contains("status = 501"), "{text}\n{own}\n{result}");
     }
+    let lost = toml(
+        "server { rewrite ^/(.*)$ /b/$1 break; location /a/ { proxy_pass http://127.0.0.1:1; } location /b/ { root /no/such; } }",
+    );
+    assert!(
+        lost.contains("path = \"/a/\"\nwhen = { path_regex = \"^/(.*)$\" }\nrespond = { status = 501 }"),
+        "{lost}"
+    );
+    let ended = toml("server { location / { root data; rewrite ^ /f.txt break; return 204; } }");
+    assert!(ended.contains("fallback = \"/f.txt\"") && !ended.contains("204"), "{ended}");
     let some = toml(&format!("server {{ rewrite ^/s/(.*)$ /private/$1 break; {closed} }}"));
     assert!(some.contains("path_regex = \"^/s/(.*)$\" }\nrespond = { status = 501 }"), "{some}");
     assert!(some.contains("path = \"/\"\nupstream ="), "{some}");

@@ -55,9 +55,12 @@ impl<'a> Site<'_, 'a> {
                 }
                 "return" => return self.end(&flow, step, routes),
                 "rewrite" => match self.rewrite(&flow, step, routes) {
-                    // Only the first change becomes `rewrite_path`. nginx would apply the second to the
-                    // result of the first.
-                    Ok(Step::Changed(changed)) if rewrite.is_none() => rewrite = Some(changed),
+                    Ok(Step::Changed(changed)) if rewrite.is_none() => {
+                        rewrite = Some(changed);
+                        if self.ends_all(step) {
+                            break;
+                        }
+                    }
                     Ok(Step::Changed(_)) => {
                         let reason = "a route of brisk has one rewrite_path";
                         context.missing(step, reason, "write a route with when.path_regex");
@@ -66,16 +69,11 @@ impl<'a> Site<'_, 'a> {
                     Ok(Step::Done) => return,
                     Err(reason) => {
                         context.missing(step, reason, "write it as redirect or rewrite_path of a route");
-                        if self.leads_to_restrictions(&flow, step) {
-                            let both = pattern::translate(step.arg(0), false).ok().and_then(|source| {
-                                flow.when.and(&When::plain("path_regex", toml::raw(&source)))
-                            });
-                            let is_all = both.is_none();
-                            let when = both.unwrap_or_else(|| flow.when.clone());
-                            routes.push(Self::refusal(flow.location, flow.at, when));
-                            if is_all {
-                                return;
-                            }
+                        if self.chooses_location(step)
+                            && !is_redirect(step)
+                            && self.refuse_changed(&flow, step, routes)
+                        {
+                            return;
                         }
                     }
                 },
@@ -141,7 +139,7 @@ impl<'a> Site<'_, 'a> {
         routes: &mut Vec<Route>,
     ) -> Result<Step, String> {
         let context = self.context;
-        let (source, target, flag) = (step.arg(0), step.arg(1), step.arg(2));
+        let (source, target) = (step.arg(0), step.arg(1));
         let source_pattern = pattern::translate(source, false)?;
         // The expression cannot match below this prefix, so the rewrite never applies here.
         if !pattern::can_match(source, false, &flow.at.path) && !flow.at.exact {
@@ -154,9 +152,7 @@ impl<'a> Site<'_, 'a> {
         let condition = if is_every { When::default() } else { condition };
         let after = || if is_every { Step::Done } else { Step::Next };
         let both = || flow.when.and(&condition).ok_or("the location has an expression for the path too");
-        // nginx ends the processing at such a target and sends a redirect, with or without a flag.
-        if matches!(flag, "redirect" | "permanent") || target.contains("://") || target.starts_with("$scheme")
-        {
+        if is_redirect(step) {
             let keys = self.redirect(step, &groups)?;
             routes.push(self.answer(flow, both()?, keys));
             context.carried(step);
@@ -245,16 +241,20 @@ impl<'a> Site<'_, 'a> {
         step.arg(2) != "break" || self.program.iter().any(|own| own.id == step.id)
     }
 
-    /// Whether a `rewrite` may lead to a location with restrictions that the requests of `flow` do not meet.
-    fn leads_to_restrictions(&self, flow: &Flow<'_, 'a>, step: &Directive) -> bool {
-        let kept = without_query(step.arg(1));
-        let is_redirect = matches!(step.arg(2), "redirect" | "permanent") || !kept.starts_with('/');
-        let next = self.target(&kept).filter(|_| !is_redirect && self.chooses_location(step));
-        next.is_some_and(|next| {
-            let next = flow.to(next);
-            let is_restricted = closes(next.scope.own()) && flow.same_restrictions(&next).is_err();
-            is_restricted || self.hidden(&kept, &next).is_some()
-        })
+    /// Whether no directive of the location follows a `rewrite`.
+    fn ends_all(&self, step: &Directive) -> bool {
+        let is_of_server = self.program.iter().any(|own| own.id == step.id);
+        matches!(step.arg(2), "break" | "last") && is_every(step.arg(0)) && !is_of_server
+    }
+
+    /// Refuses the paths of a `rewrite` that is not carried: nginx gives them to another location. Whether all paths are refused.
+    fn refuse_changed(&self, flow: &Flow<'_, 'a>, step: &Directive, routes: &mut Vec<Route>) -> bool {
+        let source = pattern::translate(step.arg(0), false).ok().filter(|_| !is_every(step.arg(0)));
+        let both = source.and_then(|source| flow.when.and(&When::plain("path_regex", toml::raw(&source))));
+        let is_all = both.is_none();
+        let when = both.unwrap_or_else(|| flow.when.clone());
+        routes.push(Self::refusal(flow.location, flow.at, when));
+        is_all
     }
 
     /// A location with restrictions that `next` does not have, if nginx could choose it for a changed path that is only known up to
@@ -345,6 +345,12 @@ impl<'a> Site<'_, 'a> {
         // brisk sends this media type without a key.
         Some(full).filter(|kind| kind != "text/plain; charset=utf-8")
     }
+}
+
+/// Whether a `rewrite` is a redirect of the client.
+fn is_redirect(step: &Directive) -> bool {
+    let target = step.arg(1);
+    matches!(step.arg(2), "redirect" | "permanent") || target.contains("://") || target.starts_with("$scheme")
 }
 
 /// A path without the query of the client, which brisk appends.
