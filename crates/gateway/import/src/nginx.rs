@@ -27,6 +27,7 @@ mod listen;
 mod location;
 mod logs;
 mod maps;
+mod methods;
 mod output;
 mod pattern;
 mod prefixes;

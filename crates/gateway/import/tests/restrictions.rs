@@ -685,3 +685,26 @@ fn routes_are_not_repeated_and_have_an_action() {
     assert!(folder.contains("path = \"/no/x\"\nexact = true\nrespond = { status = 404 }"), "{folder}");
     assert!(folder.contains("exact = true\nstatic = "), "{folder}");
 }
+
+#[test]
+fn methods_are_compared_before_the_directives_of_the_location() {
+    let text = "server { if ($http_x) { return 405; } location / { limit_except GET { allow 10.0.0.0/8; deny all; } if ($http_y) { return 201; } return 204; proxy_pass http://127.0.0.1:1; } }";
+    let result = toml(text);
+    for (status, count) in [(201, 1), (204, 1), (403, 1)] {
+        assert_eq!(result.matches(&format!("status = {status}")).count(), count, "{result}");
+    }
+    for part in result.split("[[host.route]]").filter(|part| part.contains("status = 20")) {
+        assert!(part.contains("methods = [\"GET\"]"), "{result}");
+    }
+    let open = result.split("[[host.route]]").find(|part| part.contains("upstream = ")).unwrap_or_default();
+    assert!(open.contains("networks = [\"10.0.0.0/8\"]") && !open.contains("methods"), "{result}");
+}
+
+#[test]
+fn requests_without_files_do_not_reach_the_next_route() {
+    let text = "server { location / { if ($remote_addr != 10.0.0.1) { return 204; } } }";
+    let result = toml(text);
+    assert!(result.contains("networks = [\"10.0.0.1\"] }\nrespond = { status = 404 }"), "{result}");
+    // The response of a route with a changed path and files is not carried.
+    refuses("server { root data; location / { rewrite ^ /x break; try_files $uri =404; } }", "static");
+}

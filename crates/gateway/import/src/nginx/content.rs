@@ -1,6 +1,5 @@
 //! The action of a route: an upstream, files, or a refusal in place of something that brisk does not have.
 
-use crate::directive::Directive;
 use crate::nginx::access::foreign;
 use crate::nginx::condition::When;
 use crate::nginx::context::Context;
@@ -18,21 +17,6 @@ pub(crate) const REFUSED: &str = "{ status = 501 }";
 impl<'a> Site<'_, 'a> {
     /// The routes for requests that no directive of the rewrite module has ended.
     pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
-        // It also holds inside of an `if`, because nginx looks at the method first.
-        let except = flow.location.scope.own().iter().find(|directive| directive.name == "limit_except");
-        let except = except.filter(|except| self.restricts(except));
-        let when = flow.when.clone();
-        let mut limited = None;
-        if let Some(except) = except {
-            limited = flow.with(&When::plain("methods", toml::list(&except.args)));
-            if limited.is_none() {
-                let action = "write routes with when.methods; until then the route refuses requests";
-                self.context.missing(except, "the route has a condition for methods already", action);
-                return routes.push(Self::refusal(flow.location, flow.at, when));
-            }
-            self.open_methods(flow, except, rewrite, routes);
-        }
-        let flow = limited.as_ref().unwrap_or(flow);
         self.rewritten_paths(flow, routes);
         // Before the last route: with equal paths, brisk takes the first route whose condition holds.
         for (condition, name, value) in self.choices(flow) {
@@ -42,13 +26,6 @@ impl<'a> Site<'_, 'a> {
             }
         }
         self.final_route(flow, rewrite, routes);
-        if except.is_some() {
-            // The listed methods have their routes already, so this one is for all others, as with
-            // `limit_except`.
-            let mut keys = Keys::default();
-            keys.set("respond", "{ status = 403 }");
-            routes.push(Self::route(flow.location, flow.at, when, keys));
-        }
     }
 
     fn final_route(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
@@ -78,49 +55,6 @@ impl<'a> Site<'_, 'a> {
                 routes.push(Self::restricted(flow.location, flow.at, flow.when.clone(), keys));
             }
             Err(_) => routes.push(Self::refusal(flow.location, flow.at, flow.when.clone())),
-        }
-    }
-
-    /// Whether a `limit_except` has a block with an effect on other methods.
-    fn restricts(&self, except: &Directive) -> bool {
-        if except.inner().is_empty() {
-            self.context.unneeded(except, "without directives in its block, all methods are permitted");
-        }
-        !except.inner().is_empty()
-    }
-
-    /// `limit_except` with networks: a route for the clients who may use all methods.
-    fn open_methods(
-        &self,
-        flow: &Flow<'_, 'a>,
-        except: &'a Directive,
-        rewrite: Option<&Rewrite>,
-        routes: &mut Vec<Route>,
-    ) {
-        self.context.carried(except);
-        let inner = flow.scope.child(except.inner());
-        if inner.level("auth_basic") == inner.depth() {
-            let action = "write a route with when.methods and one with basic_auth";
-            return self.context.missing(except, "passwords for some methods", action);
-        }
-        // The rules of outer levels already hold in the routes. The block itself permits no further client.
-        if inner.all_of(&["allow", "deny"]).0 < inner.depth() {
-            return;
-        }
-        let mut keys = Keys::default();
-        self.context.networks(&inner, &mut keys);
-        let open = keys.get("allow").filter(|_| keys.get("deny").is_none());
-        match open.and_then(|networks| flow.with(&When::plain("networks", networks.to_owned()))) {
-            Some(flow) => self.final_route(&flow, rewrite, routes),
-            None if inner
-                .all_of(&["allow", "deny"])
-                .1
-                .iter()
-                .all(|rule| rule.has("all") && rule.name == "deny") => {}
-            None => {
-                let action = "write a route with when.methods and when.networks; until then it has the listed methods only";
-                self.context.missing(except, "a condition has one list of networks", action);
-            }
         }
     }
 
@@ -213,7 +147,10 @@ impl<'a> Site<'_, 'a> {
             });
         }
         if let Some(files) = flow.scope.one("try_files") {
-            let result = self.try_files(files, flow, keys);
+            let result = match rewrite {
+                Some(_) => Err("brisk changes paths for upstreams only".to_owned()),
+                None => self.try_files(files, flow, keys),
+            };
             match &result {
                 Ok(()) => self.context.carried(files),
                 Err(reason) => {

@@ -178,8 +178,7 @@ impl<'a> Site<'_, 'a> {
         let (scope, at) = (&flow.scope, flow.at);
         let (_, folders) = scope.all_of(&["root", "alias"]);
         let Some(folder) = folders.first() else {
-            // At `/`, `host` adds the route with 404, since other routes of the host may be enough.
-            if at.path != "/" || !at.when.is_empty() {
+            if at.path != "/" || !flow.when.is_empty() {
                 keys.set("respond", "{ status = 404 }");
             }
             return Ok(());

@@ -244,7 +244,8 @@ impl<'a> Site<'_, 'a> {
     /// Whether no directive of the location follows a `rewrite`.
     fn ends_all(&self, step: &Directive) -> bool {
         let is_of_server = self.program.iter().any(|own| own.id == step.id);
-        matches!(step.arg(2), "break" | "last") && is_every(step.arg(0)) && !is_of_server
+        let source = step.arg(0).replace(['(', ')'], "");
+        matches!(step.arg(2), "break" | "last") && is_every(&source) && !is_of_server
     }
 
     /// Refuses the paths of a `rewrite` that is not carried: nginx gives them to another location. Whether all paths are refused.

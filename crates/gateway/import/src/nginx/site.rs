@@ -257,7 +257,10 @@ impl<'c, 'a> Site<'c, 'a> {
             steps.extend(program(location.scope.own()));
         }
         let start = routes.len();
-        self.run(Flow::new(location, at), &steps, routes);
+        match self.except(location) {
+            Some(except) => self.excepted(location, at, except, &steps, routes),
+            None => self.run(Flow::new(location, at), &steps, routes),
+        }
         if is_internal {
             routes[start..].iter_mut().for_each(|route| route.keys.set("internal", "true"));
         }
