@@ -708,3 +708,22 @@ fn requests_without_files_do_not_reach_the_next_route() {
     // The response of a route with a changed path and files is not carried.
     refuses("server { root data; location / { rewrite ^ /x break; try_files $uri =404; } }", "static");
 }
+
+#[test]
+fn parameters_of_segments_are_no_part_of_paths() {
+    for inner in [
+        "location ~ \";\" { deny all; }",
+        "location ~ \"^/a\\;b\" { return 403; }",
+        "location \"/a;b\" { deny all; }",
+    ] {
+        let text = format!("server {{ {inner} location / {{ proxy_pass http://127.0.0.1:1; }} }}");
+        let imported = import(&text);
+        assert_eq!(imported.report.open().len(), 1, "{text}\n{:?}", imported.files);
+    }
+    refuses(
+        "server { location / { if ($uri ~ \";\") { return 403; } proxy_pass http://127.0.0.1:1; } }",
+        "upstream =",
+    );
+    let class = toml("server { location ~ \"^/[^;]+$\" { deny all; } location / { return 204; } }");
+    assert!(class.contains("path_regex = \"^/[^;]+$\""), "{class}");
+}

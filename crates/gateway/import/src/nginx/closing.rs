@@ -3,7 +3,7 @@
 use crate::directive::Directive;
 use crate::nginx::access::FOREIGN;
 use crate::nginx::flow::Flow;
-use crate::nginx::location::{Kind, Location, Route};
+use crate::nginx::location::{Kind, Location, Route, has_parameters};
 use crate::nginx::pattern;
 use crate::nginx::site::Site;
 
@@ -30,9 +30,8 @@ impl<'a> Site<'_, 'a> {
         let (modifier, text) = (directive.arg(0), directive.arg(1));
         let ignore_case = modifier == "~*";
         let wider = pattern::wider(text)
-            // The wider expression may be one that brisk cannot compile either. Then only the warning is
-            // left.
-            .filter(|wider| modifier.starts_with('~') && pattern::translate(wider, ignore_case).is_ok());
+            .filter(|wider| modifier.starts_with('~') && !has_parameters(wider))
+            .filter(|wider| pattern::translate(wider, ignore_case).is_ok());
         let Some(pattern) = wider else { return self.context.open(directive) };
         let kind = Kind::Expression { pattern, ignore_case };
         // An empty block: the route refuses, so no directive of the location may have an effect.

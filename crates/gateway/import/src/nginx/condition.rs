@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::directive::Directive;
 use crate::nginx::context::Context;
+use crate::nginx::location::has_parameters;
 use crate::nginx::variables::variable;
 use crate::nginx::{maps, pattern};
 use crate::toml::{self, Keys};
@@ -291,6 +292,9 @@ fn test(name: &str, operator: &str, value: &str) -> Result<When, String> {
         // has one meaning in both.
         "request_uri" if !pattern::is_literal_start(value) || expression.is_none() => {
             Err("$request_uri has the query too: brisk compares a literal start of it only".to_owned())
+        }
+        "uri" | "document_uri" | "request_uri" if has_parameters(value) => {
+            Err("the paths of brisk have no parameters of segments, such as ;x=1".to_owned())
         }
         "uri" | "document_uri" | "request_uri" => match expression {
             Some(expression) => Ok(When::plain("path_regex", toml::raw(&expression))),

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use crate::directive::Directive;
 use crate::nginx::condition::When;
-use crate::nginx::pattern;
 use crate::nginx::scope::Scope;
 use crate::nginx::variables::Values;
+use crate::nginx::{dialect, pattern};
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
@@ -150,6 +150,11 @@ pub(crate) fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
     Location { kind, scope: scope.child(&[]), directive: None, parent: None, refused: false }
 }
 
+/// Whether an expression, or a path, is about parameters of segments, which brisk removes before it compares paths.
+pub(crate) fn has_parameters(text: &str) -> bool {
+    dialect::tokens(text).iter().any(|token| matches!(*token, ";" | "\\;"))
+}
+
 /// Kind and path of a location.
 pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
     let (modifier, text) = match directive.args.as_slice() {
@@ -166,6 +171,9 @@ pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
     };
     match modifier {
         "@" => Ok(Kind::Named(text.to_owned())),
+        _ if has_parameters(text) => {
+            Err("the paths of brisk have no parameters of segments, such as ;x=1".to_owned())
+        }
         "~" | "~*" => {
             let ignore_case = modifier == "~*";
             // Only for its error. `expression` translates the pattern again for the route.

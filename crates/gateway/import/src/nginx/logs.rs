@@ -117,10 +117,13 @@ impl<'a> Context<'a> {
             );
             return None;
         }
-        let differs = |arg: &String| ["if=", "buffer=", "gzip"].iter().any(|option| arg.starts_with(option));
-        if log.args.iter().skip(1).any(differs) {
-            let difference = "brisk writes all lines of a route, buffered for 50 ms and without compression";
+        let has = |option: &str| log.args.iter().skip(1).any(|arg| arg.starts_with(option));
+        if has("if=") {
+            // An output has no condition, and a route knows no status.
+            let difference = "brisk writes a line for each request: write a route with access_log = false for paths without lines";
             self.different(log, difference);
+        } else if has("buffer=") || has("gzip") {
+            self.different(log, "brisk writes lines after at most 50 ms, without compression");
         } else {
             self.carried(log);
         }
