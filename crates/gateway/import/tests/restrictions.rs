@@ -727,3 +727,19 @@ fn parameters_of_segments_are_no_part_of_paths() {
     let class = toml("server { location ~ \"^/[^;]+$\" { deny all; } location / { return 204; } }");
     assert!(class.contains("path_regex = \"^/[^;]+$\""), "{class}");
 }
+
+#[test]
+fn nested_locations_are_reached_through_the_outer_one_only() {
+    let pass = "proxy_pass http://127.0.0.1:1;";
+    let text = format!(
+        "server {{ location /a {{ location /a/b/c {{ {pass} }} location /a/x {{ return 201; }} }} location /a/b {{ deny all; {pass} }} }}"
+    );
+    let result = toml(&text);
+    assert!(!result.contains("path = \"/a/b/c\"") && result.contains("path = \"/a/x\""), "{result}");
+    assert!(matches!(class_of(&import(&text), "location /a/b/c"), Class::Difference(_)));
+    let internal = format!(
+        "server {{ root /no/such; location /a/ {{ internal; root /no/such; try_files $uri @b; }} location @b {{ {pass} }} location / {{ {pass} }} }}"
+    );
+    let result = toml(&internal);
+    assert!(result.contains("path = \"/a/\"\nrespond = { status = 501 }\ninternal = true"), "{result}");
+}

@@ -70,6 +70,7 @@ impl<'c, 'a> Site<'c, 'a> {
             locations.for_each(|location| context.note_whole(location, &unreached));
         } else {
             site.gather(&scope, None);
+            site.close_unreached();
         }
         let is_root =
             |location: &Location<'_>| matches!(&location.kind, Kind::Prefix { path, .. } if path == "/");
@@ -116,6 +117,45 @@ impl<'c, 'a> Site<'c, 'a> {
                     );
                     self.closed(directive, parent);
                 }
+            }
+        }
+    }
+
+    /// Takes the paths of nested locations whose outer location nginx does not choose: one beside it has a longer path.
+    fn close_unreached(&mut self) {
+        let path_of = |location: &Location<'a>| match &location.kind {
+            Kind::Prefix { path, .. } | Kind::Exact(path) => Some(path.clone()),
+            _ => None,
+        };
+        let mut unreached = Vec::new();
+        for (index, location) in self.locations.iter().enumerate() {
+            let Some(path) = path_of(location).filter(|_| location.parent.is_some()) else { continue };
+            let mut outer = location.parent;
+            while let Some(around) = outer {
+                let own = &self.locations[around];
+                let has_longer = |other: &Location<'a>| match (&other.kind, path_of(own)) {
+                    (Kind::Prefix { path: longer, .. }, Some(shorter)) => {
+                        other.parent == own.parent
+                            && longer.len() > shorter.len()
+                            && path.starts_with(longer.as_str())
+                    }
+                    _ => false,
+                };
+                if self.locations.iter().any(has_longer) {
+                    unreached.push(index);
+                    break;
+                }
+                outer = own.parent;
+            }
+        }
+        for index in unreached {
+            let location = &mut self.locations[index];
+            // No directive names this location.
+            location.kind = Kind::Named(String::new());
+            if let Some(directive) = location.directive {
+                let reason = "another location has a longer path, so nginx never looks into the outer one";
+                self.context.note_whole(directive, &Class::NotNeeded(reason.to_owned()));
+                self.context.different(directive, reason);
             }
         }
     }
@@ -261,8 +301,15 @@ impl<'c, 'a> Site<'c, 'a> {
             Some(except) => self.excepted(location, at, except, &steps, routes),
             None => self.run(Flow::new(location, at), &steps, routes),
         }
-        if is_internal {
-            routes[start..].iter_mut().for_each(|route| route.keys.set("internal", "true"));
+        for route in routes[start..].iter_mut().filter(|_| is_internal) {
+            if route.keys.get("fallback").is_some_and(|fallback| fallback.starts_with('{')) {
+                let action = "write two routes with internal = true";
+                if let Some(directive) = location.directive {
+                    self.context.missing(directive, "an internal route has files or a server", action);
+                }
+                *route = Self::refusal(location, at, route.when.clone());
+            }
+            route.keys.set("internal", "true");
         }
     }
 
