@@ -608,6 +608,8 @@ fn networks_of_the_host_are_a_restriction_of_its_routes() {
     assert!(!route.contains("allow = ") && all.contains("allow = [\"10.0.0.0/8\"]"), "{all}");
     let none = server("satisfy any;");
     assert!(none.contains("basic_auth = ") && !none.contains("satisfy") && !none.contains("allow"), "{none}");
+    let open = server("satisfy any; allow all;");
+    assert!(open.contains("basic_auth = ") && !open.contains("satisfy"), "{open}");
     let zero = server("allow 10.0.0.1; deny 0.0.0.0/0;");
     assert!(zero.contains("allow = [\"::/0\", \"10.0.0.1\"]\ndeny = [\"0.0.0.0/0\"]"), "{zero}");
 }

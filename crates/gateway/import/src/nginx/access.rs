@@ -169,8 +169,13 @@ impl Context<'_> {
     /// `satisfy`, for routes with two restrictions.
     pub(crate) fn satisfy(&self, scope: &Scope<'_>, keys: &mut Keys) {
         let Some(satisfy) = scope.one("satisfy") else { return };
-        let restrictions =
-            [keys.get("allow").or(keys.get("deny")), keys.get("basic_auth"), keys.get("forward_auth")];
+        // Without networks that are denied, all clients meet the first restriction.
+        let is_open = keys.get("allow").is_none() && keys.get("deny") == Some("[]");
+        let networks = keys.get("allow").or(keys.get("deny")).filter(|_| !is_open);
+        let restrictions = [networks, keys.get("basic_auth"), keys.get("forward_auth")];
+        if satisfy.arg(0) == "any" && is_open {
+            self.different(satisfy, "the networks permit all clients, and brisk requires the password");
+        }
         let is_any = satisfy.arg(0) == "any" && restrictions.iter().flatten().count() > 1;
         if is_any && keys.get("forward_auth").is_some() {
             self.missing(

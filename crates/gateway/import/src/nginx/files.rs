@@ -220,10 +220,8 @@ impl<'a> Site<'_, 'a> {
     fn alias(&self, alias: &Directive, base: &str, flow: &Flow<'_, 'a>) -> Result<String, String> {
         let has_alias =
             |location: &&Location<'a>| location.scope.own().iter().any(|line| line.id == alias.id);
-        let path = match self.locations.iter().find(has_alias).map(|location| &location.kind) {
-            Some(Kind::Prefix { path, .. } | Kind::Exact(path)) => path,
-            _ => return Ok(base.to_owned()),
-        };
+        let own = self.locations.iter().find(has_alias).map(|location| &location.kind);
+        let Some(Kind::Prefix { path, .. } | Kind::Exact(path)) = own else { return Ok(base.to_owned()) };
         match flow.at.path.strip_prefix(path.as_str()) {
             Some("") => Ok(base.to_owned()),
             Some(below) if path.ends_with('/') == alias.arg(0).ends_with('/') => {

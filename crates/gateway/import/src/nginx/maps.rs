@@ -13,6 +13,7 @@ use crate::toml::{self, Keys};
 const MOST: usize = 100;
 
 /// Meaning of a key.
+#[derive(Clone, Copy)]
 enum Key<'a> {
     Default,
     /// `hostnames` and other options.

@@ -59,7 +59,7 @@ pub(crate) fn wider(pattern: &str) -> Option<String> {
     let tokens = dialect::tokens(pattern);
     let is_reference =
         |token: &&str| token.starts_with('\\') && token.ends_with(|last: char| last.is_ascii_digit());
-    if tokens.iter().any(|token| is_reference(token)) {
+    if tokens.iter().any(is_reference) {
         return None;
     }
     let (mut text, mut depth, mut left_out, mut repeats) = (String::new(), 0_usize, None, 0);
@@ -133,7 +133,7 @@ pub(crate) fn has_outer_alternative(pattern: &str) -> bool {
         match token {
             ")" => depth = depth.saturating_sub(1),
             token if token.starts_with('(') && !(token.starts_with("(?") && token.ends_with(')')) => {
-                depth += 1
+                depth += 1;
             }
             _ => {}
         }

@@ -71,7 +71,7 @@ impl<'a> Site<'_, 'a> {
                         context.missing(step, reason, "write it as redirect or rewrite_path of a route");
                         if self.chooses_location(step)
                             && !is_redirect(step)
-                            && self.refuse_changed(&flow, step, routes)
+                            && Self::refuse_changed(&flow, step, routes)
                         {
                             return;
                         }
@@ -249,7 +249,7 @@ impl<'a> Site<'_, 'a> {
     }
 
     /// Refuses the paths of a `rewrite` that is not carried: nginx gives them to another location. Whether all paths are refused.
-    fn refuse_changed(&self, flow: &Flow<'_, 'a>, step: &Directive, routes: &mut Vec<Route>) -> bool {
+    fn refuse_changed(flow: &Flow<'_, 'a>, step: &Directive, routes: &mut Vec<Route>) -> bool {
         let source = pattern::translate(step.arg(0), false).ok().filter(|_| !is_every(step.arg(0)));
         let both = source.and_then(|source| flow.when.and(&When::plain("path_regex", toml::raw(&source))));
         let is_all = both.is_none();
@@ -275,7 +275,7 @@ impl<'a> Site<'_, 'a> {
         let is_restricted = |other: &&Location<'a>| {
             other.refused || closes(other.scope.own()) && next.same_restrictions(&next.to(other)).is_err()
         };
-        others.find_map(|(_, other)| Some(other).filter(|other| is_restricted(&other)))
+        others.find_map(|(_, other)| Some(other).filter(|other| is_restricted(other)))
     }
 
     /// The keys for a `return`.
