@@ -132,6 +132,15 @@ fn refusals_that_brisk_cannot_express_refuse_more_or_are_a_warning() {
 }
 
 #[test]
+fn front_controllers_and_preflights_are_not_refused() {
+    // The paths that the locations with refusals have cannot begin with that of the front controller.
+    let cloud = imported("cloud").files.concat();
+    assert!(!cloud.contains("status = 501") && cloud.contains("fallback = { upstream ="), "{cloud}");
+    let cors = imported("cors").files.concat();
+    assert!(cors.contains("when = { methods = [\"OPTIONS\"] }\nrespond = { status = 204 }"), "{cors}");
+}
+
+#[test]
 fn the_source_text_of_scripts_is_never_sent() {
     let text = "server { root /w; location / { try_files $uri =404; } location ^~ /up/ { } location ^~ /my/ { location ~ [.]php$ { fastcgi_pass unix:/x; include fastcgi.conf; } } location ~ [.]php$ { fastcgi_pass unix:/x; include fastcgi.conf; } }";
     let result = import_text(text).files.concat();

@@ -186,8 +186,17 @@ fn methods_of_some_clients_are_not_open_to_all() {
     let passwords = text("allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file u;");
     assert_eq!(toml(&passwords).matches("upstream = ").count(), 1, "{}", toml(&passwords));
     assert_eq!(toml(&text("allow 10.0.0.0/8; deny all;")).matches("upstream = ").count(), 2);
-    let clash = "server { location / { limit_except GET { deny all; } if ($request_method = POST) { set $x 1; } if ($request_method != PUT) { return 405; } proxy_pass http://127.0.0.1:1; } }";
-    refuses(clash, "upstream = \"127");
+    // The location has GET and HEAD only, so the first condition never holds, and the second one always.
+    let never = "server { location / { limit_except GET { deny all; } if ($request_method = POST) { set $x 1; } if ($request_method != PUT) { return 405; } proxy_pass http://127.0.0.1:1; } }";
+    let result = toml(never);
+    assert!(result.contains("when = { methods = [\"GET\"] }\nrespond = { status = 405 }"), "{result}");
+    assert!(!result.contains("upstream") && result.matches("[[host.route]]").count() == 2, "{result}");
+    let some = "server { location / { limit_except GET PUT { deny all; } if ($request_method ~ ^(HEAD|POST)$) { return 204; } return 201; } }";
+    assert!(
+        toml(some).contains("when = { methods = [\"HEAD\"] }\nrespond = { status = 204 }"),
+        "{}",
+        toml(some)
+    );
 }
 
 #[test]
@@ -549,6 +558,10 @@ fn changed_paths_reach_no_restricted_location() {
     let some = toml(&format!("server {{ rewrite ^/s/(.*)$ /private/$1 break; {closed} }}"));
     assert!(some.contains("path_regex = \"^/s/(.*)$\" }\nrespond = { status = 501 }"), "{some}");
     assert!(some.contains("path = \"/\"\nupstream ="), "{some}");
+    let front = toml(
+        "server { root /no/such; location ~ ^/(?:data|lib)/ { return 404; } location / { try_files $uri /index.php$request_uri; } location ~ [.]php { fastcgi_pass 127.0.0.1:1; } }",
+    );
+    assert!(front.contains("fallback = { upstream = \"php\" }"), "{front}");
     for text in [
         "location /x/ { rewrite ^/x/(.*)$ /$1 break; proxy_pass http://127.0.0.1:1; }",
         "location /x/ { rewrite ^/x/(.*)$ /y?q=$1 last; }",

@@ -36,6 +36,7 @@ impl<'a> Site<'_, 'a> {
                 if flows.len() < any.len() {
                     return self.unexpressed(flow, step, CLASH, routes);
                 }
+                let flows: Vec<_> = flows.into_iter().filter(|flow| !flow.when.is_never()).collect();
                 context.carried(step);
                 self.alternatives(flow, flows, negated, step, rest, routes);
                 negated

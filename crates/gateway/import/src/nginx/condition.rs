@@ -34,10 +34,24 @@ impl When {
         let clash = |(key, name, _): &&(&'static str, String, String)| {
             other.0.iter().any(|(own, own_name, _)| own == key && own_name.eq_ignore_ascii_case(name))
         };
-        // Two conditions of one kind need an intersection, which a route does not have. Equal ones are one.
-        let differing = self.0.iter().filter(clash).any(|condition| !other.0.contains(condition));
-        let own = self.0.iter().filter(|condition| !other.0.contains(condition));
-        (!differing).then(|| Self(own.chain(&other.0).cloned().collect()))
+        let differs = |condition: &&(&'static str, String, String)| !other.0.contains(condition);
+        let is_method = |condition: &&(&'static str, String, String)| condition.0 == "methods";
+        if self.0.iter().filter(clash).filter(differs).any(|condition| !is_method(&condition)) {
+            return None;
+        }
+        let mut all: Vec<_> = self.0.iter().filter(differs).chain(&other.0).cloned().collect();
+        let lists: Vec<_> = all.iter().filter(is_method).map(|(_, _, list)| list.clone()).collect();
+        if let [first, second] = lists.as_slice() {
+            let both = common_methods(first, second);
+            all.retain(|(key, _, _)| *key != "methods");
+            all.push(("methods", String::new(), both));
+        }
+        Some(Self(all))
+    }
+
+    /// Whether no method meets the condition.
+    pub(crate) fn is_never(&self) -> bool {
+        self.0.iter().any(|(key, _, value)| *key == "methods" && value == "[]")
     }
 
     /// Whether there is no condition.
@@ -79,6 +93,26 @@ impl When {
         }
         keys.inline()
     }
+}
+
+/// The methods of both lists, in which `GET` includes `HEAD`.
+fn common_methods(first: &str, second: &str) -> String {
+    let methods = |list: &str| -> Vec<String> {
+        let inner = list.trim_start_matches('[').trim_end_matches(']');
+        let all = inner.split(',').map(|method| method.trim().trim_matches('"').to_owned());
+        all.filter(|method| !method.is_empty()).collect()
+    };
+    let (first, second) = (methods(first), methods(second));
+    let has = |list: &[String], method: &str| {
+        list.iter().any(|own| own == method || (own == "GET" && method == "HEAD"))
+    };
+    let mut both: Vec<_> = first.iter().filter(|method| has(&second, method)).collect();
+    for method in second.iter().filter(|method| has(&first, method)) {
+        if !both.contains(&method) {
+            both.push(method);
+        }
+    }
+    toml::list(both)
 }
 
 /// Texts that are true in nginx: all except the empty one and `0`.

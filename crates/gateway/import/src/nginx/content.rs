@@ -20,7 +20,7 @@ impl<'a> Site<'_, 'a> {
         self.rewritten_paths(flow, routes);
         // Before the last route: with equal paths, brisk takes the first route whose condition holds.
         for (condition, name, value) in self.choices(flow) {
-            if let Some(mut flow) = flow.with(&condition) {
+            if let Some(mut flow) = flow.with(&condition).filter(|flow| !flow.when.is_never()) {
                 flow.values.set.insert(name, value);
                 self.final_route(&flow, rewrite, routes);
             }

@@ -120,6 +120,7 @@ fn escape(token: &str) -> Option<String> {
         }
         // Others, such as `\1`, `\K` and `\h`, do not exist in `regex` or mean something else.
         escaped if escaped.is_ascii_alphanumeric() => None,
+        '-' => Some("-".to_owned()),
         escaped => Some(regex::escape(escaped.encode_utf8(&mut [0; 4]))),
     }
 }

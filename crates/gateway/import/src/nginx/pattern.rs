@@ -141,12 +141,40 @@ pub(crate) fn has_outer_alternative(pattern: &str) -> bool {
     })
 }
 
+/// The texts of which every match has one at its beginning: [`fixed_start`], with each text of a group behind it that lists texts.
+fn fixed_starts(pattern: &str) -> Vec<String> {
+    let start = fixed_start(pattern);
+    let alternatives = || -> Option<Vec<String>> {
+        // The group follows the text directly if the text is written without escapes and quantifiers.
+        let rest = pattern.strip_prefix('^')?.strip_prefix(start.as_str())?;
+        let (inner, behind) = rest.strip_prefix("(?:").or_else(|| rest.strip_prefix('('))?.split_once(')')?;
+        let is_optional = behind.starts_with(['*', '?', '{']);
+        let mut all = vec![start.clone()];
+        for token in dialect::tokens(inner) {
+            let plain = token
+                .strip_prefix('\\')
+                .filter(|own| own.starts_with(|next: char| next.is_ascii_punctuation()));
+            let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte));
+            match (token, plain) {
+                ("|", _) => all.push(start.clone()),
+                (_, Some(text)) => all.last_mut()?.push_str(text),
+                (text, None) if is_plain => all.last_mut()?.push_str(text),
+                _ => return None,
+            }
+        }
+        (!is_optional).then_some(all)
+    };
+    if start.is_empty() { vec![start] } else { alternatives().unwrap_or_else(|| vec![start]) }
+}
+
 /// Whether a path below `prefix` can match an anchored expression.
 pub(crate) fn can_match(pattern: &str, ignore_case: bool, prefix: &str) -> bool {
-    let start = fixed_start(pattern);
-    let (start, prefix) =
-        if ignore_case { (start.to_lowercase(), prefix.to_lowercase()) } else { (start, prefix.to_owned()) };
-    start.starts_with(&prefix) || prefix.starts_with(&start)
+    let lower = |text: &str| if ignore_case { text.to_lowercase() } else { text.to_owned() };
+    let prefix = lower(prefix);
+    fixed_starts(pattern).iter().any(|start| {
+        let start = lower(start);
+        start.starts_with(&prefix) || prefix.starts_with(&start)
+    })
 }
 
 /// The texts of an expression that only lists texts, as `^(GET|HEAD)$` does.
@@ -237,6 +265,19 @@ mod tests {
         assert!(can_match("^/api/v", false, "/api/"));
         assert!(!can_match("^/api/v", false, "/web/"));
         assert!(can_match(r"\.php$", false, "/web/"));
+        for (pattern, prefix, expected) in [
+            ("^/(?:build|tests)(?:$|/)", "/index.php", false),
+            ("^/(?:build|index)(?:$|/)", "/index.php", true),
+            ("^/(build|tests)?", "/index.php", true),
+            ("^/(build|te.ts)", "/index.php", true),
+            ("^/(build|)", "/index.php", true),
+            (r"^/(?:\.|indie|db_)", "/index.php", false),
+            (r"^/(?:\d|indie)", "/index.php", true),
+            (r"^/(a\)|index)", "/index.php", true),
+            (r"^\/(build)", "/index.php", true),
+        ] {
+            assert_eq!(can_match(pattern, false, prefix), expected, "{pattern} {prefix}");
+        }
     }
 
     #[test]
