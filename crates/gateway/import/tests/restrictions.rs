@@ -694,6 +694,10 @@ fn routes_are_not_repeated_and_have_an_action() {
     let condition = "if ($http_x) { return 403; }";
     let twice = toml(&format!("server {{ location / {{ {condition} {condition} return 204; }} }}"));
     assert_eq!(twice.matches("[[host.route]]").count(), 2, "{twice}");
+    let page = toml(
+        "server { location / { error_page 404 @n; proxy_pass http://127.0.0.1:1; } location @n { if ($uri ~ a) { return 403; } proxy_pass http://127.0.0.1:1; } }",
+    );
+    assert_eq!(page.matches("path = \"/.error/n\"").count(), 1, "{page}");
     let missing = toml("server { location / { try_files $uri /index.html; } }");
     assert!(missing.contains("path = \"/\"\nrespond = { status = 404 }"), "{missing}");
     let folder = toml("server { location = /no/x { root data; } location = /x { root data; } }");

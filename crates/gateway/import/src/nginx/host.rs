@@ -195,8 +195,8 @@ impl<'a> Context<'a> {
         site.host_settings(&mut keys);
         let mut routes = Vec::new();
         site.run_whole(step, &mut routes);
-        without_repetitions(&mut routes);
         site.add_pages(&keys, &mut routes);
+        without_repetitions(&mut routes);
         if server.has_plain() && !server.has_tls() {
             keys.set("plain", "\"serve\"");
         }
@@ -230,7 +230,6 @@ impl<'a> Context<'a> {
         let mut site = Site::new(self, server.directive);
         site.host_settings(&mut keys);
         let mut routes = if is_undecided(server) { vec![site.refused()] } else { site.routes() };
-        without_repetitions(&mut routes);
         if let Some(file) = site.maintenance.take() {
             keys.set("maintenance", format!("{{ file = {} }}", self.file(&file)));
         }
@@ -248,6 +247,7 @@ impl<'a> Context<'a> {
             });
         }
         site.add_pages(&keys, &mut routes);
+        without_repetitions(&mut routes);
         let comment = server.directive.comment();
         Host { table: Table { header: "[[host]]".to_owned(), keys, comment }, routes }
     }
