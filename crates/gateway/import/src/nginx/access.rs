@@ -8,7 +8,7 @@ use crate::nginx::scope::Scope;
 use crate::nginx::variables::only_variable;
 use crate::toml::{self, Keys};
 
-/// A network: its version, its first address and the length of its prefix, so that a network stands before those inside of it.
+/// A network: its version, its first address and the length of its prefix, so that a network precedes its parts.
 pub(crate) fn network(text: &str) -> Option<(u8, u128, u32)> {
     let (address, length) =
         text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));

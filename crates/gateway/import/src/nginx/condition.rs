@@ -213,7 +213,7 @@ impl Context<'_> {
         Ok(Condition::Any { any, negated })
     }
 
-    /// Notes in what a comparison of brisk differs.
+    /// Notes the differences of a comparison in brisk.
     fn compared(&self, directive: &Directive, name: &str, any: &[When]) {
         if name.starts_with("arg_") || name.starts_with("cookie_") {
             self.different(directive, "brisk compares the name with its case, and decoded parameters");

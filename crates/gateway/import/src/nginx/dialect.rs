@@ -165,7 +165,7 @@ fn class(token: &str) -> Option<String> {
     Some(text)
 }
 
-/// The member at the beginning of the text, its length there, and whether it stands for several characters.
+/// The member at the beginning of the text, its length there, and whether it has several characters.
 fn member(text: &str, first: char) -> Option<(String, usize, bool)> {
     match first {
         '\\' => {
@@ -194,7 +194,7 @@ fn member(text: &str, first: char) -> Option<(String, usize, bool)> {
     }
 }
 
-/// Whether the text begins with a member that stands for several characters, so that a hyphen before it is a member too.
+/// Whether the text begins with a member of several characters, so that a hyphen before it is a member too.
 fn is_set(text: &str) -> bool {
     named_class(text).is_some()
         || ["\\d", "\\D", "\\s", "\\S", "\\w", "\\W"].iter().any(|set| text.starts_with(set))

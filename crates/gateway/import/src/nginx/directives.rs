@@ -214,7 +214,7 @@ const MISSING: &[(&str, &str, &str)] = &[
     ("empty_gif", "brisk has no built-in picture", "serve a file"),
     (
         "ssl_ocsp ssl_ocsp_cache ssl_ocsp_responder",
-        "brisk asks no authority whether a certificate of a client is revoked",
+        "brisk requests no status of the certificates of clients",
         "write crl in client_certificates",
     ),
 ];

@@ -146,7 +146,7 @@ impl Context<'_> {
                     self.carried(header);
                 }
                 Err(reason) => {
-                    // nginx replaces the header of the client, who must not choose its value here either.
+                    // nginx replaces the header of the client. No client may choose its value here either.
                     if known.is_none() {
                         sent.remove.push(name.to_owned());
                     }

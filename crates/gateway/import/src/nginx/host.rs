@@ -312,7 +312,7 @@ impl<'a> Context<'a> {
                 );
             }
         };
-        // The authorities of both directives are trusted, but only those of the first one are named to clients.
+        // The authorities of both directives are trusted, but nginx names only the first ones to clients.
         let ca = scope.one("ssl_client_certificate").or(scope.one("ssl_trusted_certificate"));
         let Some(ca) = ca.filter(|ca| !ca.arg(0).contains('$')) else {
             self.open(verify);
@@ -321,7 +321,7 @@ impl<'a> Context<'a> {
         };
         if let Some(status) = scope.one("ssl_ocsp").filter(|status| status.arg(0) != "off") {
             self.open(status);
-            let reason = "brisk asks no authority whether a certificate of a client is revoked";
+            let reason = "brisk requests no status of the certificates of clients";
             self.missing(status, reason, "write crl in client_certificates");
         }
         let mut table = Keys::default();

@@ -1,4 +1,4 @@
-//! `limit_except`: the listed methods, and the clients who may use all methods.
+//! `limit_except`: the listed methods, and the networks with all methods.
 //!
 //! nginx looks at the method before it executes the directives of the location, such as `return`. So these concern the listed
 //! methods only.
@@ -44,7 +44,7 @@ impl<'a> Site<'_, 'a> {
         routes.push(Self::route(location, at, at.when.clone(), keys));
     }
 
-    /// The requests of the clients who may use all methods.
+    /// The requests from networks with all methods.
     fn open_methods<'s>(&self, flow: &Flow<'s, 'a>, except: &'a Directive) -> Option<Flow<'s, 'a>> {
         self.context.carried(except);
         let inner = flow.inside(except);

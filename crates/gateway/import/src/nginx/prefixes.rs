@@ -1,4 +1,4 @@
-//! Prefixes that are no paths of brisk: those that end within a segment, as `/wp-`, and the further paths of a restricted prefix,
+//! Prefixes that are no paths of brisk: prefixes that end within a segment, as `/wp-`, and the further paths of a restricted prefix,
 //! such as `/adminx` of `/admin`. Their routes stand at the next shorter prefix, with an expression.
 
 use crate::nginx::closing::closes;

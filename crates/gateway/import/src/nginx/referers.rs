@@ -13,7 +13,7 @@ use crate::nginx::pattern;
 use crate::nginx::site::Site;
 use crate::toml;
 
-/// All headers that `blocked` permits: those that end, or differ, before the end of `https://`.
+/// All headers that `blocked` permits: they end, or differ, before the end of `https://`.
 const BLOCKED: &str =
     "(?i)^(?:[^h]|h[^t]|ht[^t]|htt[^p]|http[^s:]|https[^:]|https?:[^/]|https?:/[^/]|.{0,10}$)";
 
