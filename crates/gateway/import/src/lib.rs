@@ -6,6 +6,7 @@
 mod directive;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod haproxy;
 mod nginx;
 mod report;
 mod table;
@@ -14,14 +15,15 @@ mod toml;
 use std::io;
 use std::path::PathBuf;
 
+pub use haproxy::haproxy;
 pub use nginx::nginx;
 pub use report::{Class, Entry, Report};
 
-/// Failure to read the configuration of nginx.
+/// Failure to read the configuration of another server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The text is not in the syntax of nginx.
+    /// The text is not in the syntax of the server.
     #[error("{}:{line}: {cause}", file.display())]
     Syntax {
         /// The file.
@@ -44,6 +46,12 @@ pub enum ImportError {
     #[error("{}: the files include each other, or are more than 1000, larger than 16 MiB or longer than 200,000 directives together", file.display())]
     TooLarge {
         /// The file at which the limit was reached.
+        file: PathBuf,
+    },
+    /// The files have no frontend with an IP address.
+    #[error("{}: brisk can listen at no address of it: name the main file, mostly /etc/haproxy/haproxy.cfg, or see the report of `haproxy -c`", file.display())]
+    NoFrontend {
+        /// The file.
         file: PathBuf,
     },
     /// The files have no `server`.

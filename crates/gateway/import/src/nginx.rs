@@ -29,7 +29,7 @@ mod logs;
 mod maps;
 mod methods;
 mod output;
-mod pattern;
+pub(crate) mod pattern;
 mod prefixes;
 mod program;
 mod proxy;

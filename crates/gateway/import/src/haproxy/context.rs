@@ -1,0 +1,190 @@
+//! State of a translation: the report, tables of the output, and the proxies of the input.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::directive::Directive;
+use crate::haproxy::files::Files;
+use crate::haproxy::proxy::{Proxies, Proxy};
+use crate::report::{Class, Report};
+use crate::table::Table;
+use crate::toml::{self, Keys};
+
+/// Comparisons for a whole configuration at most, so that many hosts with many rules end in a bounded time.
+const MOST_STEPS: usize = 30_000_000;
+
+/// Bytes of all routes at most.
+const LARGEST: usize = 24 << 20;
+
+/// The translation of one configuration.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) report: RefCell<Report>,
+    pub(crate) files: RefCell<Files>,
+    pub(crate) proxies: Proxies<'a>,
+    pub(crate) sections: &'a [Directive],
+    /// Tables with names, by their headers.
+    tables: RefCell<BTreeMap<String, Table>>,
+    /// Headers of the tables that the current file uses, in their order.
+    used: RefCell<Vec<String>>,
+    seen: RefCell<BTreeSet<String>>,
+    /// Groups of servers by the number of their proxy, its frontend's mode and the connection.
+    pub(crate) groups: RefCell<BTreeMap<(usize, bool), Result<String, String>>>,
+    /// Limits of the connections of each client, for `[server]`.
+    pub(crate) connections: RefCell<Keys>,
+    steps: Cell<usize>,
+    size: Cell<usize>,
+}
+
+impl<'a> Context<'a> {
+    /// The state before a translation.
+    pub(crate) fn new(sections: &'a [Directive], proxies: Proxies<'a>, report: Report, files: Files) -> Self {
+        Self {
+            report: RefCell::new(report),
+            files: RefCell::new(files),
+            proxies,
+            sections,
+            tables: RefCell::default(),
+            used: RefCell::default(),
+            seen: RefCell::default(),
+            groups: RefCell::default(),
+            connections: RefCell::default(),
+            steps: Cell::new(0),
+            size: Cell::new(0),
+        }
+    }
+
+    /// Notes that a line is carried over.
+    pub(crate) fn carried(&self, line: &Directive) {
+        self.report.borrow_mut().note(line.id, Class::Carried);
+    }
+
+    /// Notes that a line is carried with a difference.
+    pub(crate) fn different(&self, line: &Directive, detail: impl Into<String>) {
+        self.report.borrow_mut().note(line.id, Class::Difference(detail.into()));
+    }
+
+    /// Notes that a line needs no counterpart.
+    pub(crate) fn unneeded(&self, line: &Directive, reason: &str) {
+        self.report.borrow_mut().note(line.id, Class::NotNeeded(reason.to_owned()));
+    }
+
+    /// Notes that a line is not carried.
+    pub(crate) fn missing(&self, line: &Directive, reason: impl Into<String>, action: &str) {
+        let class = Class::NotCarried { reason: reason.into(), action: action.to_owned() };
+        self.report.borrow_mut().note(line.id, class);
+    }
+
+    /// Notes that requests which a line refuses are served.
+    pub(crate) fn open(&self, line: &Directive) {
+        self.report.borrow_mut().note_open(line.id);
+    }
+
+    /// Notes the class of a section and of all its lines.
+    pub(crate) fn whole(&self, section: &Directive, class: &Class) {
+        self.report.borrow_mut().note_whole(section, class);
+    }
+
+    /// The name of the table of this kind with these keys, which is added if there is none.
+    pub(crate) fn named(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
+        let mut number = 1;
+        let mut tables = self.tables.borrow_mut();
+        loop {
+            let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+            let header = format!("[{kind}.{candidate}]");
+            match tables.get(&header).map(|own| own.keys == *keys) {
+                // Many tables of one name are a hostile input.
+                Some(false) if number < 1000 => number += 1,
+                Some(_) => {
+                    drop(tables);
+                    self.using(kind, &candidate);
+                    return candidate;
+                }
+                None => {
+                    let table = Table { header: header.clone(), keys: keys.clone(), comment: source.comment() };
+                    tables.insert(header, table);
+                    drop(tables);
+                    self.using(kind, &candidate);
+                    return candidate;
+                }
+            }
+        }
+    }
+
+    /// Notes that the current file uses a table.
+    pub(crate) fn using(&self, kind: &str, name: &str) {
+        let header = format!("[{kind}.{name}]");
+        if self.seen.borrow_mut().insert(header.clone()) {
+            self.used.borrow_mut().push(header);
+        }
+    }
+
+    /// Headers of the tables that were used since the last call.
+    pub(crate) fn take_used(&self) -> Vec<String> {
+        self.seen.borrow_mut().clear();
+        self.used.take()
+    }
+
+    /// The table with this header.
+    pub(crate) fn table(&self, header: &str) -> Option<Table> {
+        self.tables.borrow().get(header).cloned()
+    }
+
+    /// Counts comparisons. Whether some are left, and room for routes.
+    pub(crate) fn step(&self, count: usize) -> bool {
+        self.steps.set(self.steps.get().saturating_add(count));
+        self.steps.get() <= MOST_STEPS && self.size.get() <= LARGEST
+    }
+
+    /// Counts the bytes of a route. Whether there is room for it.
+    pub(crate) fn room(&self, bytes: usize) -> bool {
+        self.size.set(self.size.get().saturating_add(bytes));
+        self.size.get() <= LARGEST
+    }
+
+    /// The name of a file in TOML, absolute if the folder is.
+    pub(crate) fn file(&self, name: &str) -> String {
+        toml::text(&self.files.borrow().path(name).to_string_lossy())
+    }
+
+    /// The last line of `global` with this name.
+    pub(crate) fn global(&self, name: &str) -> Option<&'a Directive> {
+        let sections = self.sections.iter().filter(|section| section.name == "global");
+        sections.flat_map(Directive::inner).filter(|line| line.name == name).last()
+    }
+
+    /// The section of this kind with this name.
+    pub(crate) fn section(&self, kind: &str, name: &str) -> Option<&'a Directive> {
+        self.sections.iter().find(|section| section.name == kind && section.arg(0) == name)
+    }
+
+    /// The proxy with this name that has a stick table.
+    pub(crate) fn table_of(&self, name: &str) -> Option<&Proxy<'a>> {
+        self.proxies.all.iter().find(|proxy| proxy.name() == name && proxy.one("stick-table", "").is_some())
+    }
+}
+
+/// A time of HAProxy (`30s`, `5000`, `1m`) in milliseconds.
+pub(crate) fn milliseconds(text: &str) -> Option<u64> {
+    if let Some(micro) = text.strip_suffix("us") {
+        return micro.parse::<u64>().ok().map(|micro| micro.div_ceil(1000));
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok();
+    }
+    toml::milliseconds(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::milliseconds;
+
+    #[test]
+    fn times_without_a_unit_are_milliseconds() {
+        for (text, expected) in
+            [("5000", Some(5000)), ("5s", Some(5000)), ("1m", Some(60_000)), ("1500us", Some(2)), ("x", None), ("", None)]
+        {
+            assert_eq!(milliseconds(text), expected, "{text}");
+        }
+    }
+}

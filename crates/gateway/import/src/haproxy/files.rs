@@ -1,0 +1,144 @@
+//! Files: the configuration, and the lists, maps and pages that it names.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::ImportError;
+use crate::directive::Directive;
+use crate::haproxy::grammar::Grammar;
+
+/// Size of all files together at most.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Number of files at most.
+const MOST_FILES: usize = 1000;
+
+/// Reader of files with bounds for all of them together.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    bytes: u64,
+    opened: usize,
+    /// Whether files that the configuration names are read.
+    reads_others: bool,
+    known: BTreeMap<PathBuf, Result<Arc<str>, String>>,
+    folders: BTreeMap<PathBuf, Option<Arc<[String]>>>,
+}
+
+impl Files {
+    /// Reads a file, or the files `*.cfg` of a folder in the order of their names, as HAProxy does.
+    pub(crate) fn read(path: &Path) -> Result<(Vec<Directive>, usize, Self), ImportError> {
+        let unreadable = |error| ImportError::Unreadable { file: path.to_owned(), error };
+        let is_folder = path.is_dir();
+        let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new("")) };
+        let mut files = Self::new(folder, true);
+        let mut paths = vec![path.to_owned()];
+        if is_folder {
+            let entries = fs::read_dir(path).map_err(unreadable)?.flatten().map(|entry| entry.path());
+            paths =
+                entries.filter(|path| path.extension().is_some_and(|end| end == "cfg")).take(MOST_FILES + 1).collect();
+            paths.sort();
+        }
+        let mut grammar = Grammar::default();
+        let mut all = Vec::new();
+        for path in paths {
+            let text = files.bytes_of(&path).map_err(|error| match error {
+                Some(error) => ImportError::Unreadable { file: path.clone(), error },
+                None => ImportError::TooLarge { file: path.clone() },
+            })?;
+            let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
+            all.extend(grammar.parse(&text, &Arc::from(path))?);
+        }
+        Ok((all, grammar.count, files))
+    }
+
+    /// Reads a text without the files that it names.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn of_text(text: &str) -> Result<(Vec<Directive>, usize, Self), ImportError> {
+        let mut grammar = Grammar::default();
+        let all = grammar.parse(text, &Arc::from(Path::new("haproxy.cfg")))?;
+        Ok((all, grammar.count, Self::new(Path::new("/etc/haproxy"), false)))
+    }
+
+    fn new(folder: &Path, reads_others: bool) -> Self {
+        let (known, folders) = (BTreeMap::new(), BTreeMap::new());
+        Self { folder: folder.to_owned(), bytes: 0, opened: 0, reads_others, known, folders }
+    }
+
+    /// The name of a file, absolute if the folder is.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The content of a file that the configuration names. The error is the reason why it is missing.
+    pub(crate) fn text(&mut self, name: &str) -> Result<Arc<str>, String> {
+        let path = self.path(name);
+        if !self.reads_others {
+            return Err("files are not read".to_owned());
+        }
+        if let Some(known) = self.known.get(&path) {
+            return known.clone();
+        }
+        let text = self.bytes_of(&path).map(Arc::from).map_err(|error| match error {
+            Some(error) => format!("{} cannot be read: {error}", path.display()),
+            None => "the files are more than 1000, or larger than 16 MiB together".to_owned(),
+        });
+        self.known.insert(path, text.clone());
+        text
+    }
+
+    /// The lines of a file with patterns, without comments.
+    pub(crate) fn lines(&mut self, name: &str) -> Result<Vec<String>, String> {
+        let text = self.text(name)?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Ok(lines.map(str::to_owned).collect())
+    }
+
+    /// Names of the files in a folder, sorted; none if there is no such folder on this machine, or if it has too many.
+    pub(crate) fn names(&mut self, folder: &str) -> Option<Arc<[String]>> {
+        let path = self.path(folder);
+        if !self.folders.contains_key(&path) {
+            let entries = self.reads_others.then(|| fs::read_dir(&path).ok()).flatten();
+            let names = entries.map(|entries| {
+                let files = entries.flatten().filter(|entry| entry.path().is_file());
+                let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+                let mut names: Vec<_> = names.take(MOST_FILES + 1).collect();
+                names.sort();
+                names
+            });
+            let names = names.filter(|names| names.len() <= MOST_FILES);
+            self.folders.insert(path.clone(), names.map(Arc::from));
+        }
+        self.folders.get(&path).cloned().flatten()
+    }
+
+    /// Whether the name is that of a file on this machine.
+    pub(crate) fn is_file(&self, name: &str) -> bool {
+        self.reads_others && self.path(name).is_file()
+    }
+
+    /// Whether the name is that of a folder on this machine.
+    pub(crate) fn is_folder(&self, name: &str) -> bool {
+        self.reads_others && self.path(name).is_dir()
+    }
+
+    /// The text of a file; the error is none beyond the bounds.
+    fn bytes_of(&mut self, path: &Path) -> Result<String, Option<std::io::Error>> {
+        // A pipe could have no end.
+        if !fs::metadata(path).map_err(Some)?.is_file() {
+            return Err(Some(std::io::Error::other("this is not a file")));
+        }
+        let left = MOST_BYTES.saturating_sub(self.bytes);
+        let mut bytes = Vec::new();
+        fs::File::open(path).map_err(Some)?.take(left + 1).read_to_end(&mut bytes).map_err(Some)?;
+        self.bytes += bytes.len() as u64;
+        self.opened += 1;
+        if self.bytes > MOST_BYTES || self.opened > MOST_FILES {
+            return Err(None);
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}

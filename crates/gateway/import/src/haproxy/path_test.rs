@@ -1,0 +1,228 @@
+//! Tests of paths, their conjunctions, and the expressions of brisk for them.
+
+use crate::nginx::pattern;
+
+/// Length of the expression for one condition of a route at most: longer lists become several conditions, because the automaton of
+/// brisk is bounded.
+const LONGEST: usize = 160;
+
+/// Way of comparison of a path, header or other text with a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Match {
+    Exact,
+    Begin,
+    End,
+    Part,
+    /// A segment, or several, between slashes.
+    Folder,
+    /// A part between dots and slashes.
+    Domain,
+    Expression,
+}
+
+/// One pattern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pattern {
+    pub(crate) kind: Match,
+    pub(crate) text: String,
+    pub(crate) ignore_case: bool,
+}
+
+impl Pattern {
+    /// The expression of brisk.
+    pub(crate) fn expression(&self) -> String {
+        let text = pattern::escaped(&self.text);
+        let own = match self.kind {
+            Match::Exact => format!("^{text}$"),
+            Match::Begin => format!("^{text}"),
+            Match::End => format!("{text}$"),
+            Match::Part => text,
+            Match::Folder => format!("(?:^|/){}(?:/|$)", pattern::escaped(self.text.trim_matches('/'))),
+            Match::Domain => format!("(?:^|[/.]){}(?:[/.]|$)", pattern::escaped(self.text.trim_matches(['/', '.']))),
+            Match::Expression => self.text.clone(),
+        };
+        if self.ignore_case { format!("(?i:{own})") } else { own }
+    }
+
+    /// Whether the pattern accepts a fixed text.
+    pub(crate) fn accepts(&self, text: &str) -> bool {
+        let (own, text) = if self.ignore_case && self.kind != Match::Expression {
+            (self.text.to_lowercase(), text.to_lowercase())
+        } else {
+            (self.text.clone(), text.to_owned())
+        };
+        match self.kind {
+            Match::Exact => text == own,
+            Match::Begin => text.starts_with(&own),
+            Match::End => text.ends_with(&own),
+            Match::Part => text.contains(&own),
+            Match::Folder | Match::Domain | Match::Expression => pattern::matches(&self.expression(), false, &text),
+        }
+    }
+
+    /// Whether no text that the pattern does not accept can have the same spelling as one that it accepts.
+    fn is_letterless(&self) -> bool {
+        !self.text.bytes().any(|byte| byte.is_ascii_alphabetic())
+    }
+
+    /// The texts that both patterns accept: none, one pattern, or an error if there is no such pattern.
+    fn and(&self, other: &Self) -> Result<Option<Self>, ()> {
+        if self == other {
+            return Ok(Some(self.clone()));
+        }
+        let is_exact = |pattern: &Self| pattern.kind == Match::Exact && (!pattern.ignore_case || pattern.is_letterless());
+        if is_exact(self) {
+            return Ok(other.accepts(&self.text).then(|| self.clone()));
+        }
+        if is_exact(other) {
+            return Ok(self.accepts(&other.text).then(|| other.clone()));
+        }
+        let same_case = self.ignore_case == other.ignore_case || self.is_letterless() || other.is_letterless();
+        match (self.kind, other.kind) {
+            (Match::Begin, Match::Begin) | (Match::End, Match::End) if same_case => {
+                let (long, short) = if self.text.len() < other.text.len() { (other, self) } else { (self, other) };
+                Ok(short.accepts(&long.text).then(|| long.clone()))
+            }
+            (Match::Begin, Match::End | Match::Part) => Ok(Some(self.then(other))),
+            (Match::End | Match::Part, Match::Begin) => Ok(Some(other.then(self))),
+            (Match::Begin, Match::Expression) if same_case => self.begin_and_expression(other),
+            (Match::Expression, Match::Begin) if same_case => other.begin_and_expression(self),
+            _ => Err(()),
+        }
+    }
+
+    /// A beginning with an anchored expression, whose matches have one of some beginnings.
+    fn begin_and_expression(&self, other: &Self) -> Result<Option<Self>, ()> {
+        let starts = starts(&other.text);
+        let fold = |text: &str| if self.ignore_case { text.to_lowercase() } else { text.to_owned() };
+        let own = fold(&self.text);
+        if starts.iter().all(|start| fold(start).starts_with(&own)) {
+            Ok(Some(other.clone()))
+        } else if starts.iter().all(|start| !fold(start).starts_with(&own) && !own.starts_with(&fold(start))) {
+            Ok(None)
+        } else {
+            Err(())
+        }
+    }
+
+    /// A beginning with an end or a part, which may overlap.
+    fn then(&self, other: &Self) -> Self {
+        let fold = |text: &str| if self.ignore_case || other.ignore_case { text.to_lowercase() } else { text.to_owned() };
+        let own = |pattern: &Self, text: &str| {
+            let text = pattern::escaped(text);
+            if pattern.ignore_case && !text.is_empty() { format!("(?i:{text})") } else { text }
+        };
+        let end = if other.kind == Match::End { "$" } else { "" };
+        let (start, rest) = (self.text.as_str(), other.text.as_str());
+        let mut parts = vec![format!("^{}.*{}{end}", own(self, start), own(other, rest))];
+        let cuts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]).filter(|at| *at > 0);
+        for at in cuts {
+            let Some(begin) = start.len().checked_sub(at).filter(|begin| start.is_char_boundary(*begin)) else { continue };
+            if fold(&start[begin..]) == fold(&rest[..at]) {
+                let middle = if self.ignore_case { own(other, &rest[..at]) } else { own(self, &start[begin..]) };
+                parts.push(format!("^{}{middle}{}{end}", own(self, &start[..begin]), own(other, &rest[at..])));
+            }
+        }
+        if other.kind == Match::Part && self.ignore_case <= other.ignore_case && fold(start).contains(&fold(rest)) {
+            parts = vec![format!("^{}", own(self, start))];
+        }
+        Self { kind: Match::Expression, text: parts.join("|"), ignore_case: false }
+    }
+}
+
+/// Beginnings of the matches of an expression: the fixed one, with each text of a plain group behind it.
+fn starts(expression: &str) -> Vec<String> {
+    let start = pattern::fixed_start(expression);
+    let rest = expression.strip_prefix('^').and_then(|text| text.strip_prefix(start.as_str()));
+    let group = rest.and_then(|text| text.strip_prefix("(?:").or_else(|| text.strip_prefix('(')));
+    let Some((inner, behind)) = group.and_then(|text| text.split_once(')')) else { return vec![start] };
+    let is_plain = inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"|/_-".contains(&byte));
+    if !is_plain || behind.starts_with(['?', '*', '{']) {
+        return vec![start];
+    }
+    inner.split('|').map(|text| format!("{start}{text}")).collect()
+}
+
+/// The expression for any of the patterns.
+pub(crate) fn any(patterns: &[Pattern]) -> String {
+    if patterns.len() > 1 && patterns.iter().all(|pattern| pattern.ignore_case) {
+        let plain = patterns.iter().map(|pattern| Pattern { ignore_case: false, ..pattern.clone() }.expression());
+        return format!("(?i){}", plain.collect::<Vec<_>>().join("|"));
+    }
+    match patterns {
+        [one] if one.ignore_case => format!("(?i){}", Pattern { ignore_case: false, ..one.clone() }.expression()),
+        _ => patterns.iter().map(Pattern::expression).collect::<Vec<_>>().join("|"),
+    }
+}
+
+/// Patterns for the texts that one of each list accepts: none of them if no text does, an error without such patterns.
+pub(crate) fn both(first: &[Pattern], second: &[Pattern]) -> Result<Vec<Pattern>, ()> {
+    if first.len() * second.len() > 64 {
+        return Err(());
+    }
+    let mut all = Vec::new();
+    for one in first {
+        for other in second {
+            all.extend(one.and(other)?);
+        }
+    }
+    all.dedup();
+    Ok(all)
+}
+
+/// Lists of patterns whose expressions have a bounded length.
+pub(crate) fn divided(patterns: Vec<Pattern>) -> Vec<Vec<Pattern>> {
+    let mut lists: Vec<Vec<Pattern>> = Vec::new();
+    let mut size = LONGEST;
+    for pattern in patterns {
+        size += pattern.text.len() + 4;
+        if size > LONGEST || lists.is_empty() {
+            lists.push(Vec::new());
+            size = pattern.text.len();
+        }
+        lists.last_mut().expect("a list").push(pattern);
+    }
+    lists
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(kind: Match, text: &str) -> Pattern {
+        Pattern { kind, text: text.to_owned(), ignore_case: false }
+    }
+
+    #[test]
+    fn conjunctions_accept_the_texts_that_both_accept() {
+        use Match::{Begin, End, Exact, Expression, Part};
+        for (first, second, expected) in [
+            (pattern(Exact, "/a"), pattern(Begin, "/"), Ok(Some("^/a$"))),
+            (pattern(Exact, "/a"), pattern(Begin, "/b"), Ok(None)),
+            (pattern(Begin, "/a"), pattern(Begin, "/a/b"), Ok(Some("^/a/b"))),
+            (pattern(Begin, "/a"), pattern(Begin, "/b"), Ok(None)),
+            (pattern(Begin, "/ab"), pattern(End, "bc"), Ok(Some("^/ab.*bc$|^/abc$"))),
+            (pattern(Begin, "/a"), pattern(Part, "/a"), Ok(Some("^/a"))),
+            (pattern(Begin, "/a"), pattern(Expression, "^/a/[0-9]"), Ok(Some("^/a/[0-9]"))),
+            (pattern(Begin, "/b"), pattern(Expression, "^/a/[0-9]"), Ok(None)),
+            (pattern(Begin, "/b"), pattern(Expression, "[0-9]"), Err(())),
+            (pattern(Begin, "/v1/"), pattern(Expression, "^/(metrics|debug)(/|$)"), Ok(None)),
+            (
+                pattern(Begin, "/a.P"),
+                Pattern { ignore_case: true, ..pattern(End, ".php") },
+                Ok(Some(r"^/a\.P.*(?i:\.php)$|^/a\.P(?i:hp)$")),
+            ),
+        ] {
+            let both = first.and(&second).map(|both| both.map(|both| both.expression()));
+            assert_eq!(both, expected.map(|text| text.map(str::to_owned)), "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn long_lists_are_divided() {
+        let patterns: Vec<_> = (0..100).map(|number| pattern(Match::Begin, &format!("/path/{number}"))).collect();
+        let lists = divided(patterns.clone());
+        assert!(lists.len() > 5 && lists.iter().all(|list| any(list).len() < 2 * LONGEST));
+        assert_eq!(lists.concat(), patterns);
+    }
+}

@@ -1,0 +1,180 @@
+//! Settings of a whole file, and those of routes that HAProxy has in proxies.
+
+use std::fmt::Write as _;
+
+use crate::directive::Directive;
+use crate::haproxy::context::{Context, milliseconds};
+use crate::haproxy::proxy::Proxy;
+use crate::haproxy::unit::Unit;
+use crate::table::Table;
+use crate::toml::{self, Keys};
+
+/// Longest time of a listener.
+const LONGEST: u64 = 86_400_000;
+
+impl<'a> Context<'a> {
+    /// The text of a file.
+    pub(crate) fn text(&self, unit: &Unit<'a>, number: usize, count: usize) -> String {
+        let mut text = String::from("# Made by `brisk import haproxy`. Comments name the lines of HAProxy.\n");
+        if count > 1 {
+            let _ = writeln!(
+                text,
+                "# File {number} of {count}: each needs a process, because brisk serves all hosts at all addresses."
+            );
+        }
+        for table in self.service(unit) {
+            table.write(&mut text);
+        }
+        unit.hosts(self, &mut text);
+        unit.tcp.iter().for_each(|table| table.write(&mut text));
+        let mut seen = std::collections::BTreeSet::new();
+        for header in unit.used.iter().filter(|header| seen.insert(*header)) {
+            self.table(header).into_iter().for_each(|table| table.write(&mut text));
+        }
+        crate::haproxy::grammar::with_variables(&text)
+    }
+
+    fn service(&self, unit: &Unit<'a>) -> Vec<Table> {
+        let proxy = &self.proxies.all[unit.front];
+        let mut server = Keys::default();
+        let has_hosts = !unit.hosts.is_empty();
+        if has_hosts && unit.listeners.tls {
+            server.set("https", toml::list(&unit.listeners.addresses));
+        }
+        if !unit.http.is_empty() {
+            server.set("http", toml::list(&unit.http));
+        }
+        if has_hosts && unit.listeners.quic {
+            server.set("http3", "true");
+        }
+        if has_hosts {
+            server.set("unknown_host", "\"default\"");
+        }
+        if unit.listeners.proxy {
+            server.set("proxy_protocol", "true");
+        }
+        self.process(proxy, &mut server);
+        if has_hosts {
+            self.client_timeouts(proxy, &mut server);
+        }
+        let mut tables = Vec::new();
+        let plain = |header: &str, keys| Table { header: header.to_owned(), keys, comment: String::new() };
+        if !server.is_empty() {
+            tables.push(plain("[server]", server));
+        }
+        if unit.listeners.tls && (unit.listeners.is_recent || self.is_recent()) {
+            tables.push(plain("[tls]", Keys::of("min_version", "\"1.3\"")));
+        }
+        tables.extend(self.logs(proxy));
+        tables
+    }
+
+    /// Whether `global` permits TLS 1.3 only.
+    fn is_recent(&self) -> bool {
+        let Some(line) = self.global("ssl-default-bind-options") else { return false };
+        let has = |words: &[&str]| line.args.windows(words.len()).any(|own| own == words);
+        has(&["ssl-min-ver", "TLSv1.3"]) || has(&["force-tlsv13"]) || has(&["no-tlsv12"])
+    }
+
+    /// Keys of the process.
+    fn process(&self, proxy: &Proxy<'a>, server: &mut Keys) {
+        server.0.extend(self.connections.borrow().0.clone());
+        let most = proxy.one("maxconn", "").into_iter().chain(self.global("maxconn"));
+        let most = most.filter_map(|line| {
+            self.different(line, "brisk closes the connection that is idle longest in place of waiting");
+            line.arg(0).parse::<u64>().ok().filter(|most| *most > 0)
+        });
+        if let Some(most) = most.min() {
+            server.set("max_connections", most.to_string());
+        }
+        if let Some(line) = self.global("hard-stop-after") {
+            self.carried(line);
+            if let Some(time) = milliseconds(line.arg(0)) {
+                server.set("drain_timeout", toml::duration(time.clamp(100, LONGEST)));
+            }
+        }
+        if let Some(line) = proxy.option("abortonclose") {
+            self.carried(line);
+            server.set("abort_on_close", "true");
+        }
+        if let Some(line) = proxy.option("forwardfor") {
+            self.forwarded(line, server);
+        }
+    }
+
+    /// `option forwardfor`, whose header brisk always sends.
+    fn forwarded(&self, line: &Directive, server: &mut Keys) {
+        self.carried(line);
+        let value = |name: &str| line.args.iter().position(|arg| arg == name).map(|at| line.arg(at + 1));
+        if let Some(network) = value("except") {
+            match crate::haproxy::formula::Network::read(network) {
+                Some(network) => {
+                    server.set("trusted_proxies", toml::list([network.text()]));
+                    self.different(line, "brisk keeps the addresses that the network states, and adds its own");
+                }
+                None => self.missing(line, "the network is not read", "write trusted_proxies in [server]"),
+            }
+        }
+        if line.has("if-none") {
+            self.different(line, "brisk replaces the header of clients, except those of trusted_proxies");
+        }
+        if let Some(name) = value("header").filter(|name| !name.eq_ignore_ascii_case("x-forwarded-for")) {
+            let action = format!("write request_headers = {{ set = {{ {name} = \"{{client.address}}\" }} }} in [server]");
+            self.missing(line, format!("brisk sends X-Forwarded-For and not {name}"), &action);
+        }
+    }
+
+    fn client_timeouts(&self, proxy: &Proxy<'a>, server: &mut Keys) {
+        let time = |kind: &str| {
+            let line = proxy.one("timeout", kind)?;
+            self.carried(line);
+            Some(milliseconds(line.arg(1))?.clamp(100, LONGEST))
+        };
+        let client = time("client");
+        let head = time("http-request");
+        let idle = time("http-keep-alive").or(head).or(client);
+        let mut timeouts = Keys::default();
+        for (key, time, usual) in
+            [("head", head, 10_000), ("body", client, 30_000), ("idle", idle, 60_000), ("write", client, 30_000)]
+        {
+            if let Some(time) = time.filter(|time| *time != usual) {
+                timeouts.set(key, toml::duration(time));
+            }
+        }
+        if !timeouts.is_empty() {
+            server.set("timeouts", timeouts.inline());
+        }
+    }
+
+    /// Keys of a route that its proxies set.
+    pub(crate) fn of_route(&self, front: &Proxy<'a>, back: &Proxy<'a>, keys: &mut Keys) {
+        let line = |name: &'static str, first: &str| back.one(name, first).or_else(|| front.one(name, first));
+        if let Some(own) = line("compression", "algo") {
+            self.different(own, "brisk compresses with zstd and br too, as the client accepts");
+            let types = line("compression", "type");
+            types.into_iter().for_each(|types| self.carried(types));
+            let listed = types.map(|types| toml::list(types.args.iter().skip(1)));
+            let value = listed.map_or("true".to_owned(), |types| format!("{{ types = {types} }}"));
+            keys.set("compression", value);
+        }
+        if let Some(own) = back.option("http-buffer-request").or_else(|| front.option("http-buffer-request")) {
+            self.different(own, "brisk waits for the whole body, up to 1 MiB");
+            keys.set("buffer_request", "true");
+            if keys.get("body_size").is_none() {
+                keys.set("body_size", "\"1MiB\"");
+            }
+        }
+        if let Some(own) = line("unique-id-header", "") {
+            self.different(own, "the value is the id of the access log of brisk");
+            let rule = format!("{{ set = {{ {} = \"{{request.id}}\" }} }}", toml::bare(own.arg(0)));
+            if own.arg(0).eq_ignore_ascii_case("x-request-id") {
+                // brisk sends this header without a rule.
+            } else if keys.get("request_headers").is_none() {
+                keys.set("request_headers", rule);
+            } else {
+                let reason = "the route has other rules for headers";
+                self.missing(own, reason, "add the header to request_headers of the route");
+            }
+        }
+    }
+}

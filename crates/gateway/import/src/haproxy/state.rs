@@ -1,0 +1,170 @@
+//! The state of a request between rules: header rules, restrictions and the new path, and the keys of its route.
+
+use crate::haproxy::formula::Need;
+use crate::haproxy::rule::Of;
+use crate::toml::{self, Keys};
+
+/// Headers that frame a message, which rules of brisk cannot change.
+const FRAMING: [&str; 6] =
+    ["content-length", "content-encoding", "transfer-encoding", "connection", "upgrade", "keep-alive"];
+
+/// Rules for the headers of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Headers {
+    set: Keys,
+    add: Keys,
+    remove: Vec<String>,
+}
+
+impl Headers {
+    /// Whether brisk frames messages with this header itself.
+    pub(crate) fn is_framing(name: &str) -> bool {
+        FRAMING.contains(&&*name.to_ascii_lowercase())
+    }
+
+    fn forget(&mut self, name: &str) {
+        let is_other = |own: &str| !own.eq_ignore_ascii_case(name);
+        self.set.0.retain(|(own, _)| is_other(own));
+        self.add.0.retain(|(own, _)| is_other(own));
+        self.remove.retain(|own| is_other(own));
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.forget(name);
+        self.set.set(name, toml::text(value));
+    }
+
+    /// Adds a line. Whether there is none of this name yet, because brisk has one rule for each name.
+    pub(crate) fn add(&mut self, name: &str, value: &str) -> bool {
+        let is_own = |(own, _): &(String, String)| own.eq_ignore_ascii_case(name);
+        if self.add.0.iter().any(is_own) || self.set.0.iter().any(is_own) {
+            return false;
+        }
+        self.add.set(name, toml::text(value));
+        true
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.forget(name);
+        self.remove.push(name.to_owned());
+    }
+
+    /// Leaves the header to brisk.
+    pub(crate) fn default(&mut self, name: &str) {
+        self.forget(name);
+    }
+
+    /// Bytes of the texts.
+    fn size(&self) -> usize {
+        let pairs = self.set.0.iter().chain(&self.add.0);
+        let pairs: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
+        pairs + self.remove.iter().map(String::len).sum::<usize>()
+    }
+
+    /// The inline table; none without rules.
+    fn toml(&self, of: Of) -> Option<String> {
+        let mut keys = Keys::default();
+        if !self.set.is_empty() {
+            keys.set("set", self.set.inline());
+        }
+        if !self.add.is_empty() {
+            keys.set("add", self.add.inline());
+        }
+        if !self.remove.is_empty() {
+            keys.set("remove", toml::list(&self.remove));
+        }
+        // HAProxy's rules concern responses of servers with every status.
+        if of == Of::Response && (!self.set.is_empty() || !self.add.is_empty()) {
+            keys.set("always", "true");
+        }
+        (!keys.is_empty()).then(|| keys.inline())
+    }
+}
+
+/// Effects of the rules before a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) request: Headers,
+    pub(crate) response: Headers,
+    pub(crate) real_ip: bool,
+    /// Keys for a new path.
+    pub(crate) path: Keys,
+    /// Users with their realm.
+    pub(crate) users: Option<(Need, String)>,
+    pub(crate) certificate: Option<Vec<String>>,
+    pub(crate) limits: Vec<String>,
+    pub(crate) body_size: Option<u64>,
+    pub(crate) is_silent: bool,
+    /// Number of the backend.
+    pub(crate) backend: Option<usize>,
+}
+
+impl State {
+    /// Bytes of the texts.
+    pub(crate) fn size(&self) -> usize {
+        self.request.size() + self.response.size() + self.limits.iter().map(String::len).sum::<usize>()
+    }
+
+    /// The keys of the restrictions, which routes of every kind have.
+    pub(crate) fn restrictions(&self, users: &dyn Fn(&Need) -> String, keys: &mut Keys) {
+        if !self.limits.is_empty() {
+            keys.set("limits", toml::list(&self.limits));
+        }
+        if let Some((need, realm)) = &self.users {
+            let mut auth = Keys::of("file", users(need));
+            if !realm.is_empty() {
+                auth.set("realm", toml::text(realm));
+            }
+            auth.set("forward", "true");
+            keys.set("basic_auth", auth.inline());
+        }
+        if let Some(names) = &self.certificate {
+            let names = if names.is_empty() { Keys::default() } else { Keys::of("names", toml::list(names)) };
+            keys.set("client_certificate", names.inline().replace("{  }", "{}"));
+        }
+        if self.is_silent {
+            keys.set("access_log", "false");
+        }
+    }
+
+    /// The keys of a route with an upstream.
+    pub(crate) fn forwarding(&self, keys: &mut Keys) {
+        keys.0.extend(self.path.0.clone());
+        if let Some(rules) = self.request.toml(Of::Request) {
+            keys.set("request_headers", rules);
+        }
+        if let Some(rules) = self.response.toml(Of::Response) {
+            keys.set("response_headers", rules);
+        }
+        if self.real_ip {
+            keys.set("x_real_ip", "true");
+        }
+        if let Some(size) = self.body_size {
+            keys.set("body_size", toml::size(size));
+        }
+    }
+
+    /// Adds a restriction. Not if the route has another one of this kind.
+    pub(crate) fn require(&mut self, need: &Need, realm: &str) -> bool {
+        match need {
+            Need::User { .. } => match &self.users {
+                Some((own, _)) => own == need,
+                None => {
+                    self.users = Some((need.clone(), realm.to_owned()));
+                    true
+                }
+            },
+            Need::Certificate { names } => match &self.certificate {
+                Some(own) if own.is_empty() || own == names => {
+                    self.certificate = Some(names.clone());
+                    true
+                }
+                Some(_) => names.is_empty(),
+                None => {
+                    self.certificate = Some(names.clone());
+                    true
+                }
+            },
+        }
+    }
+}

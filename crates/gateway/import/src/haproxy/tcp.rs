@@ -1,0 +1,180 @@
+//! Frontends of mode `tcp`: `[[tcp]]`, also by the name of the server in the first message of TLS.
+
+use std::rc::Rc;
+
+use crate::directive::Directive;
+use crate::haproxy::bind::Listeners;
+use crate::haproxy::certificates;
+use crate::haproxy::context::{Context, milliseconds};
+use crate::haproxy::formula::{Facts, Formula, Kind, Known};
+use crate::haproxy::host_name::HostName;
+use crate::haproxy::rule::{Action, Segment};
+use crate::haproxy::site::Front;
+use crate::haproxy::unit::Unit;
+use crate::table::Table;
+use crate::toml::{self, Keys};
+
+/// Advice for a frontend that is not carried.
+const BY_HAND: &str = "write [[tcp]] by hand; until then brisk does not listen at the address";
+
+impl<'a> Context<'a> {
+    /// The tables for a frontend at some of its listeners; none if a rule has no counterpart.
+    pub(crate) fn tcp(&self, front: &Front<'_, 'a>, listeners: Listeners<'a>) -> Option<Unit<'a>> {
+        match self.tcp_tables(front, &listeners) {
+            Ok(tcp) => {
+                let (http, hosts, pages) = (Vec::new(), Vec::new(), Default::default());
+                Some(Unit { front: front.index, listeners, http, hosts, used: self.take_used(), pages, tcp })
+            }
+            Err((line, reason)) => {
+                self.take_used();
+                self.missing(line.unwrap_or(front.proxy.directive), reason, BY_HAND);
+                None
+            }
+        }
+    }
+
+    fn tcp_tables(
+        &self,
+        front: &Front<'_, 'a>,
+        listeners: &Listeners<'a>,
+    ) -> Result<Vec<Table>, (Option<&'a Directive>, String)> {
+        let mut base = Keys::of("listen", certificates::listen(listeners));
+        if listeners.tls {
+            if !listeners.clients.is_empty() {
+                return Err((Some(listeners.line), "[[tcp]] of brisk has no client certificates".to_owned()));
+            }
+            let own = certificates::of_tcp(self, listeners)
+                .ok_or((Some(listeners.line), "the certificates are in a folder".to_owned()))?;
+            base.set("certificates", own);
+        }
+        let hosts = front.hosts().ok_or((None, "the rules name more than 20,000 names".to_owned()))?;
+        let has_names = hosts.len() > 1 || self.reads_names(front);
+        let mut groups: Vec<(usize, Vec<String>)> = Vec::new();
+        let (mut refused, mut all) = (None, None);
+        for host in &hosts {
+            let name = host.text().unwrap_or_else(|| "*".to_owned());
+            match self.destination(front, listeners, host)? {
+                Some(index) => {
+                    if *host == HostName::Other {
+                        all = Some(index);
+                    }
+                    match groups.iter_mut().find(|(own, _)| *own == index) {
+                        Some((_, names)) => names.push(name),
+                        None => groups.push((index, vec![name])),
+                    }
+                }
+                None => refused = Some(name),
+            }
+        }
+        if let Some(name) = refused.filter(|_| all.is_some()) {
+            return Err((None, format!("[[tcp]] of brisk cannot refuse {name} beside all other names")));
+        }
+        let mut tables = Vec::new();
+        for (index, names) in groups {
+            let mut keys = base.clone();
+            keys.0.insert(0, ("name".to_owned(), toml::text(&toml::name(front.proxy.name()))));
+            if has_names {
+                keys.set("names", toml::list(&names));
+            }
+            let backend = &self.proxies.all[index];
+            self.carried(backend.directive);
+            let group = self.group(index, true, &listeners.ports).map_err(|reason| (Some(backend.directive), reason))?;
+            keys.set("upstream", toml::text(&group));
+            if let Some(time) = self.idle(front, index) {
+                keys.set("idle_timeout", toml::duration(time));
+            }
+            tables.push(Table { header: "[[tcp]]".to_owned(), keys, comment: front.proxy.directive.comment() });
+        }
+        if tables.is_empty() {
+            return Err((None, "no rule gives the connections a server".to_owned()));
+        }
+        Ok(tables)
+    }
+
+    /// Whether a rule needs the first message of TLS.
+    fn reads_names(&self, front: &Front<'_, 'a>) -> bool {
+        let words = |line: &Directive| line.args.iter().any(|arg| arg.contains("ssl_sni") || arg.contains("ssl_hello_type"));
+        front.proxy.lines().any(|line| matches!(&*line.name, "acl" | "tcp-request" | "use_backend") && words(line))
+    }
+
+    /// The backend of connections for a name; none if they are refused.
+    fn destination(
+        &self,
+        front: &Front<'_, 'a>,
+        listeners: &Listeners<'a>,
+        host: &HostName,
+    ) -> Result<Option<usize>, (Option<&'a Directive>, String)> {
+        let program = &front.rules.1;
+        let known = Known::default();
+        let facts = Facts { host, secure: listeners.tls, ports: &listeners.ports, known: &known, is_moved: false };
+        let mut segments: Vec<Segment<'a>> = program.request.clone();
+        segments.push(Rc::clone(&program.switching));
+        let mut index = None;
+        'segments: for segment in &segments {
+            for rule in segment.iter() {
+                if !self.step(rule.formula.size()) {
+                    return Err((Some(rule.line), "the rules are too many".to_owned()));
+                }
+                let fail = |reason: String| (Some(rule.line), reason);
+                match rule.formula.at(&facts) {
+                    Formula::False => continue,
+                    Formula::True => {}
+                    own => match (own.obstacle(), &rule.action) {
+                        ((Kind::Label, reason), Action::Use(_)) => {
+                            self.different(rule.line, reason);
+                            continue;
+                        }
+                        ((Kind::Host | Kind::State | Kind::Load, reason), Action::Use(_)) => {
+                            self.missing(rule.line, reason, "list the names in [[tcp]]");
+                            continue;
+                        }
+                        ((_, reason), _) => return Err(fail(format!("[[tcp]] of brisk has no such condition: {reason}"))),
+                    },
+                }
+                match &rule.action {
+                    Action::Allow => continue 'segments,
+                    Action::Respond(_) => return Ok(None),
+                    Action::Use(name) => {
+                        let found = self.proxies.backend(name).ok_or_else(|| fail(format!("there is no backend {name}")))?;
+                        index = Some(found.0);
+                        break 'segments;
+                    }
+                    Action::Unknown(reason) => return Err(fail(reason.clone())),
+                    _ => {}
+                }
+            }
+        }
+        let index = match index {
+            Some(index) => index,
+            None => match front.default().map_err(|reason| (None, reason))? {
+                Some(index) => index,
+                None => return Ok(None),
+            },
+        };
+        self.behind(front, index)?;
+        Ok(Some(index))
+    }
+
+    /// Rules of a backend, which may only accept.
+    fn behind(&self, front: &Front<'_, 'a>, index: usize) -> Result<(), (Option<&'a Directive>, String)> {
+        if index == front.index {
+            return Ok(());
+        }
+        let rules = front.backend(index);
+        let other = rules.1.request.iter().flat_map(|segment| segment.iter()).find(|rule| !matches!(rule.action, Action::Allow));
+        other.map_or(Ok(()), |rule| Err((Some(rule.line), "[[tcp]] of brisk has no such rule".to_owned())))
+    }
+
+    /// `idle_timeout`: the shorter time of both sides.
+    fn idle(&self, front: &Front<'_, 'a>, index: usize) -> Option<u64> {
+        let backend = &self.proxies.all[index];
+        let time = |proxy: &crate::haproxy::proxy::Proxy<'a>, kind: &str| {
+            let line = proxy.one("timeout", kind)?;
+            self.carried(line);
+            milliseconds(line.arg(1))
+        };
+        let sides = [time(front.proxy, "client"), time(backend, "server")];
+        let own = time(backend, "tunnel").or_else(|| sides.into_iter().flatten().min())?;
+        Some(own.clamp(1000, 86_400_000)).filter(|time| *time != 600_000)
+    }
+}
