@@ -8,6 +8,7 @@ mod bind;
 mod certificates;
 mod checks;
 mod context;
+mod counter;
 mod directives;
 mod effect;
 pub(crate) mod files;
@@ -34,6 +35,7 @@ mod tcp;
 mod template;
 mod test;
 mod unit;
+mod when;
 
 use std::path::Path;
 
@@ -54,7 +56,11 @@ use proxy::Proxies;
 pub fn haproxy(path: &Path) -> Result<Imported, ImportError> {
     let (all, count, files) = Files::read(path)?;
     let imported = translate(&all, count, files, path)?;
-    if imported.files.is_empty() { Err(ImportError::NoFrontend { file: path.to_owned() }) } else { Ok(imported) }
+    if imported.files.is_empty() {
+        Err(ImportError::NoFrontend { file: path.to_owned() })
+    } else {
+        Ok(imported)
+    }
 }
 
 /// Translates sections. There are no files of brisk if there is no frontend with an address.
@@ -76,8 +82,9 @@ pub(crate) fn translate(
     let open = report.open();
     if !open.is_empty() {
         let places = open.join(", ");
-        let warning =
-            format!("# WARNING: HAProxy refuses requests that this configuration serves, see the report: {places}\n");
+        let warning = format!(
+            "# WARNING: HAProxy refuses requests that this configuration serves, see the report: {places}\n"
+        );
         files.iter_mut().for_each(|text| text.insert_str(0, &warning));
     }
     Ok(Imported { files, report })

@@ -39,7 +39,8 @@ impl<'c, 'a> Conditions<'c, 'a> {
             };
             let name = name.split(',').next().unwrap_or(name).to_owned();
             let is_plain = line.args.len() == at + 2 && line.arg(at).starts_with("set-var(");
-            let sample = Sample::read(line.arg(at + 1)).filter(|_| is_plain && !variables.contains_key(&name));
+            let sample =
+                Sample::read(line.arg(at + 1)).filter(|_| is_plain && !variables.contains_key(&name));
             // A variable of a variable would need the order of both.
             let sample = sample.filter(|sample| sample.name() != "var");
             variables.insert(name, sample);
@@ -203,7 +204,6 @@ impl<'c, 'a> Conditions<'c, 'a> {
         }
         self.context.table_of(name)?.one("stick-table", "")
     }
-
 }
 
 /// All of the tests between two `or`. HAProxy refuses an empty list, which would hold for all requests.

@@ -12,16 +12,62 @@ const MOST_PORTS: u16 = 100;
 
 /// Options with a value that need no counterpart.
 const VALUED: [&str; 28] = [
-    "name", "id", "mode", "user", "group", "uid", "gid", "maxconn", "backlog", "nice", "process", "thread", "shards", "level",
-    "severity-output", "ciphers", "ciphersuites", "curves", "ecdhe", "npn", "ssl-max-ver", "tls-ticket-keys", "mss", "tcp-ut",
-    "sigalgs", "client-sigalgs", "tfo-backlog", "proto",
+    "name",
+    "id",
+    "mode",
+    "user",
+    "group",
+    "uid",
+    "gid",
+    "maxconn",
+    "backlog",
+    "nice",
+    "process",
+    "thread",
+    "shards",
+    "level",
+    "severity-output",
+    "ciphers",
+    "ciphersuites",
+    "curves",
+    "ecdhe",
+    "npn",
+    "ssl-max-ver",
+    "tls-ticket-keys",
+    "mss",
+    "tcp-ut",
+    "sigalgs",
+    "client-sigalgs",
+    "tfo-backlog",
+    "proto",
 ];
 
 /// Options without a value that need no counterpart.
 const FLAGS: [&str; 24] = [
-    "ssl", "accept-proxy", "v4v6", "v6only", "tfo", "defer-accept", "transparent", "prefer-client-ciphers", "allow-0rtt",
-    "expose-fd", "listeners", "no-sslv3", "no-tlsv10", "no-tlsv11", "no-tlsv12", "no-tls-tickets", "strict-sni", "no-ca-names",
-    "no-alpn", "force-tlsv12", "force-tlsv13", "quic-force-retry", "ssl-skip-self-issued-ca", "no-tlsv13",
+    "ssl",
+    "accept-proxy",
+    "v4v6",
+    "v6only",
+    "tfo",
+    "defer-accept",
+    "transparent",
+    "prefer-client-ciphers",
+    "allow-0rtt",
+    "expose-fd",
+    "listeners",
+    "no-sslv3",
+    "no-tlsv10",
+    "no-tlsv11",
+    "no-tlsv12",
+    "no-tls-tickets",
+    "strict-sni",
+    "no-ca-names",
+    "no-alpn",
+    "force-tlsv12",
+    "force-tlsv13",
+    "quic-force-retry",
+    "ssl-skip-self-issued-ca",
+    "no-tlsv13",
 ];
 
 /// A certificate, or a folder of them.
@@ -83,7 +129,11 @@ impl<'a> Context<'a> {
 
     fn bind(&self, line: &'a Directive) -> Option<Listeners<'a>> {
         let missing = |reason: &str| {
-            self.missing(line, reason, "write an address in https or http of [server]; until then brisk does not listen there");
+            self.missing(
+                line,
+                reason,
+                "write an address in https or http of [server]; until then brisk does not listen there",
+            );
             None
         };
         let mut own = Listeners {
@@ -107,7 +157,9 @@ impl<'a> Context<'a> {
         }
         self.carried(line);
         match self.bind_options(line, &mut own) {
-            Ok(()) if own.tls && own.certificates.is_empty() => missing("the listener has no certificate that the importer finds"),
+            Ok(()) if own.tls && own.certificates.is_empty() => {
+                missing("the listener has no certificate that the importer finds")
+            }
             Ok(()) => Some(own),
             Err(reason) => missing(&reason),
         }
@@ -127,18 +179,31 @@ impl<'a> Context<'a> {
                 "ca-verify-file" => drop(value()),
                 "alpn" => drop(value()),
                 "ssl-min-ver" => own.is_recent = value() == "TLSv1.3",
-                "interface" => return Err(format!("brisk does not listen on the interface {} alone", value())),
+                "interface" => {
+                    return Err(format!("brisk does not listen on the interface {} alone", value()));
+                }
                 "ca-ignore-err" | "crt-ignore-err" => {
                     let errors = value();
-                    self.different(line, format!("brisk refuses certificates of clients with the errors {errors}"));
+                    self.different(
+                        line,
+                        format!("brisk refuses certificates of clients with the errors {errors}"),
+                    );
                 }
                 "ca-sign-file" | "ca-sign-pass" | "namespace" | "ocsp-update" => {
                     let value = value();
-                    self.missing(line, format!("brisk has no {word} {value}"), "look for its purpose in docs/configuration.md");
+                    self.missing(
+                        line,
+                        format!("brisk has no {word} {value}"),
+                        "look for its purpose in docs/configuration.md",
+                    );
                 }
                 word if VALUED.contains(&word) => drop(value()),
                 word if FLAGS.contains(&word) => {}
-                word => self.missing(line, format!("brisk has no option {word} of addresses"), "look for its purpose in docs/configuration.md"),
+                word => self.missing(
+                    line,
+                    format!("brisk has no option {word} of addresses"),
+                    "look for its purpose in docs/configuration.md",
+                ),
             }
         }
         let mode = match verify {

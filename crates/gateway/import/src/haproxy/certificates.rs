@@ -6,7 +6,13 @@ use crate::toml::{self, Keys};
 
 impl<'a> Context<'a> {
     /// `certificates` or `certificate_folder` of a host with these names.
-    pub(crate) fn certificates(&self, listeners: &Listeners<'a>, names: &[String], is_default: bool, keys: &mut Keys) {
+    pub(crate) fn certificates(
+        &self,
+        listeners: &Listeners<'a>,
+        names: &[String],
+        is_default: bool,
+        keys: &mut Keys,
+    ) {
         let mut files: Vec<String> = Vec::new();
         let mut assumed = false;
         for own in &listeners.certificates {
@@ -20,15 +26,23 @@ impl<'a> Context<'a> {
         }
         if files.is_empty() {
             let first = listeners.certificates.iter().find(|own| !own.is_folder).map(|own| own.path.clone());
-            let first = first.or_else(|| listeners.certificates.iter().find_map(|own| self.of_folder(own, &[]).0.into_iter().next()));
+            let first = first.or_else(|| {
+                listeners.certificates.iter().find_map(|own| self.of_folder(own, &[]).0.into_iter().next())
+            });
             files.extend(first);
             if listeners.certificates.len() > 1 && !names.is_empty() {
-                let detail = format!("the names of {} are not those of files: the host gets the first certificate", names.join(", "));
+                let detail = format!(
+                    "the names of {} are not those of files: the host gets the first certificate",
+                    names.join(", ")
+                );
                 self.different(listeners.line, detail);
             }
         }
         if assumed {
-            self.different(listeners.line, "the folder is not on this machine: the names of its files are assumed, NAME.pem");
+            self.different(
+                listeners.line,
+                "the folder is not on this machine: the names of its files are assumed, NAME.pem",
+            );
         }
         files.dedup();
         if !files.is_empty() {
@@ -39,7 +53,10 @@ impl<'a> Context<'a> {
         let folder = listeners.certificates.iter().find(|own| own.is_folder);
         if let Some(folder) = folder.filter(|_| is_default) {
             keys.set("certificate_folder", self.file(&folder.path));
-            self.different(listeners.line, "brisk finds certificates in the folder by the names of the files, NAME.pem");
+            self.different(
+                listeners.line,
+                "brisk finds certificates in the folder by the names of the files, NAME.pem",
+            );
         }
     }
 
@@ -51,17 +68,23 @@ impl<'a> Context<'a> {
         let path = |file: &String| format!("{}/{file}", folder.path);
         let wanted = |name: &String| {
             let wild = name.split_once('.').map(|(_, parent)| parent).filter(|parent| parent.contains('.'));
-            let wild = wild.into_iter().flat_map(|parent| [format!("*.{parent}.pem"), format!("_.{parent}.pem")]);
+            let wild =
+                wild.into_iter().flat_map(|parent| [format!("*.{parent}.pem"), format!("_.{parent}.pem")]);
             std::iter::once(format!("{}.pem", name.replace('*', "_"))).chain(wild).collect::<Vec<_>>()
         };
         match self.files.borrow_mut().names(&folder.path).as_deref() {
-            Some(all) if names.is_empty() => (all.iter().filter(|file| file.ends_with(".pem")).map(path).collect(), false),
+            Some(all) if names.is_empty() => {
+                (all.iter().filter(|file| file.ends_with(".pem")).map(path).collect(), false)
+            }
             Some(all) => {
                 let found = names.iter().flat_map(wanted).filter(|file| all.contains(file));
                 (found.map(|file| path(&file)).collect(), false)
             }
             None => {
-                let files = names.iter().filter(|name| name.contains('.')).filter_map(|name| wanted(name).into_iter().next());
+                let files = names
+                    .iter()
+                    .filter(|name| name.contains('.'))
+                    .filter_map(|name| wanted(name).into_iter().next());
                 let files: Vec<_> = files.map(|file| path(&file)).collect();
                 let is_guess = !files.is_empty();
                 (files, is_guess)

@@ -2,12 +2,63 @@
 
 use crate::directive::Directive;
 use crate::haproxy::context::{Context, milliseconds};
+use crate::haproxy::host_name::is_name;
 use crate::haproxy::proxy::Proxy;
 use crate::haproxy::server::Server;
 use crate::toml::{self, Keys};
 
 /// Longest time of a group.
 const LONGEST: u64 = 86_400_000;
+
+/// The request of a check and the status that it expects.
+#[derive(Debug)]
+struct Check {
+    method: String,
+    path: String,
+    host: Option<String>,
+    status: Option<String>,
+    has_body: bool,
+}
+
+impl Check {
+    /// Reads the words behind `option httpchk`.
+    fn new(words: &[String]) -> Self {
+        let (method, path, rest) = match words {
+            [] => ("OPTIONS", "/", &[][..]),
+            [path] => ("OPTIONS", path.as_str(), &[][..]),
+            [method, path, rest @ ..] => (method.as_str(), path.as_str(), rest),
+        };
+        // Older configurations have headers behind the version.
+        let head = rest.join(" ");
+        let at = head.to_ascii_lowercase().find("host:");
+        let host = at.and_then(|at| head[at + 5..].split_whitespace().next().map(str::to_owned));
+        Self { method: method.to_owned(), path: path.to_owned(), host, status: None, has_body: false }
+    }
+
+    /// Reads `http-check send`.
+    fn send(&mut self, line: &Directive) {
+        let value = |name: &str| {
+            let at = line.args.iter().position(|arg| arg.eq_ignore_ascii_case(name));
+            at.and_then(|at| line.args.get(at + 1)).cloned()
+        };
+        self.method = value("meth").unwrap_or_else(|| self.method.clone());
+        self.path = value("uri").unwrap_or_else(|| self.path.clone());
+        self.host = value("host").or_else(|| self.host.take());
+        self.has_body |= value("body").is_some();
+    }
+
+    /// Reads `http-check expect`. Whether it expects a status that brisk can expect.
+    fn expects(&mut self, line: &Directive) -> bool {
+        match (line.arg(1), line.arg(2)) {
+            ("status", status) if status.parse::<u16>().is_ok() => {
+                self.status = Some(status.to_owned());
+                true
+            }
+            ("status", "200-399") | ("rstatus", "(2|3)[0-9][0-9]" | "^[23]") => true,
+            _ => false,
+        }
+    }
+}
 
 impl<'a> Context<'a> {
     /// `timeouts` of a group.
@@ -44,30 +95,43 @@ impl<'a> Context<'a> {
     /// `health` of a group.
     pub(crate) fn health(&self, proxy: &Proxy<'a>, tcp: bool, servers: &[Server<'_>], keys: &mut Keys) {
         let checks = self.check_lines(proxy);
-        let Some(server) = servers.iter().find(|server| server.has("check") && !server.has("no-check")) else { return };
+        let Some(server) = servers.iter().find(|server| server.has("check") && !server.has("no-check"))
+        else {
+            return;
+        };
         let mut health = Keys::default();
         if tcp {
-            if let Some(line) = checks.iter().find(|line| !matches!(line.arg(0), "tcp-check" | "ssl-hello-chk") || line.name != "option") {
+            if let Some(line) = checks
+                .iter()
+                .find(|line| !matches!(line.arg(0), "tcp-check" | "ssl-hello-chk") || line.name != "option")
+            {
                 self.different(line, "brisk checks these servers by connecting");
             }
         } else {
             self.http_check(proxy, &checks, &mut health);
             if health.get("path").is_none() {
                 let detail = "brisk excludes a server after failed requests; for checks without requests, write health = { path = \"/\" } in the group";
-                servers.iter().filter(|server| server.has("check")).for_each(|server| self.different(server.line, detail));
+                servers
+                    .iter()
+                    .filter(|server| server.has("check"))
+                    .for_each(|server| self.different(server.line, detail));
             }
         }
-        let interval = server.get("inter").map_or(Some(2000), milliseconds).unwrap_or(2000).clamp(100, LONGEST);
+        let interval =
+            server.get("inter").map_or(Some(2000), milliseconds).unwrap_or(2000).clamp(100, LONGEST);
         let is_active = tcp || health.get("path").is_some();
         if is_active {
             health.set("interval", toml::duration(interval));
-            let timeout = proxy.one("timeout", "check").and_then(|line| milliseconds(line.arg(1))).unwrap_or(2000);
+            let timeout =
+                proxy.one("timeout", "check").and_then(|line| milliseconds(line.arg(1))).unwrap_or(2000);
             let timeout = timeout.clamp(100, interval);
             if timeout != 2000 {
                 health.set("timeout", toml::duration(timeout));
             }
             for (option, key, usual) in [("rise", "healthy_after", "2"), ("fall", "unhealthy_after", "3")] {
-                if let Some(count) = server.get(option).and_then(toml::number).filter(|count| count != usual && count != "0") {
+                if let Some(count) =
+                    server.get(option).and_then(toml::number).filter(|count| count != usual && count != "0")
+                {
                     health.set(key, count);
                 }
             }
@@ -87,7 +151,14 @@ impl<'a> Context<'a> {
     /// Lines about checks, which are carried if there are none about them.
     fn check_lines(&self, proxy: &Proxy<'a>) -> Vec<&'a Directive> {
         let kinds = [
-            "httpchk", "tcp-check", "ssl-hello-chk", "mysql-check", "pgsql-check", "redis-check", "smtpchk", "ldap-check",
+            "httpchk",
+            "tcp-check",
+            "ssl-hello-chk",
+            "mysql-check",
+            "pgsql-check",
+            "redis-check",
+            "smtpchk",
+            "ldap-check",
         ];
         let mut lines: Vec<&Directive> = kinds.iter().filter_map(|kind| proxy.option(kind)).collect();
         lines.extend(proxy.all("http-check").chain(proxy.all("tcp-check")));
@@ -97,58 +168,45 @@ impl<'a> Context<'a> {
 
     fn http_check(&self, proxy: &Proxy<'a>, lines: &[&'a Directive], health: &mut Keys) {
         let Some(option) = proxy.option("httpchk") else {
-            for line in lines {
-                self.different(line, "brisk checks servers of HTTP by a request");
-            }
+            lines.iter().for_each(|line| self.different(line, "brisk checks servers of HTTP by a request"));
             return;
         };
-        let words = &option.args[1..];
-        let (mut method, mut path, mut host) = ("OPTIONS".to_owned(), "/".to_owned(), None);
-        match words {
-            [] => {}
-            [one] => path.clone_from(one),
-            [first, second, rest @ ..] => {
-                (method, path) = (first.clone(), second.clone());
-                let head = rest.join(" ");
-                let header = head.to_ascii_lowercase().find("host:").map(|at| head[at + 5..].trim().to_owned());
-                host = header.and_then(|value| value.split_whitespace().next().map(str::to_owned));
-            }
-        }
-        let (mut is_plain, mut status) = (true, None);
+        let mut check = Check::new(&option.args[1..]);
         for line in lines.iter().filter(|line| line.name == "http-check") {
             match line.arg(0) {
-                "send" => {
-                    let value = |name: &str| line.args.iter().position(|arg| arg == name).and_then(|at| line.args.get(at + 1));
-                    value("meth").into_iter().for_each(|own| method.clone_from(own));
-                    value("uri").into_iter().for_each(|own| path.clone_from(own));
-                    let at = line.args.iter().position(|arg| arg.eq_ignore_ascii_case("host"));
-                    host = at.and_then(|at| line.args.get(at + 1)).cloned().or(host);
-                    is_plain &= value("body").is_none();
+                "send" => check.send(line),
+                "expect" if check.expects(line) => {}
+                "disable-on-404" | "send-state" => {
+                    self.different(line, "brisk has healthy and unhealthy servers only");
                 }
-                "expect" if line.arg(1) == "status" && line.arg(2).parse::<u16>().is_ok() => status = Some(line.arg(2).to_owned()),
-                "expect" if line.arg(1) == "status" && line.arg(2) == "200-399" => {}
-                "expect" if line.arg(1) == "rstatus" && matches!(line.arg(2), "(2|3)[0-9][0-9]" | "^[23]") => {}
-                "disable-on-404" | "send-state" => self.different(line, "brisk has healthy and unhealthy servers only"),
                 _ => self.different(line, "brisk compares the status of the response only"),
             }
         }
-        if !path.starts_with('/') || path.contains(|next: char| next.is_control() || next == ' ') {
-            return self.missing(option, "the path of the check does not begin with a slash", "write health in the group");
+        if !check.path.starts_with('/') || check.path.contains(|next: char| next.is_control() || next == ' ')
+        {
+            let reason = "the path of the check does not begin with a slash";
+            return self.missing(option, reason, "write health in the group");
         }
-        if method != "GET" || !is_plain {
-            self.different(option, format!("brisk checks servers with GET in place of {method}"));
+        if check.method != "GET" || check.has_body {
+            self.different(option, format!("brisk checks servers with GET in place of {}", check.method));
         }
-        health.set("path", toml::text(&path));
-        if let Some(host) = host.filter(|host| crate::haproxy::host_name::is_name(host.split(':').next().unwrap_or(""))) {
+        health.set("path", toml::text(&check.path));
+        let is_name = |host: &String| is_name(host.split(':').next().unwrap_or(""));
+        if let Some(host) = check.host.filter(is_name) {
             health.set("host", toml::text(&host));
         }
-        if let Some(status) = status {
+        if let Some(status) = check.status {
             health.set("status", status);
         }
     }
 
     /// `tls` of a group. All of its servers have the same settings in brisk.
-    pub(crate) fn server_tls(&self, servers: &[Server<'_>], tcp: bool, keys: &mut Keys) -> Result<(), String> {
+    pub(crate) fn server_tls(
+        &self,
+        servers: &[Server<'_>],
+        tcp: bool,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
         let mut with_tls = servers.iter().filter(|server| server.has("ssl") && !server.has("disabled"));
         let Some(first) = with_tls.next() else { return Ok(()) };
         let tls = self.tls_of(first, tcp);
@@ -156,7 +214,11 @@ impl<'a> Context<'a> {
             let own = self.tls_of(other, tcp);
             if own != tls {
                 let reason = "servers of a group have the same authority, name and certificate";
-                self.missing(other.line, reason, "write a group for each; until then the routes refuse requests");
+                self.missing(
+                    other.line,
+                    reason,
+                    "write a group for each; until then the routes refuse requests",
+                );
                 return Err(reason.to_owned());
             }
         }
@@ -186,7 +248,8 @@ impl<'a> Context<'a> {
         if server.get("verify") == Some("none") {
             self.different(server.line, "brisk always verifies servers: write ca in [upstream.NAME.tls] for a certificate of your own");
         }
-        let is_http2 = server.get("alpn").is_some_and(|list| list.split(',').next() == Some("h2")) || server.get("proto") == Some("h2");
+        let is_http2 = server.get("alpn").is_some_and(|list| list.split(',').next() == Some("h2"))
+            || server.get("proto") == Some("h2");
         if is_http2 && !tcp {
             tls.set("protocol", "\"h2\"");
         }

@@ -101,7 +101,8 @@ impl<'a> Context<'a> {
                     return candidate;
                 }
                 None => {
-                    let table = Table { header: header.clone(), keys: keys.clone(), comment: source.comment() };
+                    let table =
+                        Table { header: header.clone(), keys: keys.clone(), comment: source.comment() };
                     tables.insert(header, table);
                     drop(tables);
                     self.using(kind, &candidate);
@@ -181,9 +182,14 @@ mod tests {
 
     #[test]
     fn times_without_a_unit_are_milliseconds() {
-        for (text, expected) in
-            [("5000", Some(5000)), ("5s", Some(5000)), ("1m", Some(60_000)), ("1500us", Some(2)), ("x", None), ("", None)]
-        {
+        for (text, expected) in [
+            ("5000", Some(5000)),
+            ("5s", Some(5000)),
+            ("1m", Some(60_000)),
+            ("1500us", Some(2)),
+            ("x", None),
+            ("", None),
+        ] {
             assert_eq!(milliseconds(text), expected, "{text}");
         }
     }

@@ -70,17 +70,27 @@ impl<'a> Site<'_, '_, 'a> {
             _ => Keys::of("respond", "{ status = 401 }"),
         };
         self.restrictions(flow, &mut keys);
-        Ok(Route { when: flow.when.clone(), keys, comment: rule.line.comment(), is_to_https, line: rule.line.id })
+        Ok(Route {
+            when: flow.when.clone(),
+            keys,
+            comment: rule.line.comment(),
+            is_to_https,
+            line: rule.line.id,
+        })
     }
 
     /// A rule for a header.
     fn header(&self, flow: &mut Flow<'a>, rule: &Rule<'a>) -> Result<(), String> {
-        let (Action::Set(of, name, _) | Action::Add(of, name, _) | Action::Remove(of, name) | Action::Replace(of, name, ..)) = &rule.action
+        let (Action::Set(of, name, _)
+        | Action::Add(of, name, _)
+        | Action::Remove(of, name)
+        | Action::Replace(of, name, ..)) = &rule.action
         else {
             return Ok(());
         };
         let of = *of;
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        {
             return Err("the name of the header depends on a variable".to_owned());
         }
         if Headers::is_framing(name) {
@@ -148,7 +158,9 @@ impl<'a> Site<'_, '_, 'a> {
         let source = if of == Of::Request { "request" } else { "response" };
         let regex = pattern::translate(from, false)?;
         let mut keys = Keys::of("from", toml::text(&format!("{{{source}.header.{lower}}}")));
-        let entry = |regex: &str, value: &str| format!("{{ regex = {}, value = {} }}", toml::raw(regex), toml::text(value));
+        let entry = |regex: &str, value: &str| {
+            format!("{{ regex = {}, value = {} }}", toml::raw(regex), toml::text(value))
+        };
         keys.set("patterns", format!("[{}, {}]", entry(&regex, &grouped(to, 0)?), entry("^(.*)$", "{1}")));
         Ok(format!("{{map.{}}}", self.context.named("map", &toml::name(&lower), &keys, rule.line)))
     }
@@ -261,7 +273,7 @@ fn new_path(path: &Path, flow: &mut Flow<'_>) -> Result<(), String> {
             let from = pattern::translate(from, *ignore_case)?;
             let own = from.strip_prefix("(?i)").unwrap_or(&from);
             let flag = if *ignore_case { "(?i)" } else { "" };
-            let groups = groups(own)?;
+            let groups = pattern::groups(own).ok_or("brisk does not have the expression")?;
             let (regex, to) = match own.strip_prefix('^') {
                 _ if has_alternative(own) => return Err("the expression has alternatives".to_owned()),
                 Some(_) if own.ends_with('$') => (format!("{flag}{own}"), grouped(to, 0)?),
@@ -292,11 +304,6 @@ fn with_slash(regex: &str, to: &str) -> (String, String) {
         }
     }
     (regex.to_owned(), to.to_owned())
-}
-
-/// Number of groups of an expression.
-fn groups(regex: &str) -> Result<usize, String> {
-    regex::Regex::new(regex).map(|regex| regex.captures_len() - 1).map_err(|_| "brisk does not have the expression".to_owned())
 }
 
 fn has_alternative(regex: &str) -> bool {

@@ -38,8 +38,10 @@ impl Files {
         let mut paths = vec![path.to_owned()];
         if is_folder {
             let entries = fs::read_dir(path).map_err(unreadable)?.flatten().map(|entry| entry.path());
-            paths =
-                entries.filter(|path| path.extension().is_some_and(|end| end == "cfg")).take(MOST_FILES + 1).collect();
+            paths = entries
+                .filter(|path| path.extension().is_some_and(|end| end == "cfg"))
+                .take(MOST_FILES + 1)
+                .collect();
             paths.sort();
         }
         let mut grammar = Grammar::default();

@@ -3,14 +3,16 @@
 //! Each test of a rule divides the requests: those that meet it have routes of their own, before those of the others. So the list
 //! keeps the order of rules without negations, which conditions of brisk do not have.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::directive::Directive;
-use crate::haproxy::formula::{Facts, Formula, Kind, Known, Test, When};
-use crate::haproxy::rule::{Action, Rule, Segment};
+use crate::haproxy::formula::{Facts, Formula, Kind, Known};
+use crate::haproxy::rule::{Action, Of, Rule, Segment};
 use crate::haproxy::site::Site;
-use crate::haproxy::state::State;
+use crate::haproxy::state::{Headers, State};
+use crate::haproxy::when::{Test, When};
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
@@ -110,7 +112,12 @@ impl<'a> Site<'_, '_, 'a> {
                 continue;
             };
             if !self.context.step(rule.formula.size() * (1 + flow.known.size())) || routes.len() > 5000 {
-                return self.refuse(&flow, rule.line, "the rules are too many: divide the configuration", routes);
+                return self.refuse(
+                    &flow,
+                    rule.line,
+                    "the rules are too many: divide the configuration",
+                    routes,
+                );
             }
             let facts = Facts {
                 host: self.host,
@@ -180,24 +187,10 @@ impl<'a> Site<'_, '_, 'a> {
             Action::Unknown(_) | Action::Users(_) => true,
             _ => false,
         };
+        if self.skipped(flow, rule, &reason) {
+            return Next::Rule;
+        }
         match &rule.action {
-            // Without the rule, less is allowed.
-            Action::Allow | Action::Silent => {
-                self.context.missing(rule.line, reason, "write the exception as a route by hand");
-                Next::Rule
-            }
-            Action::Set(of, name, _) | Action::Remove(of, name) | Action::Replace(of, name, _, _) => {
-                self.context.missing(rule.line, reason, "write request_headers or response_headers in a route with `when`");
-                // Neither the value of the client nor that of the rule must reach the server.
-                if *of == crate::haproxy::rule::Of::Request && !crate::haproxy::state::Headers::is_framing(name) {
-                    flow.state.request.remove(name);
-                }
-                Next::Rule
-            }
-            Action::Add(..) => {
-                self.context.missing(rule.line, reason, "write request_headers or response_headers in a route with `when`");
-                Next::Rule
-            }
             _ if kind <= Kind::State && refusing => {
                 self.context.missing(rule.line, reason, "write a limit or a route for these requests");
                 // Without servers, brisk responds with an error itself.
@@ -211,7 +204,11 @@ impl<'a> Site<'_, '_, 'a> {
                 Next::Rule
             }
             _ if kind != Kind::Request && !refusing => {
-                self.context.missing(rule.line, reason, "list the names in a test, or write the route by hand");
+                self.context.missing(
+                    rule.line,
+                    reason,
+                    "list the names in a test, or write the route by hand",
+                );
                 Next::Rule
             }
             _ => {
@@ -221,12 +218,45 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
+    /// Leaves out a rule without which no more is allowed: exceptions, and rules for headers.
+    fn skipped(&self, flow: &mut Flow<'a>, rule: &Rule<'a>, reason: &str) -> bool {
+        let headers = "write request_headers or response_headers in a route with `when`";
+        match &rule.action {
+            Action::Allow | Action::Silent => {
+                self.context.missing(rule.line, reason, "write the exception as a route by hand");
+                true
+            }
+            Action::Set(of, name, _) | Action::Remove(of, name) | Action::Replace(of, name, _, _) => {
+                self.context.missing(rule.line, reason, headers);
+                // Neither the value of the client nor that of the rule must reach the server.
+                if *of == Of::Request && !Headers::is_framing(name) {
+                    flow.state.request.remove(name);
+                }
+                true
+            }
+            Action::Add(..) => {
+                self.context.missing(rule.line, reason, headers);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// A route that refuses requests whose response is not known.
-    pub(crate) fn refuse(&mut self, flow: &Flow<'a>, line: &Directive, reason: &str, routes: &mut Vec<Route>) {
+    pub(crate) fn refuse(
+        &mut self,
+        flow: &Flow<'a>,
+        line: &Directive,
+        reason: &str,
+        routes: &mut Vec<Route>,
+    ) {
         self.context.missing(line, reason, "write the route by hand; until then it refuses requests");
         let keys = Keys::of("respond", "{ status = 501 }");
         let comment = format!("NOT CARRIED: {}", line.comment());
-        self.push(Route { when: flow.when.clone(), keys, comment, is_to_https: false, line: line.id }, routes);
+        self.push(
+            Route { when: flow.when.clone(), keys, comment, is_to_https: false, line: line.id },
+            routes,
+        );
     }
 
     /// Adds a route; beyond the bound for all routes, one that refuses its requests.
@@ -243,10 +273,26 @@ impl<'a> Site<'_, '_, 'a> {
     }
 }
 
-/// Removes routes whose requests the next route treats equally.
+/// Number of routes up to which each is compared with all before it.
+const COMPARED: usize = 400;
+
+/// Removes routes that no request reaches, and those whose requests the next route treats equally.
 pub(crate) fn shortened(routes: Vec<Route>) -> Vec<Route> {
+    let mut seen = BTreeSet::new();
+    let mut reached: Vec<Route> = Vec::new();
+    for route in routes {
+        let compared = &reached[..reached.len().min(COMPARED)];
+        if seen.insert(route.when.toml()) && !compared.iter().any(|before| before.when.includes(&route.when))
+        {
+            let is_last = route.when.is_empty();
+            reached.push(route);
+            if is_last {
+                break;
+            }
+        }
+    }
     let mut kept: Vec<Route> = Vec::new();
-    for route in routes.into_iter().rev() {
+    for route in reached.into_iter().rev() {
         let is_equal = |next: &Route| next.keys == route.keys && next.when.includes(&route.when);
         if !kept.last().is_some_and(is_equal) {
             kept.push(route);
@@ -258,6 +304,9 @@ pub(crate) fn shortened(routes: Vec<Route>) -> Vec<Route> {
 
 /// A route for all requests with a fixed status.
 pub(crate) fn fixed(status: u16, line: &Directive, comment: String) -> Route {
-    let keys = Keys::of("respond", format!("{{ status = {} }}", toml::number(&status.to_string()).unwrap_or_default()));
+    let keys = Keys::of(
+        "respond",
+        format!("{{ status = {} }}", toml::number(&status.to_string()).unwrap_or_default()),
+    );
     Route { when: When::default(), keys, comment, is_to_https: false, line: line.id }
 }

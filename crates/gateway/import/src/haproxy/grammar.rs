@@ -24,8 +24,24 @@ const ENV_END: char = '\u{e001}';
 
 /// Words that begin a section.
 const SECTIONS: [&str; 18] = [
-    "global", "defaults", "frontend", "backend", "listen", "userlist", "peers", "resolvers", "cache",
-    "program", "mailers", "http-errors", "ring", "fcgi-app", "log-forward", "crt-store", "traces", "acme",
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "userlist",
+    "peers",
+    "resolvers",
+    "cache",
+    "program",
+    "mailers",
+    "http-errors",
+    "ring",
+    "fcgi-app",
+    "log-forward",
+    "crt-store",
+    "traces",
+    "acme",
 ];
 
 /// Whether a text has a variable of the environment, whose value only brisk knows.
@@ -52,11 +68,8 @@ impl Grammar {
         let mut sections: Vec<Directive> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let place = Place { file: Arc::clone(file), line: index + 1 };
-            let error = |cause: String| ImportError::Syntax {
-                file: file.to_path_buf(),
-                line: index + 1,
-                cause,
-            };
+            let error =
+                |cause: String| ImportError::Syntax { file: file.to_path_buf(), line: index + 1, cause };
             let mut words = self.words(line).map_err(error)?.into_iter();
             let Some(name) = words.next() else { continue };
             if self.count >= MOST_DIRECTIVES {
@@ -64,7 +77,9 @@ impl Grammar {
             }
             let is_section = SECTIONS.contains(&&*name);
             if name.starts_with('.') {
-                let cause = format!("{name} depends on the program that reads the file: keep the lines that apply, and remove it");
+                let cause = format!(
+                    "{name} depends on the program that reads the file: keep the lines that apply, and remove it"
+                );
                 return Err(error(cause));
             }
             let mut directive = Directive { id: self.count, name, args: words.collect(), block: None, place };
@@ -76,7 +91,8 @@ impl Grammar {
             } else if let Some(block) = sections.last_mut().and_then(|section| section.block.as_mut()) {
                 block.push(directive);
             } else {
-                let cause = "the line is in no section: begin with global, defaults, frontend, backend or listen";
+                let cause =
+                    "the line is in no section: begin with global, defaults, frontend, backend or listen";
                 return Err(error(cause.to_owned()));
             }
         }

@@ -40,7 +40,9 @@ impl<'a> Context<'a> {
                 self.different(server.line, "the server is out of use");
                 continue;
             }
-            let url = self.url(server, tcp, ports).inspect_err(|reason| self.missing(server.line, reason.clone(), BY_HAND))?;
+            let url = self
+                .url(server, tcp, ports)
+                .inspect_err(|reason| self.missing(server.line, reason.clone(), BY_HAND))?;
             if let Some(list) = server.get("crl-file") {
                 let reason = format!("brisk has no revocation lists for servers: {list}");
                 self.missing(server.line, reason.clone(), BY_HAND);
@@ -93,16 +95,43 @@ impl<'a> Context<'a> {
     /// Notes options of a server that have no counterpart.
     fn options(&self, server: &Server<'_>) {
         let known = [
-            "addr", "alpn", "backup", "ca-file", "check", "cookie", "crt", "disabled", "fall", "inter", "maxconn", "proto",
-            "resolve-prefer", "resolvers", "rise", "send-proxy", "send-proxy-v2", "send-proxy-v2-ssl", "send-proxy-v2-ssl-cn",
-            "slowstart", "sni", "ssl", "verify", "verifyhost", "weight", "crl-file",
+            "addr",
+            "alpn",
+            "backup",
+            "ca-file",
+            "check",
+            "cookie",
+            "crt",
+            "disabled",
+            "fall",
+            "inter",
+            "maxconn",
+            "proto",
+            "resolve-prefer",
+            "resolvers",
+            "rise",
+            "send-proxy",
+            "send-proxy-v2",
+            "send-proxy-v2-ssl",
+            "send-proxy-v2-ssl-cn",
+            "slowstart",
+            "sni",
+            "ssl",
+            "verify",
+            "verifyhost",
+            "weight",
+            "crl-file",
         ];
         for name in server.names() {
             if LOST.contains(&name) {
                 self.different(server.line, format!("brisk checks and chooses servers without {name}"));
             } else if !known.contains(&name) && !UNNEEDED.contains(&name) {
                 let reason = format!("brisk has no option {name} of servers");
-                self.missing(server.line, reason, "look for its purpose in docs/configuration.md, [upstream.NAME]");
+                self.missing(
+                    server.line,
+                    reason,
+                    "look for its purpose in docs/configuration.md, [upstream.NAME]",
+                );
             }
         }
     }
@@ -117,11 +146,18 @@ impl<'a> Context<'a> {
                 keys.set("balance", "\"consistent_hash\"");
                 self.different(line, "a hash of the address chooses the server, not a table");
             } else if line.name == "stick" {
-                self.missing(line, "brisk has no tables of clients and servers", "write sticky = {} in the group");
+                self.missing(
+                    line,
+                    "brisk has no tables of clients and servers",
+                    "write sticky = {} in the group",
+                );
             }
         }
         let Some(line) = proxy.one("balance", "") else { return };
-        let (kind, argument) = line.arg(0).split_once('(').map_or((line.arg(0), ""), |(kind, rest)| (kind, rest.trim_end_matches(')')));
+        let (kind, argument) = line
+            .arg(0)
+            .split_once('(')
+            .map_or((line.arg(0), ""), |(kind, rest)| (kind, rest.trim_end_matches(')')));
         self.carried(line);
         let by = match kind {
             "roundrobin" | "static-rr" => return,
@@ -136,9 +172,18 @@ impl<'a> Context<'a> {
             "hdr" if !argument.is_empty() => format!("header:{argument}"),
             "hash" if line.arg(1) == "src" => "client_address".to_owned(),
             "random" => return self.different(line, "brisk uses the servers in turn"),
-            "first" => return self.different(line, "brisk uses the servers in turn, and does not fill the first one before the next"),
+            "first" => {
+                return self.different(
+                    line,
+                    "brisk uses the servers in turn, and does not fill the first one before the next",
+                );
+            }
             _ => {
-                return self.missing(line, "brisk chooses servers by address, path, header or cookie", "write hash_by in the group");
+                return self.missing(
+                    line,
+                    "brisk chooses servers by address, path, header or cookie",
+                    "write hash_by in the group",
+                );
             }
         };
         keys.set("balance", "\"consistent_hash\"");
@@ -219,7 +264,9 @@ impl<'a> Context<'a> {
     }
 
     fn pool(&self, proxy: &Proxy<'a>, servers: &[Server<'_>], keys: &mut Keys) {
-        let most = |server: &Server<'_>| server.get("maxconn").and_then(|most| most.parse::<u64>().ok()).filter(|most| *most > 0);
+        let most = |server: &Server<'_>| {
+            server.get("maxconn").and_then(|most| most.parse::<u64>().ok()).filter(|most| *most > 0)
+        };
         let Some(least) = servers.iter().filter_map(most).min() else { return };
         for server in servers.iter().filter(|server| most(server) != Some(least)) {
             self.different(server.line, format!("all servers of the group have {least} connections at most"));
@@ -242,8 +289,13 @@ impl<'a> Context<'a> {
         if let Some(section) = self.section("resolvers", name) {
             self.carried(section);
             let lines = section.inner().iter().filter(|line| line.name == "nameserver");
-            let addresses: Vec<_> = lines.inspect(|line| self.carried(line)).map(|line| line.arg(1)).collect();
-            let addresses: Vec<_> = addresses.into_iter().map(|text| text.trim_start_matches("udp@").trim_start_matches("tcp@")).filter(|text| text.parse::<std::net::SocketAddr>().is_ok()).collect();
+            let addresses: Vec<_> =
+                lines.inspect(|line| self.carried(line)).map(|line| line.arg(1)).collect();
+            let addresses: Vec<_> = addresses
+                .into_iter()
+                .map(|text| text.trim_start_matches("udp@").trim_start_matches("tcp@"))
+                .filter(|text| text.parse::<std::net::SocketAddr>().is_ok())
+                .collect();
             if !addresses.is_empty() {
                 dns.set("servers", toml::list(addresses));
             }

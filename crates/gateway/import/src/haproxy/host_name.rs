@@ -66,7 +66,10 @@ impl Names {
     pub(crate) fn is_listed(&self) -> bool {
         let is_listed = |pattern: &Pattern| {
             let parent = pattern.text.trim_start_matches('.');
-            pattern.kind == Match::End && pattern.text.starts_with('.') && is_name(parent) && parent.contains('.')
+            pattern.kind == Match::End
+                && pattern.text.starts_with('.')
+                && is_name(parent)
+                && parent.contains('.')
         };
         self.patterns.iter().all(is_listed)
     }
@@ -110,7 +113,8 @@ impl Names {
                 result
             }
             HostName::Other => {
-                let is_every = |pattern: &Pattern| pattern.text.is_empty() && pattern.kind != Match::Expression;
+                let is_every =
+                    |pattern: &Pattern| pattern.text.is_empty() && pattern.kind != Match::Expression;
                 if self.patterns.iter().any(is_every) {
                     return Some(true);
                 }

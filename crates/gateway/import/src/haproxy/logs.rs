@@ -10,8 +10,8 @@ use crate::toml::{self, Keys};
 
 /// Facilities of syslog that brisk has under the same name.
 const FACILITIES: [&str; 20] = [
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "local0", "local1", "local2", "local3",
-    "local4", "local5", "local6", "local7", "ftp", "ntp",
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "local0", "local1",
+    "local2", "local3", "local4", "local5", "local6", "local7", "ftp", "ntp",
 ];
 
 /// Severities of syslog, the most important ones first.
@@ -25,12 +25,19 @@ impl<'a> Context<'a> {
     pub(crate) fn logs(&self, proxy: &Proxy<'a>) -> Vec<Table> {
         let own: Vec<&Directive> = proxy.all("log").collect();
         let is_global = own.iter().any(|line| line.arg(0) == "global");
-        let globals = self.sections.iter().filter(|section| section.name == "global").flat_map(Directive::inner);
+        let globals =
+            self.sections.iter().filter(|section| section.name == "global").flat_map(Directive::inner);
         let globals: Vec<_> = globals.filter(|line| line.name == "log" && is_global).collect();
         let mut outputs: Vec<Keys> = Vec::new();
         for line in own.iter().copied().filter(|line| line.arg(0) != "global").chain(globals) {
             // Lines of requests have the severity `info`.
-            if line.args.iter().skip(2).find_map(|word| LEVELS.iter().position(|own| own == word)).is_some_and(|level| level < INFO) {
+            if line
+                .args
+                .iter()
+                .skip(2)
+                .find_map(|word| LEVELS.iter().position(|own| own == word))
+                .is_some_and(|level| level < INFO)
+            {
                 self.unneeded(line, "messages about the process are on standard error");
                 continue;
             }
@@ -63,7 +70,13 @@ impl<'a> Context<'a> {
     fn format(&self, proxy: &Proxy<'a>) -> Option<String> {
         let line = proxy.one("log-format", "")?;
         let resolve = |sample| Ok(sample);
-        let place = Place { host: &HostName::Other, secure: true, frontend: proxy.name(), backend: "-", resolve: &resolve };
+        let place = Place {
+            host: &HostName::Other,
+            secure: true,
+            frontend: proxy.name(),
+            backend: "-",
+            resolve: &resolve,
+        };
         if line.arg(0).is_empty() || proxy.is_tcp() {
             self.different(line, "the lines have the format of brisk");
             return None;
@@ -86,7 +99,11 @@ impl<'a> Context<'a> {
 fn output(line: &Directive) -> Result<(Keys, Option<String>), String> {
     let target = line.arg(0);
     let words = line.args.iter().skip(1).map(String::as_str);
-    let facility = words.clone().find(|word| FACILITIES.contains(word)).filter(|name| *name != "syslog").unwrap_or("local0");
+    let facility = words
+        .clone()
+        .find(|word| FACILITIES.contains(word))
+        .filter(|name| *name != "syslog")
+        .unwrap_or("local0");
     if matches!(target, "stdout" | "stderr") {
         return Ok((Keys::of("file", toml::text(target)), None));
     }
@@ -96,14 +113,17 @@ fn output(line: &Directive) -> Result<(Keys, Option<String>), String> {
         return Ok((Keys::of("journal", journal), Some(detail.to_owned())));
     }
     let target = target.strip_prefix("udp@").unwrap_or(target);
-    let server = if let Some(path) = target.strip_prefix("unix@").or_else(|| target.starts_with('/').then_some(target)) {
+    let server = if let Some(path) =
+        target.strip_prefix("unix@").or_else(|| target.starts_with('/').then_some(target))
+    {
         format!("unix:{path}")
     } else if let Some(tcp) = target.strip_prefix("tcp@") {
         format!("tcp://{tcp}")
     } else if target.contains('@') || target.is_empty() {
         return Err("brisk does not write to this target".to_owned());
     } else {
-        let has_port = target.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let has_port =
+            target.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
         format!("udp://{target}{}", if has_port { "" } else { ":514" })
     };
     let mut syslog = Keys::of("server", toml::text(&server));

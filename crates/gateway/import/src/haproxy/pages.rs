@@ -43,7 +43,8 @@ impl<'a> Context<'a> {
             return;
         }
         let resolve = |sample| Ok(sample);
-        let place = Place { host: &HostName::Other, secure: true, frontend: "", backend: "", resolve: &resolve };
+        let place =
+            Place { host: &HostName::Other, secure: true, frontend: "", backend: "", resolve: &resolve };
         let path = format!("/.error/{status}");
         match response.keys(&place) {
             Ok(own) => {
@@ -56,7 +57,11 @@ impl<'a> Context<'a> {
                 route.set("exact", "true");
                 route.set("internal", "true");
                 route.0.extend(own.0);
-                routes.push(Table { header: "[[host.route]]".to_owned(), keys: route, comment: line.comment() });
+                routes.push(Table {
+                    header: "[[host.route]]".to_owned(),
+                    keys: route,
+                    comment: line.comment(),
+                });
             }
             Err(reason) => self.missing(line, reason, "write error_pages in [[host]]"),
         }
@@ -65,7 +70,8 @@ impl<'a> Context<'a> {
     /// The file with the users of a list, as TOML. The operator writes it, because the result has no place for secrets.
     pub(crate) fn users(&self, need: &Need) -> String {
         let Need::User { list, groups } = need else { return toml::text("") };
-        let label = std::iter::once(list.as_str()).chain(groups.iter().map(String::as_str)).collect::<Vec<_>>();
+        let label =
+            std::iter::once(list.as_str()).chain(groups.iter().map(String::as_str)).collect::<Vec<_>>();
         let name = format!("{}.users", toml::name(&label.join("-")));
         let Some(section) = self.section("userlist", list) else { return self.file(&name) };
         let path = self.files.borrow().path(&name);
@@ -77,7 +83,9 @@ impl<'a> Context<'a> {
             }
             let value = |word: &str| line.args.iter().position(|arg| arg == word).map(|at| line.arg(at + 1));
             let hash = value("password").unwrap_or("");
-            let is_known = ["$5$", "$6$", "$2y$", "$2b$", "$2a$", "$apr1$", "$argon2id$"].iter().any(|start| hash.starts_with(start));
+            let is_known = ["$5$", "$6$", "$2y$", "$2b$", "$2a$", "$apr1$", "$argon2id$"]
+                .iter()
+                .any(|start| hash.starts_with(start));
             if is_known {
                 self.different(line, format!("write NAME:HASH of the user as a line of {}", path.display()));
             } else {
@@ -92,7 +100,8 @@ impl<'a> Context<'a> {
     /// Whether a proxy has nothing but a page of statistics, which brisk has in its dashboard.
     pub(crate) fn is_page_of_stats(&self, proxy: &Proxy<'a>) -> bool {
         let has = |names: &[&str]| proxy.directive.inner().iter().any(|line| names.contains(&&*line.name));
-        let is_page = has(&["stats"]) && !has(&["server", "server-template", "use_backend", "default_backend", "dispatch"]);
+        let is_page = has(&["stats"])
+            && !has(&["server", "server-template", "use_backend", "default_backend", "dispatch"]);
         if is_page {
             let class = Class::NotCarried {
                 reason: "brisk has no page of statistics in HAProxy's form".to_owned(),

@@ -38,7 +38,9 @@ impl Pattern {
             Match::End => format!("{text}$"),
             Match::Part => text,
             Match::Folder => format!("(?:^|/){}(?:/|$)", pattern::escaped(self.text.trim_matches('/'))),
-            Match::Domain => format!("(?:^|[/.]){}(?:[/.]|$)", pattern::escaped(self.text.trim_matches(['/', '.']))),
+            Match::Domain => {
+                format!("(?:^|[/.]){}(?:[/.]|$)", pattern::escaped(self.text.trim_matches(['/', '.'])))
+            }
             Match::Expression => self.text.clone(),
         };
         if self.ignore_case { format!("(?i:{own})") } else { own }
@@ -56,7 +58,9 @@ impl Pattern {
             Match::Begin => text.starts_with(&own),
             Match::End => text.ends_with(&own),
             Match::Part => text.contains(&own),
-            Match::Folder | Match::Domain | Match::Expression => pattern::matches(&self.expression(), false, &text),
+            Match::Folder | Match::Domain | Match::Expression => {
+                pattern::matches(&self.expression(), false, &text)
+            }
         }
     }
 
@@ -70,21 +74,29 @@ impl Pattern {
         if self == other {
             return Ok(Some(self.clone()));
         }
-        let is_exact = |pattern: &Self| pattern.kind == Match::Exact && (!pattern.ignore_case || pattern.is_letterless());
+        let is_exact = |pattern: &Self| {
+            pattern.kind == Match::Exact && (!pattern.ignore_case || pattern.is_letterless())
+        };
         if is_exact(self) {
             return Ok(other.accepts(&self.text).then(|| self.clone()));
         }
         if is_exact(other) {
             return Ok(self.accepts(&other.text).then(|| other.clone()));
         }
-        let same_case = self.ignore_case == other.ignore_case || self.is_letterless() || other.is_letterless();
+        let same_case =
+            self.ignore_case == other.ignore_case || self.is_letterless() || other.is_letterless();
         match (self.kind, other.kind) {
             (Match::Begin, Match::Begin) | (Match::End, Match::End) if same_case => {
-                let (long, short) = if self.text.len() < other.text.len() { (other, self) } else { (self, other) };
+                let (long, short) =
+                    if self.text.len() < other.text.len() { (other, self) } else { (self, other) };
                 Ok(short.accepts(&long.text).then(|| long.clone()))
             }
-            (Match::Begin, Match::End | Match::Part) => Ok(Some(self.then(other))),
-            (Match::End | Match::Part, Match::Begin) => Ok(Some(other.then(self))),
+            (Match::Begin, Match::End | Match::Part | Match::Folder | Match::Domain) => {
+                Ok(Some(self.then(other)))
+            }
+            (Match::End | Match::Part | Match::Folder | Match::Domain, Match::Begin) => {
+                Ok(Some(other.then(self)))
+            }
             (Match::Begin, Match::Expression) if same_case => self.begin_and_expression(other),
             (Match::Expression, Match::Begin) if same_case => other.begin_and_expression(self),
             _ => Err(()),
@@ -98,7 +110,8 @@ impl Pattern {
         let own = fold(&self.text);
         if starts.iter().all(|start| fold(start).starts_with(&own)) {
             Ok(Some(other.clone()))
-        } else if starts.iter().all(|start| !fold(start).starts_with(&own) && !own.starts_with(&fold(start))) {
+        } else if starts.iter().all(|start| !fold(start).starts_with(&own) && !own.starts_with(&fold(start)))
+        {
             Ok(None)
         } else {
             Err(())
@@ -107,26 +120,48 @@ impl Pattern {
 
     /// A beginning with an end or a part, which may overlap.
     fn then(&self, other: &Self) -> Self {
-        let fold = |text: &str| if self.ignore_case || other.ignore_case { text.to_lowercase() } else { text.to_owned() };
-        let own = |pattern: &Self, text: &str| {
-            let text = pattern::escaped(text);
-            if pattern.ignore_case && !text.is_empty() { format!("(?i:{text})") } else { text }
+        let bare = other.text.trim_matches(['/', '.']);
+        let (texts, tail, is_whole): (Vec<String>, &str, fn(&str) -> Vec<String>) = match other.kind {
+            Match::End => (vec![other.text.clone()], "$", |_| Vec::new()),
+            Match::Folder => (vec![format!("/{bare}")], "(?:/|$)", |text| vec![format!("{text}/")]),
+            Match::Domain => (vec![format!("/{bare}"), format!(".{bare}")], "(?:[/.]|$)", |text| {
+                vec![format!("{text}/"), format!("{text}.")]
+            }),
+            _ => (vec![other.text.clone()], "", |text| vec![text.to_owned()]),
         };
-        let end = if other.kind == Match::End { "$" } else { "" };
-        let (start, rest) = (self.text.as_str(), other.text.as_str());
-        let mut parts = vec![format!("^{}.*{}{end}", own(self, start), own(other, rest))];
-        let cuts = rest.char_indices().map(|(at, _)| at).chain([rest.len()]).filter(|at| *at > 0);
-        for at in cuts {
-            let Some(begin) = start.len().checked_sub(at).filter(|begin| start.is_char_boundary(*begin)) else { continue };
-            if fold(&start[begin..]) == fold(&rest[..at]) {
-                let middle = if self.ignore_case { own(other, &rest[..at]) } else { own(self, &start[begin..]) };
-                parts.push(format!("^{}{middle}{}{end}", own(self, &start[..begin]), own(other, &rest[at..])));
-            }
-        }
-        if other.kind == Match::Part && self.ignore_case <= other.ignore_case && fold(start).contains(&fold(rest)) {
-            parts = vec![format!("^{}", own(self, start))];
+        let fold = |text: &str| if other.ignore_case { text.to_lowercase() } else { text.to_owned() };
+        let is_in =
+            |text: &String| is_whole(text).iter().any(|whole| fold(&self.text).contains(&fold(whole)));
+        let is_decided = self.ignore_case <= other.ignore_case && texts.iter().any(is_in);
+        let mut parts = vec![format!("^{}", self.part(&self.text))];
+        if !is_decided {
+            parts = texts.iter().flat_map(|text| self.overlaps(other, text, tail)).collect();
         }
         Self { kind: Match::Expression, text: parts.join("|"), ignore_case: false }
+    }
+
+    /// A part of the text as an expression.
+    fn part(&self, text: &str) -> String {
+        let text = pattern::escaped(text);
+        if self.ignore_case && !text.is_empty() { format!("(?i:{text})") } else { text }
+    }
+
+    /// Expressions for this beginning and `rest` behind it or over its end, before `tail`.
+    fn overlaps(&self, other: &Self, rest: &str, tail: &str) -> Vec<String> {
+        let fold = |text: &str| {
+            if self.ignore_case || other.ignore_case { text.to_lowercase() } else { text.to_owned() }
+        };
+        let start = self.text.as_str();
+        let mut parts = vec![format!("^{}.*{}{tail}", self.part(start), other.part(rest))];
+        for at in rest.char_indices().map(|(at, _)| at).chain([rest.len()]).filter(|at| *at > 0) {
+            let begin = start.len().checked_sub(at).filter(|begin| start.is_char_boundary(*begin));
+            let Some(begin) = begin.filter(|begin| fold(&start[*begin..]) == fold(&rest[..at])) else {
+                continue;
+            };
+            let middle = if self.ignore_case { other.part(&rest[..at]) } else { self.part(&start[begin..]) };
+            parts.push(format!("^{}{middle}{}{tail}", self.part(&start[..begin]), other.part(&rest[at..])));
+        }
+        parts
     }
 }
 
@@ -146,11 +181,14 @@ fn starts(expression: &str) -> Vec<String> {
 /// The expression for any of the patterns.
 pub(crate) fn any(patterns: &[Pattern]) -> String {
     if patterns.len() > 1 && patterns.iter().all(|pattern| pattern.ignore_case) {
-        let plain = patterns.iter().map(|pattern| Pattern { ignore_case: false, ..pattern.clone() }.expression());
+        let plain =
+            patterns.iter().map(|pattern| Pattern { ignore_case: false, ..pattern.clone() }.expression());
         return format!("(?i){}", plain.collect::<Vec<_>>().join("|"));
     }
     match patterns {
-        [one] if one.ignore_case => format!("(?i){}", Pattern { ignore_case: false, ..one.clone() }.expression()),
+        [one] if one.ignore_case => {
+            format!("(?i){}", Pattern { ignore_case: false, ..one.clone() }.expression())
+        }
         _ => patterns.iter().map(Pattern::expression).collect::<Vec<_>>().join("|"),
     }
 }
@@ -195,7 +233,7 @@ mod tests {
 
     #[test]
     fn conjunctions_accept_the_texts_that_both_accept() {
-        use Match::{Begin, End, Exact, Expression, Part};
+        use Match::{Begin, End, Exact, Expression, Folder, Part};
         for (first, second, expected) in [
             (pattern(Exact, "/a"), pattern(Begin, "/"), Ok(Some("^/a$"))),
             (pattern(Exact, "/a"), pattern(Begin, "/b"), Ok(None)),
@@ -206,6 +244,8 @@ mod tests {
             (pattern(Begin, "/a"), pattern(Expression, "^/a/[0-9]"), Ok(Some("^/a/[0-9]"))),
             (pattern(Begin, "/b"), pattern(Expression, "^/a/[0-9]"), Ok(None)),
             (pattern(Begin, "/b"), pattern(Expression, "[0-9]"), Err(())),
+            (pattern(Begin, "/a/x"), pattern(Folder, "xy"), Ok(Some("^/a/x.*/xy(?:/|$)|^/a/xy(?:/|$)"))),
+            (pattern(Begin, "/a/x/"), pattern(Folder, "/x"), Ok(Some("^/a/x/"))),
             (pattern(Begin, "/v1/"), pattern(Expression, "^/(metrics|debug)(/|$)"), Ok(None)),
             (
                 pattern(Begin, "/a.P"),
@@ -220,7 +260,8 @@ mod tests {
 
     #[test]
     fn long_lists_are_divided() {
-        let patterns: Vec<_> = (0..100).map(|number| pattern(Match::Begin, &format!("/path/{number}"))).collect();
+        let patterns: Vec<_> =
+            (0..100).map(|number| pattern(Match::Begin, &format!("/path/{number}"))).collect();
         let lists = divided(patterns.clone());
         assert!(lists.len() > 5 && lists.iter().all(|list| any(list).len() < 2 * LONGEST));
         assert_eq!(lists.concat(), patterns);

@@ -59,7 +59,9 @@ impl<'a> Proxy<'a> {
 
     /// Whether the operator has switched it off.
     pub(crate) fn is_disabled(&self) -> bool {
-        self.lines().rfind(|line| matches!(&*line.name, "disabled" | "enabled")).is_some_and(|line| line.name == "disabled")
+        self.lines()
+            .rfind(|line| matches!(&*line.name, "disabled" | "enabled"))
+            .is_some_and(|line| line.name == "disabled")
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct Redirect {
 
 /// Reads the words of a redirect. The second part is a difference.
 pub(crate) fn read(words: &[String]) -> Result<(Redirect, Option<String>), String> {
-    let (mut target, mut status, mut drop_query, mut append_slash, mut lost) = (None, 302, false, false, None);
+    let (mut target, mut status, mut drop_query, mut append_slash, mut lost) =
+        (None, 302, false, false, None);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| format!("{word} has no value"));
@@ -54,11 +55,20 @@ impl Redirect {
             Target::Scheme(scheme) => scheme == "https" && !self.drop_query,
             Target::Location(text) => {
                 let rest = text.strip_prefix("https://").unwrap_or("");
-                let hosts = ["%[hdr(host)]", "%[req.hdr(host)]", "%[hdr(Host)]", "%[req.hdr(Host)]", "%[hdr(host),field(1,:)]", "%[req.hdr(host),field(1,:)]"];
+                let hosts = [
+                    "%[hdr(host)]",
+                    "%[req.hdr(host)]",
+                    "%[hdr(Host)]",
+                    "%[req.hdr(Host)]",
+                    "%[hdr(host),field(1,:)]",
+                    "%[req.hdr(host),field(1,:)]",
+                ];
                 let paths = ["%[capture.req.uri]", "%[pathq]", "%[url]"];
                 hosts.iter().any(|host| rest.strip_prefix(host).is_some_and(|path| paths.contains(&path)))
             }
-            Target::Prefix(text) => matches!(text.as_str(), "https://%[hdr(host)]" | "https://%[req.hdr(host)]"),
+            Target::Prefix(text) => {
+                matches!(text.as_str(), "https://%[hdr(host)]" | "https://%[req.hdr(host)]")
+            }
         }
     }
 
@@ -70,7 +80,8 @@ impl Redirect {
         }
         let to = match &self.target {
             Target::Location(text) => template::text(text, Use::Redirect, place)?,
-            Target::Prefix(text) if text == "/" => path.to_owned(),
+            // Slashes at the beginning become one.
+            Target::Prefix(text) if text == "/" => format!("/{path}"),
             Target::Prefix(text) => {
                 format!("{}{path}", template::text(text, Use::Redirect, place)?.trim_end_matches('/'))
             }
@@ -94,12 +105,23 @@ mod tests {
 
     #[test]
     fn redirects_have_the_targets_of_haproxy() {
-        let place =
-            Place { host: &HostName::Other, secure: false, frontend: "", backend: "", resolve: &|sample| Ok(sample) };
+        let place = Place {
+            host: &HostName::Other,
+            secure: false,
+            frontend: "",
+            backend: "",
+            resolve: &|sample| Ok(sample),
+        };
         for (words, expected) in [
-            ("scheme https code 301", Ok("{ to = \"https://{request.host}{request.target}\", status = 301 }")),
+            (
+                "scheme https code 301",
+                Ok("{ to = \"https://{request.host}{request.target}\", status = 301 }"),
+            ),
             ("prefix https://www.a.example code 308", Ok("\"https://www.a.example{request.target}\"")),
-            ("prefix http://a.example drop-query", Ok("{ to = \"http://a.example{request.path}\", status = 302 }")),
+            (
+                "prefix http://a.example drop-query",
+                Ok("{ to = \"http://a.example{request.path}\", status = 302 }"),
+            ),
             ("location /new", Ok("{ to = \"/new\", status = 302 }")),
             ("location", Err("location has no value")),
             ("prefix / append-slash", Err("brisk appends no slash to redirects")),

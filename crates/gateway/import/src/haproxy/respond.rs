@@ -70,7 +70,9 @@ pub(crate) fn read(context: &Context<'_>, words: &[String]) -> Result<Response, 
         match word.as_str() {
             "deny_status" | "status" => {
                 let status = value()?.parse().map_err(|_| "the status is not a number".to_owned())?;
-                response.status = Some(status).filter(|status| (200..600).contains(status)).ok_or("brisk responds with a status from 200 to 599")?;
+                response.status = Some(status)
+                    .filter(|status| (200..600).contains(status))
+                    .ok_or("brisk responds with a status from 200 to 599")?;
             }
             "content-type" => response.content_type = Some(value()?),
             "string" => response.body = Some(value()?),
@@ -106,7 +108,9 @@ pub(crate) fn file(context: &Context<'_>, name: &str) -> Result<Response, String
     let (head, body) = text.split_once("\n\n").ok_or("the file has no head of a response")?;
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
-    let mut response = Response::status(status.filter(|status| (200..600).contains(status)).ok_or("the file has no status")?);
+    let mut response = Response::status(
+        status.filter(|status| (200..600).contains(status)).ok_or("the file has no status")?,
+    );
     response.body = Some(body.to_owned()).filter(|body| !body.is_empty());
     for line in lines {
         let Some((name, value)) = line.split_once(':') else { continue };

@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use crate::directive::Directive;
 use crate::haproxy::acl::Conditions;
-use crate::haproxy::formula::{Formula, Test};
+use crate::haproxy::formula::Formula;
 use crate::haproxy::path_test::{Match, Pattern};
 use crate::haproxy::redirect::{self, Redirect};
 use crate::haproxy::respond::{self, Response};
 use crate::haproxy::sample::Sample;
 use crate::haproxy::template;
+use crate::haproxy::when::Test;
 
 /// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +74,15 @@ impl<'a> Program<'a> {
         };
         let of = |name: &'static str, kind: &'static [&'static str]| {
             move |line: &'a Directive| {
-                (line.name == name && kind.contains(&line.arg(0))).then(|| conditions.tcp_rule(line)).flatten()
+                (line.name == name && kind.contains(&line.arg(0)))
+                    .then(|| conditions.tcp_rule(line))
+                    .flatten()
             }
         };
         let http = |line: &'a Directive| match line.name.as_str() {
             "http-request" => conditions.http_rule(line, Of::Request),
-            "reqadd" | "reqdel" | "reqrep" | "reqirep" | "reqidel" | "reqdeny" | "reqideny" | "reqtarpit" | "reqitarpit"
-            | "reqallow" | "reqpass" | "block" => conditions.old_rule(line),
+            "reqadd" | "reqdel" | "reqrep" | "reqirep" | "reqidel" | "reqdeny" | "reqideny" | "reqtarpit"
+            | "reqitarpit" | "reqallow" | "reqpass" | "block" => conditions.old_rule(line),
             _ => None,
         };
         let monitor = |line: &'a Directive| (line.name == "monitor-uri").then(|| conditions.monitor(line));
@@ -91,7 +94,9 @@ impl<'a> Program<'a> {
                 segment(&http),
                 segment(&|line| (line.name == "redirect").then(|| conditions.redirect_rule(line, 0))),
             ],
-            switching: Rc::new(conditions.proxy.all("use_backend").flat_map(|line| conditions.use_rules(line)).collect()),
+            switching: Rc::new(
+                conditions.proxy.all("use_backend").flat_map(|line| conditions.use_rules(line)).collect(),
+            ),
             response: segment(&|line| {
                 let is_own = matches!(&*line.name, "http-response" | "http-after-response");
                 is_own.then(|| conditions.http_rule(line, Of::Response)).flatten()
@@ -117,15 +122,46 @@ impl<'a> Program<'a> {
 
 /// Actions that change nothing that brisk has.
 const UNNEEDED: [&str; 20] = [
-    "set-var", "set-var-fmt", "unset-var", "capture", "set-nice", "set-tos", "set-mark", "normalize-uri", "wait-for-handshake",
-    "disable-l7-retry", "set-priority-class", "set-priority-offset", "strict-mode", "track-sc0", "track-sc1", "track-sc2",
-    "wait-for-body", "set-timeout", "early-hint", "set-log-level",
+    "set-var",
+    "set-var-fmt",
+    "unset-var",
+    "capture",
+    "set-nice",
+    "set-tos",
+    "set-mark",
+    "normalize-uri",
+    "wait-for-handshake",
+    "disable-l7-retry",
+    "set-priority-class",
+    "set-priority-offset",
+    "strict-mode",
+    "track-sc0",
+    "track-sc1",
+    "track-sc2",
+    "wait-for-body",
+    "set-timeout",
+    "early-hint",
+    "set-log-level",
 ];
 
 /// Actions whose absence changes neither the request nor its response.
 const LOST: [&str; 16] = [
-    "sc-inc-gpc0", "sc-inc-gpc1", "sc-inc-gpc", "sc-set-gpt0", "sc-set-gpt", "sc-add-gpc", "add-acl", "del-acl", "set-map",
-    "del-map", "cache-use", "cache-store", "send-spoe-group", "do-resolve", "set-dst-port", "silent-log",
+    "sc-inc-gpc0",
+    "sc-inc-gpc1",
+    "sc-inc-gpc",
+    "sc-set-gpt0",
+    "sc-set-gpt",
+    "sc-add-gpc",
+    "add-acl",
+    "del-acl",
+    "set-map",
+    "del-map",
+    "cache-use",
+    "cache-store",
+    "send-spoe-group",
+    "do-resolve",
+    "set-dst-port",
+    "silent-log",
 ];
 
 impl<'a> Conditions<'_, 'a> {
@@ -159,13 +195,17 @@ impl<'a> Conditions<'_, 'a> {
             "del-header" if words.len() < 3 => Action::Remove(of, first),
             "replace-header" => Action::Replace(of, first, second, word(3)),
             "set-path" | "set-pathq" | "set-uri" => self.new_path(kind, &first),
-            "replace-path" | "replace-uri" | "replace-pathq" if kind == "replace-path" || !first.contains('?') => {
+            "replace-path" | "replace-uri" | "replace-pathq"
+                if kind == "replace-path" || !first.contains('?') =>
+            {
                 if kind != "replace-path" {
                     self.context.different(line, "brisk compares the path without its query");
                 }
                 Action::ReplacePath(first, second)
             }
-            "set-src" | "set-src-port" => Action::Unknown("trusted_proxies name the address of the client in brisk".to_owned()),
+            "set-src" | "set-src-port" => {
+                Action::Unknown("trusted_proxies name the address of the client in brisk".to_owned())
+            }
             "set-log-level" if first == "silent" => Action::Silent,
             _ => return self.other_rule(line, kind, of, formula),
         };
@@ -175,7 +215,8 @@ impl<'a> Conditions<'_, 'a> {
     /// Actions without a counterpart.
     fn other_rule(&self, line: &'a Directive, kind: &str, of: Of, formula: Formula) -> Option<Rule<'a>> {
         if UNNEEDED.contains(&kind) {
-            self.context.unneeded(line, "the rules that use it are translated, or brisk does this without a setting");
+            self.context
+                .unneeded(line, "the rules that use it are translated, or brisk does this without a setting");
             return None;
         }
         let reason = format!("brisk has no action {kind}");
@@ -252,7 +293,11 @@ impl<'a> Conditions<'_, 'a> {
                 Action::Redirect(redirect)
             }
             Err(reason) => {
-                self.context.missing(line, reason.clone(), "write the redirect by hand; until then the route refuses requests");
+                self.context.missing(
+                    line,
+                    reason.clone(),
+                    "write the redirect by hand; until then the route refuses requests",
+                );
                 Action::Unknown(reason)
             }
         };

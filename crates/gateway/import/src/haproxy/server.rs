@@ -8,32 +8,134 @@ use crate::haproxy::grammar::has_variable;
 
 /// Options with a value.
 const VALUED: [&str; 47] = [
-    "addr", "agent-addr", "agent-inter", "agent-port", "agent-send", "alpn", "backlog", "ca-file", "check-alpn", "check-proto",
-    "check-sni", "ciphers", "ciphersuites", "cookie", "crl-file", "crt", "downinter", "error-limit", "fall", "fastinter", "id",
-    "init-addr", "inter", "log-proto", "max-reuse", "maxconn", "maxqueue", "minconn", "namespace", "observe", "on-error",
-    "on-marked-down", "on-marked-up", "pool-low-conn", "pool-max-conn", "pool-purge-delay", "port", "proto", "redir",
-    "resolve-net", "resolve-opts", "resolve-prefer", "resolvers", "rise", "slowstart", "sni", "source",
+    "addr",
+    "agent-addr",
+    "agent-inter",
+    "agent-port",
+    "agent-send",
+    "alpn",
+    "backlog",
+    "ca-file",
+    "check-alpn",
+    "check-proto",
+    "check-sni",
+    "ciphers",
+    "ciphersuites",
+    "cookie",
+    "crl-file",
+    "crt",
+    "downinter",
+    "error-limit",
+    "fall",
+    "fastinter",
+    "id",
+    "init-addr",
+    "inter",
+    "log-proto",
+    "max-reuse",
+    "maxconn",
+    "maxqueue",
+    "minconn",
+    "namespace",
+    "observe",
+    "on-error",
+    "on-marked-down",
+    "on-marked-up",
+    "pool-low-conn",
+    "pool-max-conn",
+    "pool-purge-delay",
+    "port",
+    "proto",
+    "redir",
+    "resolve-net",
+    "resolve-opts",
+    "resolve-prefer",
+    "resolvers",
+    "rise",
+    "slowstart",
+    "sni",
+    "source",
 ];
 
 /// Further options with a value.
 const ALSO_VALUED: [&str; 14] = [
-    "ssl-max-ver", "ssl-min-ver", "tcp-ut", "track", "verify", "verifyhost", "weight", "proxy-v2-options", "usesrc", "curves",
-    "sigalgs", "client-sigalgs", "shard", "set-proxy-v2-tlv-fmt",
+    "ssl-max-ver",
+    "ssl-min-ver",
+    "tcp-ut",
+    "track",
+    "verify",
+    "verifyhost",
+    "weight",
+    "proxy-v2-options",
+    "usesrc",
+    "curves",
+    "sigalgs",
+    "client-sigalgs",
+    "shard",
+    "set-proxy-v2-tlv-fmt",
 ];
 
 /// Options that need no counterpart.
 pub(crate) const UNNEEDED: [&str; 36] = [
-    "id", "init-addr", "resolve-opts", "resolve-net", "pool-low-conn", "pool-max-conn", "pool-purge-delay", "max-reuse",
-    "on-marked-down", "on-marked-up", "downinter", "fastinter", "ciphers", "ciphersuites", "ssl-max-ver", "ssl-min-ver",
-    "no-sslv3", "no-tlsv10", "no-tlsv11", "no-tlsv12", "no-tlsv13", "no-tls-tickets", "force-tlsv12", "force-tlsv13", "ssl-reuse",
-    "no-ssl-reuse", "enabled", "non-stick", "minconn", "tcp-ut", "tfo", "no-tfo", "no-check", "no-backup", "error-limit",
+    "id",
+    "init-addr",
+    "resolve-opts",
+    "resolve-net",
+    "pool-low-conn",
+    "pool-max-conn",
+    "pool-purge-delay",
+    "max-reuse",
+    "on-marked-down",
+    "on-marked-up",
+    "downinter",
+    "fastinter",
+    "ciphers",
+    "ciphersuites",
+    "ssl-max-ver",
+    "ssl-min-ver",
+    "no-sslv3",
+    "no-tlsv10",
+    "no-tlsv11",
+    "no-tlsv12",
+    "no-tlsv13",
+    "no-tls-tickets",
+    "force-tlsv12",
+    "force-tlsv13",
+    "ssl-reuse",
+    "no-ssl-reuse",
+    "enabled",
+    "non-stick",
+    "minconn",
+    "tcp-ut",
+    "tfo",
+    "no-tfo",
+    "no-check",
+    "no-backup",
+    "error-limit",
     "log-proto",
 ];
 
 /// Options whose absence changes checks or the choice of servers only.
 pub(crate) const LOST: [&str; 20] = [
-    "addr", "agent-addr", "agent-inter", "agent-port", "agent-send", "agent-check", "check-alpn", "check-proto", "check-sni",
-    "check-ssl", "check-send-proxy", "check-via-socks4", "observe", "on-error", "port", "redir", "track", "maxqueue", "shard",
+    "addr",
+    "agent-addr",
+    "agent-inter",
+    "agent-port",
+    "agent-send",
+    "agent-check",
+    "check-alpn",
+    "check-proto",
+    "check-sni",
+    "check-ssl",
+    "check-send-proxy",
+    "check-via-socks4",
+    "observe",
+    "on-error",
+    "port",
+    "redir",
+    "track",
+    "maxqueue",
+    "shard",
     "proxy-v2-options",
 ];
 
@@ -81,7 +183,11 @@ impl<'a> Server<'a> {
 fn gather<'a>(words: &'a [String], options: &mut BTreeMap<&'a str, &'a str>) {
     let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
-        let value = if VALUED.contains(&word) || ALSO_VALUED.contains(&word) { rest.next().unwrap_or("") } else { "" };
+        let value = if VALUED.contains(&word) || ALSO_VALUED.contains(&word) {
+            rest.next().unwrap_or("")
+        } else {
+            ""
+        };
         if let Some(positive) = word.strip_prefix("no-") {
             options.remove(positive);
         }
@@ -122,16 +228,17 @@ pub(crate) fn address(text: &str) -> Option<Address> {
             (host, Some(port.parse().ok().filter(|port| *port > 0)?))
         }
         Some((host, "")) => (host, None),
-        Some((host, port)) if has_variable(port) => return Some(Address::Host(format!("{host}:{port}"), Some(1))),
+        Some((host, port)) if has_variable(port) => {
+            return Some(Address::Host(format!("{host}:{port}"), Some(1)));
+        }
         // An offset such as +1000, or a range.
         Some((host, _)) if !host.contains(':') && !host.starts_with('[') => return None,
         _ => (text, None),
     };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok();
-    let is_name = |host: &str| {
-        has_variable(host) || crate::haproxy::host_name::is_name(host.trim_end_matches('.'))
-    };
+    let is_name =
+        |host: &str| has_variable(host) || crate::haproxy::host_name::is_name(host.trim_end_matches('.'));
     if is_v6 {
         return Some(Address::Host(format!("[{bare}]"), port));
     }
@@ -155,11 +262,17 @@ impl Context<'_> {
             Address::Socket(path) if tcp => Ok(format!("tcp+unix:{path}")),
             Address::Socket(path) if scheme == "h2c" => Ok(format!("h2c+unix:{path}")),
             Address::Socket(path) => Ok(format!("unix:{path}")),
-            Address::Host(host, Some(_)) if has_variable(host.rsplit(':').next().unwrap_or("")) && host.contains(':') && !host.ends_with(']') => {
+            Address::Host(host, Some(_))
+                if has_variable(host.rsplit(':').next().unwrap_or(""))
+                    && host.contains(':')
+                    && !host.ends_with(']') =>
+            {
                 Ok(format!("{scheme}://{host}"))
             }
             Address::Host(host, Some(port)) => Ok(format!("{scheme}://{host}:{port}")),
-            Address::Host(host, None) if host.starts_with("_") && server.has("resolvers") => Ok(format!("srv+{scheme}://{host}")),
+            Address::Host(host, None) if host.starts_with("_") && server.has("resolvers") => {
+                Ok(format!("srv+{scheme}://{host}"))
+            }
             Address::Host(host, None) => match ports {
                 [port] => Ok(format!("{scheme}://{host}:{port}")),
                 _ => Err("the server has the port of the listener, and there are several".to_owned()),

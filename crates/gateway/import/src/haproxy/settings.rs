@@ -15,7 +15,8 @@ const LONGEST: u64 = 86_400_000;
 impl<'a> Context<'a> {
     /// The text of a file.
     pub(crate) fn text(&self, unit: &Unit<'a>, number: usize, count: usize) -> String {
-        let mut text = String::from("# Made by `brisk import haproxy`. Comments name the lines of HAProxy.\n");
+        let mut text =
+            String::from("# Made by `brisk import haproxy`. Comments name the lines of HAProxy.\n");
         if count > 1 {
             let _ = writeln!(
                 text,
@@ -107,10 +108,13 @@ impl<'a> Context<'a> {
         self.carried(line);
         let value = |name: &str| line.args.iter().position(|arg| arg == name).map(|at| line.arg(at + 1));
         if let Some(network) = value("except") {
-            match crate::haproxy::formula::Network::read(network) {
+            match crate::haproxy::when::Network::read(network) {
                 Some(network) => {
                     server.set("trusted_proxies", toml::list([network.text()]));
-                    self.different(line, "brisk keeps the addresses that the network states, and adds its own");
+                    self.different(
+                        line,
+                        "brisk keeps the addresses that the network states, and adds its own",
+                    );
                 }
                 None => self.missing(line, "the network is not read", "write trusted_proxies in [server]"),
             }
@@ -119,7 +123,9 @@ impl<'a> Context<'a> {
             self.different(line, "brisk replaces the header of clients, except those of trusted_proxies");
         }
         if let Some(name) = value("header").filter(|name| !name.eq_ignore_ascii_case("x-forwarded-for")) {
-            let action = format!("write request_headers = {{ set = {{ {name} = \"{{client.address}}\" }} }} in [server]");
+            let action = format!(
+                "write request_headers = {{ set = {{ {name} = \"{{client.address}}\" }} }} in [server]"
+            );
             self.missing(line, format!("brisk sends X-Forwarded-For and not {name}"), &action);
         }
     }
@@ -134,9 +140,12 @@ impl<'a> Context<'a> {
         let head = time("http-request");
         let idle = time("http-keep-alive").or(head).or(client);
         let mut timeouts = Keys::default();
-        for (key, time, usual) in
-            [("head", head, 10_000), ("body", client, 30_000), ("idle", idle, 60_000), ("write", client, 30_000)]
-        {
+        for (key, time, usual) in [
+            ("head", head, 10_000),
+            ("body", client, 30_000),
+            ("idle", idle, 60_000),
+            ("write", client, 30_000),
+        ] {
             if let Some(time) = time.filter(|time| *time != usual) {
                 timeouts.set(key, toml::duration(time));
             }
@@ -157,7 +166,8 @@ impl<'a> Context<'a> {
             let value = listed.map_or("true".to_owned(), |types| format!("{{ types = {types} }}"));
             keys.set("compression", value);
         }
-        if let Some(own) = back.option("http-buffer-request").or_else(|| front.option("http-buffer-request")) {
+        if let Some(own) = back.option("http-buffer-request").or_else(|| front.option("http-buffer-request"))
+        {
             self.different(own, "brisk waits for the whole body, up to 1 MiB");
             keys.set("buffer_request", "true");
             if keys.get("body_size").is_none() {

@@ -12,7 +12,7 @@ use crate::haproxy::formula::Formula;
 use crate::haproxy::host_name::HostName;
 use crate::haproxy::proxy::Proxy;
 use crate::haproxy::respond;
-use crate::haproxy::rule::{Action, Program};
+use crate::haproxy::rule::{Action, Program, Rule};
 use crate::haproxy::sample::Sample;
 use crate::haproxy::template::Place;
 use crate::toml::{self, Keys};
@@ -63,8 +63,11 @@ impl<'c, 'a> Front<'c, 'a> {
             return Ok(self.proxy.is_backend().then_some(self.index));
         };
         self.context.carried(line);
-        let (index, _) =
-            self.context.proxies.backend(line.arg(0)).ok_or_else(|| format!("there is no backend {}", line.arg(0)))?;
+        let (index, _) = self
+            .context
+            .proxies
+            .backend(line.arg(0))
+            .ok_or_else(|| format!("there is no backend {}", line.arg(0)))?;
         Ok(Some(index))
     }
 
@@ -162,11 +165,25 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         Next::Entered
     }
 
-    /// Whether requests of a backend are refused, or some of them.
+    /// Whether a backend refuses all requests, or restricts those for servers that other backends have too.
     pub(crate) fn backend_refuses(&self, name: &str) -> bool {
         let Some((index, backend)) = self.context.proxies.backend(name) else { return true };
-        let has_servers = backend.lines().any(|line| matches!(&*line.name, "server" | "server-template" | "dispatch"));
-        !has_servers || self.front.backend(index).1.refuses()
+        let rules = self.front.backend(index);
+        let is_closed = |rule: &Rule<'a>| {
+            rule.formula == Formula::True
+                && matches!(&rule.action, Action::Respond(response) if response.is_refusal())
+        };
+        if !has_servers(backend) || rules.1.rules().any(is_closed) {
+            return true;
+        }
+        if !rules.1.refuses() {
+            return false;
+        }
+        let addresses =
+            |proxy: &Proxy<'a>| proxy.all("server").map(|line| line.arg(1)).collect::<BTreeSet<_>>();
+        let own = addresses(backend);
+        let others = self.front.reachable().into_iter().filter(|other| *other != index);
+        others.into_iter().any(|other| !addresses(&self.context.proxies.all[other]).is_disjoint(&own))
     }
 
     /// The route to the servers of the backend.
@@ -174,7 +191,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         let Some(index) = flow.state.backend else { return };
         let backend = &self.context.proxies.all[index];
         self.context.carried(backend.directive);
-        if backend.is_disabled() || !backend.lines().any(|line| matches!(&*line.name, "server" | "server-template" | "dispatch")) {
+        if backend.is_disabled() || !has_servers(backend) {
             return self.without_servers(flow, backend, routes);
         }
         if backend.is_tcp() {
@@ -189,7 +206,10 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         flow.state.forwarding(&mut keys);
         self.context.of_route(self.front.proxy, backend, &mut keys);
         let comment = backend.directive.comment();
-        self.push(Route { when: flow.when.clone(), keys, comment, is_to_https: false, line: backend.directive.id }, routes);
+        self.push(
+            Route { when: flow.when.clone(), keys, comment, is_to_https: false, line: backend.directive.id },
+            routes,
+        );
     }
 
     /// HAProxy responds with 503 without servers, and some configurations form pages by the file for this error.
@@ -210,7 +230,10 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
             }
         }
         self.restrictions(flow, &mut keys);
-        self.push(Route { when: flow.when.clone(), keys, comment, is_to_https: false, line: backend.directive.id }, routes);
+        self.push(
+            Route { when: flow.when.clone(), keys, comment, is_to_https: false, line: backend.directive.id },
+            routes,
+        );
     }
 
     /// Adds the restrictions of the rules before.
@@ -237,4 +260,8 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
     pub(crate) fn lost(&self, line: &Directive, reason: String) {
         self.context.missing(line, reason, "write the rule by hand in the route");
     }
+}
+
+fn has_servers(proxy: &Proxy<'_>) -> bool {
+    proxy.lines().any(|line| matches!(&*line.name, "server" | "server-template" | "dispatch"))
 }

@@ -38,7 +38,8 @@ impl<'a> Conditions<'_, 'a> {
     /// Conditions and backends of a name of the form `%[SAMPLE,map(FILE,DEFAULT)]`.
     fn mapped_backends(&self, name: &str) -> Result<Vec<(Formula, String)>, String> {
         let inner = name.strip_prefix("%[").and_then(|name| name.strip_suffix(']'));
-        let sample = inner.and_then(Sample::read).ok_or("the name of the backend is formed from the request")?;
+        let sample =
+            inner.and_then(Sample::read).ok_or("the name of the backend is formed from the request")?;
         let mut sample = self.resolved(sample)?;
         let map = sample.converters.pop().ok_or("the name of the backend is a part of the request")?;
         let kind = map_kind(&map.name).ok_or("the name of the backend is formed from the request")?;
@@ -66,8 +67,10 @@ impl<'a> Conditions<'_, 'a> {
         };
         let flags = crate::haproxy::acl::Flags { ignore_case: false, method: Some(method.to_owned()) };
         let criterion = text_of(&sample);
-        let mut rules: Vec<_> =
-            entries.into_iter().map(|(key, backend)| (self.test(&criterion, &flags, &[key]), backend)).collect();
+        let mut rules: Vec<_> = entries
+            .into_iter()
+            .map(|(key, backend)| (self.test(&criterion, &flags, &[key]), backend))
+            .collect();
         if let Some(default) = map.args.get(1) {
             rules.push((Formula::True, default.clone()));
         }
@@ -93,7 +96,10 @@ impl<'a> Conditions<'_, 'a> {
                 _ => {}
             }
         }
-        self.context.different(line, "the limit concerns the connections of all listeners; an IPv6 /64 is one client");
+        self.context.different(
+            line,
+            "the limit concerns the connections of all listeners; an IPv6 /64 is one client",
+        );
         true
     }
 }
@@ -102,7 +108,8 @@ impl<'a> Conditions<'_, 'a> {
 fn text_of(sample: &Sample) -> String {
     let calls = std::iter::once(&sample.fetch).chain(&sample.converters);
     let texts = calls.map(|call| {
-        let args: Vec<_> = call.args.iter().map(|arg| format!("\"{}\"", arg.replace(['"', '\\'], ""))).collect();
+        let args: Vec<_> =
+            call.args.iter().map(|arg| format!("\"{}\"", arg.replace(['"', '\\'], ""))).collect();
         if args.is_empty() { call.name.clone() } else { format!("{}({})", call.name, args.join(",")) }
     });
     texts.collect::<Vec<_>>().join(",")

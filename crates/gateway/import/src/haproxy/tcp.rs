@@ -8,7 +8,7 @@ use crate::haproxy::certificates;
 use crate::haproxy::context::{Context, milliseconds};
 use crate::haproxy::formula::{Facts, Formula, Kind, Known};
 use crate::haproxy::host_name::HostName;
-use crate::haproxy::rule::{Action, Segment};
+use crate::haproxy::rule::{Action, Rule, Segment};
 use crate::haproxy::site::Front;
 use crate::haproxy::unit::Unit;
 use crate::table::Table;
@@ -38,15 +38,7 @@ impl<'a> Context<'a> {
         front: &Front<'_, 'a>,
         listeners: &Listeners<'a>,
     ) -> Result<Vec<Table>, (Option<&'a Directive>, String)> {
-        let mut base = Keys::of("listen", certificates::listen(listeners));
-        if listeners.tls {
-            if !listeners.clients.is_empty() {
-                return Err((Some(listeners.line), "[[tcp]] of brisk has no client certificates".to_owned()));
-            }
-            let own = certificates::of_tcp(self, listeners)
-                .ok_or((Some(listeners.line), "the certificates are in a folder".to_owned()))?;
-            base.set("certificates", own);
-        }
+        let base = self.tcp_keys(listeners)?;
         let hosts = front.hosts().ok_or((None, "the rules name more than 20,000 names".to_owned()))?;
         let has_names = hosts.len() > 1 || self.reads_names(front);
         let mut groups: Vec<(usize, Vec<String>)> = Vec::new();
@@ -78,12 +70,18 @@ impl<'a> Context<'a> {
             }
             let backend = &self.proxies.all[index];
             self.carried(backend.directive);
-            let group = self.group(index, true, &listeners.ports).map_err(|reason| (Some(backend.directive), reason))?;
+            let group = self
+                .group(index, true, &listeners.ports)
+                .map_err(|reason| (Some(backend.directive), reason))?;
             keys.set("upstream", toml::text(&group));
             if let Some(time) = self.idle(front, index) {
                 keys.set("idle_timeout", toml::duration(time));
             }
-            tables.push(Table { header: "[[tcp]]".to_owned(), keys, comment: front.proxy.directive.comment() });
+            tables.push(Table {
+                header: "[[tcp]]".to_owned(),
+                keys,
+                comment: front.proxy.directive.comment(),
+            });
         }
         if tables.is_empty() {
             return Err((None, "no rule gives the connections a server".to_owned()));
@@ -91,10 +89,30 @@ impl<'a> Context<'a> {
         Ok(tables)
     }
 
+    /// Addresses and certificates.
+    fn tcp_keys(&self, listeners: &Listeners<'a>) -> Result<Keys, (Option<&'a Directive>, String)> {
+        let mut base = Keys::of("listen", certificates::listen(listeners));
+        if listeners.tls {
+            let fail = |reason: &str| (Some(listeners.line), reason.to_owned());
+            if !listeners.clients.is_empty() {
+                return Err(fail("[[tcp]] of brisk has no client certificates"));
+            }
+            let own = certificates::of_tcp(self, listeners)
+                .ok_or_else(|| fail("the certificates are in a folder"))?;
+            base.set("certificates", own);
+        }
+        Ok(base)
+    }
+
     /// Whether a rule needs the first message of TLS.
     fn reads_names(&self, front: &Front<'_, 'a>) -> bool {
-        let words = |line: &Directive| line.args.iter().any(|arg| arg.contains("ssl_sni") || arg.contains("ssl_hello_type"));
-        front.proxy.lines().any(|line| matches!(&*line.name, "acl" | "tcp-request" | "use_backend") && words(line))
+        let words = |line: &Directive| {
+            line.args.iter().any(|arg| arg.contains("ssl_sni") || arg.contains("ssl_hello_type"))
+        };
+        front
+            .proxy
+            .lines()
+            .any(|line| matches!(&*line.name, "acl" | "tcp-request" | "use_backend") && words(line))
     }
 
     /// The backend of connections for a name; none if they are refused.
@@ -106,7 +124,8 @@ impl<'a> Context<'a> {
     ) -> Result<Option<usize>, (Option<&'a Directive>, String)> {
         let program = &front.rules.1;
         let known = Known::default();
-        let facts = Facts { host, secure: listeners.tls, ports: &listeners.ports, known: &known, is_moved: false };
+        let facts =
+            Facts { host, secure: listeners.tls, ports: &listeners.ports, known: &known, is_moved: false };
         let mut segments: Vec<Segment<'a>> = program.request.clone();
         segments.push(Rc::clone(&program.switching));
         let mut index = None;
@@ -116,26 +135,17 @@ impl<'a> Context<'a> {
                     return Err((Some(rule.line), "the rules are too many".to_owned()));
                 }
                 let fail = |reason: String| (Some(rule.line), reason);
-                match rule.formula.at(&facts) {
-                    Formula::False => continue,
-                    Formula::True => {}
-                    own => match (own.obstacle(), &rule.action) {
-                        ((Kind::Label, reason), Action::Use(_)) => {
-                            self.different(rule.line, reason);
-                            continue;
-                        }
-                        ((Kind::Host | Kind::State | Kind::Load, reason), Action::Use(_)) => {
-                            self.missing(rule.line, reason, "list the names in [[tcp]]");
-                            continue;
-                        }
-                        ((_, reason), _) => return Err(fail(format!("[[tcp]] of brisk has no such condition: {reason}"))),
-                    },
+                if !self.holds(rule, &facts)? {
+                    continue;
                 }
                 match &rule.action {
                     Action::Allow => continue 'segments,
                     Action::Respond(_) => return Ok(None),
                     Action::Use(name) => {
-                        let found = self.proxies.backend(name).ok_or_else(|| fail(format!("there is no backend {name}")))?;
+                        let found = self
+                            .proxies
+                            .backend(name)
+                            .ok_or_else(|| fail(format!("there is no backend {name}")))?;
                         index = Some(found.0);
                         break 'segments;
                     }
@@ -155,13 +165,39 @@ impl<'a> Context<'a> {
         Ok(Some(index))
     }
 
+    /// Whether the condition of a rule holds for a name.
+    fn holds(&self, rule: &Rule<'a>, facts: &Facts<'_>) -> Result<bool, (Option<&'a Directive>, String)> {
+        match rule.formula.at(facts) {
+            Formula::False => Ok(false),
+            Formula::True => Ok(true),
+            own => match (own.obstacle(), &rule.action) {
+                ((Kind::Label, reason), Action::Use(_)) => {
+                    self.different(rule.line, reason);
+                    Ok(false)
+                }
+                ((Kind::Host | Kind::State | Kind::Load, reason), Action::Use(_)) => {
+                    self.missing(rule.line, reason, "list the names in [[tcp]]");
+                    Ok(false)
+                }
+                ((_, reason), _) => {
+                    Err((Some(rule.line), format!("[[tcp]] of brisk has no such condition: {reason}")))
+                }
+            },
+        }
+    }
+
     /// Rules of a backend, which may only accept.
     fn behind(&self, front: &Front<'_, 'a>, index: usize) -> Result<(), (Option<&'a Directive>, String)> {
         if index == front.index {
             return Ok(());
         }
         let rules = front.backend(index);
-        let other = rules.1.request.iter().flat_map(|segment| segment.iter()).find(|rule| !matches!(rule.action, Action::Allow));
+        let other = rules
+            .1
+            .request
+            .iter()
+            .flat_map(|segment| segment.iter())
+            .find(|rule| !matches!(rule.action, Action::Allow));
         other.map_or(Ok(()), |rule| Err((Some(rule.line), "[[tcp]] of brisk has no such rule".to_owned())))
     }
 

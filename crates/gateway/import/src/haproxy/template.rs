@@ -116,7 +116,8 @@ pub(crate) fn variable(sample: &Sample) -> Option<String> {
         }
     };
     let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     let name = if part == "header" { argument.to_ascii_lowercase() } else { argument.to_owned() };
     is_name(argument).then(|| format!("{{request.{part}.{name}}}"))
@@ -147,9 +148,17 @@ fn alias(name: &str, use_of: Use, place: &Place<'_>) -> Result<String, String> {
     }
     let found = ALIASES.iter().find(|(own, _)| *own == name).map(|(_, own)| (*own).to_owned());
     let is_of_log = |own: &String| {
-        ["{time", "{response.bytes", "{request.bytes", "{request.line", "{duration", "{upstream.time", "{error"]
-            .iter()
-            .any(|start| own.starts_with(start))
+        [
+            "{time",
+            "{response.bytes",
+            "{request.bytes",
+            "{request.line",
+            "{duration",
+            "{upstream.time",
+            "{error",
+        ]
+        .iter()
+        .any(|start| own.starts_with(start))
     };
     match found {
         Some(own) if use_of == Use::Log || !is_of_log(&own) => Ok(own),
@@ -163,7 +172,9 @@ fn value(sample: &Sample, use_of: Use, place: &Place<'_>) -> Result<String, Stri
     let no_variable = || format!("brisk has no variable for %[{}]", sample.fetch.name);
     match name {
         "str" if sample.converters.is_empty() => return Ok(escaped(sample.fetch.arg(0), use_of)),
-        "ssl_fc" if sample.converters.is_empty() => return Ok(if place.secure { "1" } else { "0" }.to_owned()),
+        "ssl_fc" if sample.converters.is_empty() => {
+            return Ok(if place.secure { "1" } else { "0" }.to_owned());
+        }
         "be_name" => return Ok(place.backend.to_owned()),
         "fe_name" => return Ok(place.frontend.to_owned()),
         "env" | "hostname" => return Err(no_variable()),
@@ -172,13 +183,19 @@ fn value(sample: &Sample, use_of: Use, place: &Place<'_>) -> Result<String, Stri
     if use_of == Use::Response && sample.converters.is_empty() {
         match sample.fetch.name.as_str() {
             "status" => return Ok("{response.status}".to_owned()),
-            "res.hdr" | "res.fhdr" => return Ok(format!("{{response.header.{}}}", sample.fetch.arg(0).to_lowercase())),
+            "res.hdr" | "res.fhdr" => {
+                return Ok(format!("{{response.header.{}}}", sample.fetch.arg(0).to_lowercase()));
+            }
             "srv_name" => return Ok("{upstream.address}".to_owned()),
             _ => {}
         }
     }
     if use_of == Use::Redirect && sample.is_host() {
-        return Ok(place.host.text().filter(|name| !name.contains('*')).unwrap_or_else(|| "{request.host}".to_owned()));
+        return Ok(place
+            .host
+            .text()
+            .filter(|name| !name.contains('*'))
+            .unwrap_or_else(|| "{request.host}".to_owned()));
     }
     if use_of == Use::Log && matches!(name, "hdr") {
         let secret = ["authorization", "cookie", "proxy-authorization"];
@@ -261,7 +278,8 @@ pub(crate) fn escaped(text: &str, use_of: Use) -> String {
         let begins = rest.starts_with(|next: char| next.is_ascii_lowercase() || next.is_ascii_digit());
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         let is_name = begins
-            && (use_of != Use::Body || rest.split_once('}').is_some_and(|(name, _)| name.bytes().all(is_of_name)));
+            && (use_of != Use::Body
+                || rest.split_once('}').is_some_and(|(name, _)| name.bytes().all(is_of_name)));
         let is_doubled = is_name || (use_of != Use::Body && count > 1);
         result.push_str(before);
         result.push_str(&"{".repeat(if is_doubled { 2 * count } else { count }));
@@ -270,7 +288,10 @@ pub(crate) fn escaped(text: &str, use_of: Use) -> String {
 }
 
 /// The parts of a text of the form `BEFORE%[path]` or `%[path,regsub(EXPRESSION,TEXT)]`, which form a path.
-pub(crate) fn path_parts(format: &str, resolve: &dyn Fn(Sample) -> Result<Sample, String>) -> Result<Path, String> {
+pub(crate) fn path_parts(
+    format: &str,
+    resolve: &dyn Fn(Sample) -> Result<Sample, String>,
+) -> Result<Path, String> {
     let parts = pieces(format)?;
     let is_path = |sample: &Sample| sample.name() == "path";
     match parts.as_slice() {
@@ -286,9 +307,9 @@ pub(crate) fn path_parts(format: &str, resolve: &dyn Fn(Sample) -> Result<Sample
             let sample = resolve(sample.clone())?;
             match sample.converters.as_slice() {
                 [] if is_path(&sample) => Ok(Path::Same),
-                [call] if is_path(&sample) && call.name == "regsub" && !call.arg(2).contains('g') => {
-                    Ok(Path::Replaced(call.arg(0).to_owned(), call.arg(1).to_owned(), call.arg(2).contains('i')))
-                }
+                [call] if is_path(&sample) && call.name == "regsub" && !call.arg(2).contains('g') => Ok(
+                    Path::Replaced(call.arg(0).to_owned(), call.arg(1).to_owned(), call.arg(2).contains('i')),
+                ),
                 _ => Err("the new path has no counterpart".to_owned()),
             }
         }
@@ -314,12 +335,26 @@ mod tests {
     #[test]
     fn formats_have_the_variables_of_brisk() {
         let host = HostName::Exact("a.example".to_owned());
-        let place = Place { host: &host, secure: true, frontend: "web", backend: "app", resolve: &|sample| Ok(sample) };
+        let place = Place {
+            host: &host,
+            secure: true,
+            frontend: "web",
+            backend: "app",
+            resolve: &|sample| Ok(sample),
+        };
         for (format, use_of, expected) in [
             ("%[src]:%[src_port]", Use::Value, Ok("{client.address}:{client.port}")),
-            ("https://www.%[hdr(host)]%[capture.req.uri]", Use::Redirect, Ok("https://www.a.example{request.target}")),
+            (
+                "https://www.%[hdr(host)]%[capture.req.uri]",
+                Use::Redirect,
+                Ok("https://www.a.example{request.target}"),
+            ),
             ("100%% {x} %[req.hdr(X-Id)]", Use::Value, Ok("100% {{x} {request.header.x-id}")),
-            ("%ci %{+Q}r %ST %f/%b %hr", Use::Log, Ok("{client.address} {request.line} {response.status} web/app -")),
+            (
+                "%ci %{+Q}r %ST %f/%b %hr",
+                Use::Log,
+                Ok("{client.address} {request.line} {response.status} web/app -"),
+            ),
             ("%[ssl_fc]", Use::Value, Ok("1")),
             ("%[rand(5)]", Use::Value, Err("brisk has no variable for %[rand]")),
             ("%[src", Use::Value, Err("a %[ has no end")),

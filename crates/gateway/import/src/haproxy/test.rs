@@ -3,21 +3,13 @@
 use std::sync::Arc;
 
 use crate::haproxy::acl::{Conditions, Flags};
-use crate::haproxy::formula::{Formula, Kind, Network, Need, Part, Rate, Test, Value};
+use crate::haproxy::counter::{numbers, size};
+use crate::haproxy::formula::{Formula, Need};
 use crate::haproxy::host_name::Names;
 use crate::haproxy::path_test::{Match, Pattern, divided};
 use crate::haproxy::sample::{Call, Sample};
-use crate::haproxy::template;
+use crate::haproxy::when::{Network, Part, Test, Value};
 use crate::nginx::pattern;
-
-/// Beginnings of samples about the load of servers or of the process, about chance, and about responses.
-const LOADS: [&str; 21] = [
-    "nbsrv", "srv_", "be_", "fe_", "avg_queue", "queue", "connslots", "act_conn", "rand", "res.", "status", "stopping", "date",
-    "nbproc", "cpu_", "uptime", "http_first_req", "res_", "bytes", "thread", "wait_",
-];
-
-/// Beginnings of samples about counters of clients.
-const STATES: [&str; 6] = ["sc_", "sc0_", "sc1_", "sc2_", "src_", "table_"];
 
 /// Ends of the names of samples that state the way of the comparison.
 const SUFFIXES: [(&str, Match); 7] = [
@@ -77,15 +69,23 @@ impl Conditions<'_, '_> {
             "bool" => truth(matches!(sample.fetch.arg(0), "1" | "true") == is_true(patterns)),
             "ssl_fc" if is_true(patterns) => Formula::Secure,
             "ssl_fc" => Formula::Secure.not(),
-            "dst_port" | "fc_dst_port" => numbers(patterns).map_or_else(|| Formula::unknown("the port is not a number"), Formula::Port),
-            "http_auth" => Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: Vec::new() }),
+            "dst_port" | "fc_dst_port" => {
+                numbers(patterns).map_or_else(|| Formula::unknown("the port is not a number"), Formula::Port)
+            }
+            "http_auth" => {
+                Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: Vec::new() })
+            }
             "http_auth_group" => {
                 Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: patterns.to_vec() })
             }
-            "ssl_c_used" | "ssl_fc_has_crt" if is_true(patterns) => Formula::Need(Need::Certificate { names: Vec::new() }),
+            "ssl_c_used" | "ssl_fc_has_crt" if is_true(patterns) => {
+                Formula::Need(Need::Certificate { names: Vec::new() })
+            }
             // brisk refuses clients whose certificate is not valid.
             "ssl_c_verify" if patterns == ["0"] => Formula::True,
-            "ssl_c_s_dn" if sample.fetch.arg(0).eq_ignore_ascii_case("cn") && is_exact && !patterns.is_empty() => {
+            "ssl_c_s_dn"
+                if sample.fetch.arg(0).eq_ignore_ascii_case("cn") && is_exact && !patterns.is_empty() =>
+            {
                 Formula::Need(Need::Certificate { names: patterns.to_vec() })
             }
             _ => return None,
@@ -103,7 +103,8 @@ impl Conditions<'_, '_> {
         };
         let wanted = |value: &str| {
             let accepts = |text: &String| {
-                let pattern = Pattern { kind: request.kind, text: text.clone(), ignore_case: request.ignore_case };
+                let pattern =
+                    Pattern { kind: request.kind, text: text.clone(), ignore_case: request.ignore_case };
                 pattern.accepts(value)
             };
             is_found || patterns.iter().any(accepts)
@@ -138,106 +139,10 @@ impl Conditions<'_, '_> {
             "hdr" | "cook" | "url_param" => named(request, is_found, patterns),
             "hdr_cnt" | "cook_cnt" if argument.eq_ignore_ascii_case("host") => host(request, true, &[]),
             "hdr_cnt" | "fhdr_cnt" | "cook_cnt" => counted(request, patterns),
-            "hdr_val" | "body_size" | "hdr_ip" => size(request, patterns),
+            "hdr_val" | "body_size" | "hdr_ip" => size(&request.sample, patterns),
             "hdr_len" | "path_len" | "url_len" => Formula::unknown("brisk does not compare lengths"),
             _ => self.state(name, sample, patterns),
         }
-    }
-
-    /// Rates, and other counters.
-    fn state(&self, name: &str, sample: &Sample, patterns: &[String]) -> Formula {
-        if let Some(formula) = self.connections_of(name, sample, patterns) {
-            return formula;
-        }
-        match self.rate(name, sample, patterns) {
-            Some(Ok(formula)) => return formula,
-            Some(Err(reason)) => return Formula::Unknown(Kind::State, reason),
-            None => {}
-        }
-        let reason = format!("brisk has no test of {name}");
-        let is_one = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-        if is_one(&LOADS) {
-            Formula::Unknown(Kind::Load, reason)
-        } else if is_one(&STATES) && !matches!(name, "src_is_local" | "src_port") {
-            Formula::Unknown(Kind::State, reason)
-        } else {
-            Formula::unknown(reason)
-        }
-    }
-
-    /// A rate of requests that exceeds a number.
-    fn rate(&self, name: &str, sample: &Sample, patterns: &[String]) -> Option<Result<Formula, String>> {
-        let (slot, table) = match name.strip_suffix("http_req_rate")? {
-            "src_" => (None, sample.fetch.arg(0)),
-            "sc_" => (Some(sample.fetch.arg(0).to_owned()), sample.fetch.arg(1)),
-            own => (Some(own.strip_prefix("sc")?.strip_suffix('_')?.to_owned()), sample.fetch.arg(0)),
-        };
-        let most = match patterns {
-            [operator, number] => number.parse::<u64>().ok().and_then(|number| match operator.as_str() {
-                "gt" => Some(number),
-                "ge" => number.checked_sub(1),
-                _ => None,
-            }),
-            _ => None,
-        };
-        let Some(requests) = most.filter(|most| *most > 0) else {
-            return Some(Err("brisk refuses requests above a rate only".to_owned()));
-        };
-        Some(self.counted_rate(slot.as_deref(), table, requests))
-    }
-
-    /// Numbers and rates of the connections of a client.
-    fn connections_of(&self, name: &str, sample: &Sample, patterns: &[String]) -> Option<Formula> {
-        let start = name.strip_suffix("conn_cur").or_else(|| name.strip_suffix("conn_rate"))?;
-        let is_own = start == "src_" || start.starts_with("sc");
-        let most = match patterns {
-            [operator, number] => number.parse::<u64>().ok().and_then(|number| match operator.as_str() {
-                "gt" => Some(number),
-                "ge" => number.checked_sub(1),
-                _ => None,
-            }),
-            _ => None,
-        };
-        let most = most.filter(|most| *most > 0 && is_own)?;
-        if name.ends_with("cur") {
-            return Some(Formula::Connections(most, None));
-        }
-        let table = sample.fetch.args.last().filter(|name| self.context.table_of(name).is_some());
-        let line = self.stick_table(table.map_or("", String::as_str))?;
-        let stored = line.args.iter().flat_map(|arg| arg.split(','));
-        let period = stored.filter_map(|part| part.strip_prefix("conn_rate(")?.strip_suffix(')')).next();
-        Some(Formula::Connections(most, Some(crate::haproxy::context::milliseconds(period?)?)))
-    }
-
-    fn counted_rate(&self, slot: Option<&str>, table: &str, requests: u64) -> Result<Formula, String> {
-        let (mut table, mut by, mut condition) = (table.to_owned(), "{client.address}".to_owned(), Formula::True);
-        if let Some(slot) = slot {
-            let (line, at) = self.tracking(slot).ok_or(format!("no rule tracks the counter {slot}"))?;
-            let (words, own) = self.of_rule(&line.args);
-            condition = own;
-            let key = words.get(at + 1).map_or("", String::as_str);
-            let sample = Sample::read(key).ok_or("the key has no counterpart")?;
-            by = template::variable(&self.resolved(sample)?).ok_or(format!("brisk has no key for {key}"))?;
-            if let Some(place) = words.iter().position(|word| word == "table") {
-                words.get(place + 1).unwrap_or(&String::new()).clone_into(&mut table);
-            }
-        }
-        let line = self.stick_table(&table).ok_or("there is no stick-table")?;
-        let stored = line.args.iter().position(|arg| arg == "store").map_or("", |at| line.arg(at + 1));
-        let stored = stored.split(',').find_map(|part| part.strip_prefix("http_req_rate(")?.strip_suffix(')'));
-        let period = stored.and_then(crate::haproxy::context::milliseconds).filter(|period| *period > 0);
-        let period = period.ok_or("the stick-table does not store http_req_rate")?;
-        self.context.carried(line);
-        let table = if table.is_empty() { self.proxy.name().to_owned() } else { table };
-        let rate = Formula::Rate(Arc::new(Rate { requests, period, by, table }));
-        Ok(Formula::all([condition, rate]))
-    }
-
-    /// The rule that tracks a counter, and the place of the word in it.
-    fn tracking(&self, slot: &str) -> Option<(&crate::directive::Directive, usize)> {
-        let word = format!("track-sc{slot}");
-        let mut rules = self.proxy.lines().filter(|line| matches!(&*line.name, "http-request" | "tcp-request"));
-        rules.find_map(|line| Some((line, line.args.iter().position(|arg| *arg == word)?)))
     }
 
     /// Tests of the path.
@@ -250,7 +155,9 @@ impl Conditions<'_, '_> {
         let mut patterns = Vec::new();
         for text in texts {
             if name == "base" {
-                let Some((host, path)) = text.split_once('/').filter(|_| matches!(request.kind, Match::Begin | Match::Exact)) else {
+                let Some((host, path)) =
+                    text.split_once('/').filter(|_| matches!(request.kind, Match::Begin | Match::Exact))
+                else {
                     return Formula::unknown("brisk compares host and path separately");
                 };
                 let host = Pattern { kind: Match::Exact, text: host.to_owned(), ignore_case: true };
@@ -266,6 +173,10 @@ impl Conditions<'_, '_> {
                 return Formula::unknown("brisk compares the path without its query");
             }
             match pattern_of(request.kind, text, ignore_case) {
+                // Each path begins with a slash.
+                Ok(pattern) if pattern.kind == Match::Begin && matches!(&*pattern.text, "" | "/") => {
+                    any.push(Formula::True)
+                }
                 Ok(pattern) => patterns.push(pattern),
                 Err(reason) => any.push(Formula::unknown(reason)),
             }
@@ -289,7 +200,9 @@ impl Request {
         let mut ignore_case = self.ignore_case;
         for Call { name, .. } in &self.sample.converters {
             match name.as_str() {
-                "lower" if !texts.iter().any(|text| text.bytes().any(|byte| byte.is_ascii_uppercase())) => ignore_case = true,
+                "lower" if !texts.iter().any(|text| text.bytes().any(|byte| byte.is_ascii_uppercase())) => {
+                    ignore_case = true
+                }
                 "url_dec" => {}
                 _ => return None,
             }
@@ -350,11 +263,14 @@ fn networks(patterns: &[String]) -> Formula {
 
 /// Methods. `GET` of brisk includes HEAD.
 fn methods(patterns: &[String]) -> Formula {
-    let is_method = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    let is_method = |text: &String| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
+    };
     if !patterns.iter().all(is_method) {
         return Formula::unknown("the text is not a method");
     }
-    let methods: std::collections::BTreeSet<_> = patterns.iter().map(|text| text.to_ascii_uppercase()).collect();
+    let methods: std::collections::BTreeSet<_> =
+        patterns.iter().map(|text| text.to_ascii_uppercase()).collect();
     let test = |methods| Formula::Test(Arc::new(Test::Methods(methods)));
     if methods.is_empty() {
         return Formula::False;
@@ -396,7 +312,7 @@ fn named(request: &Request, is_found: bool, patterns: &[String]) -> Formula {
         let escaped = pattern::escaped(text);
         let (start, end) = if is_list { (r"(?:^|,)\s*", r"\s*(?:,|$)") } else { ("^", "$") };
         expressions.push(match request.kind {
-            Match::Exact if !is_list && !ignore_case => {
+            Match::Exact if !is_list && !ignore_case && patterns.len() == 1 => {
                 any.push(test(Value::Equal(text.clone())));
                 continue;
             }
@@ -415,9 +331,25 @@ fn named(request: &Request, is_found: bool, patterns: &[String]) -> Formula {
             },
         });
     }
-    let lists = divided(expressions.into_iter().map(|text| Pattern { kind: Match::Expression, text, ignore_case }).collect());
+    let lists = divided(
+        expressions.into_iter().map(|text| Pattern { kind: Match::Expression, text, ignore_case }).collect(),
+    );
     any.extend(lists.iter().map(|list| test(Value::Expression(crate::haproxy::path_test::any(list)))));
     Formula::any(any)
+}
+
+/// The comparison of a converter `map`.
+pub(crate) fn map_kind(name: &str) -> Option<Match> {
+    Some(match name {
+        "map" | "map_str" => Match::Exact,
+        "map_beg" => Match::Begin,
+        "map_end" => Match::End,
+        "map_sub" => Match::Part,
+        "map_dir" => Match::Folder,
+        "map_dom" => Match::Domain,
+        "map_reg" => Match::Expression,
+        _ => return None,
+    })
 }
 
 /// Numbers of headers or cookies: whether there is one.
@@ -439,56 +371,4 @@ fn counted(request: &Request, patterns: &[String]) -> Formula {
         ["0"] | ["eq", "0"] | ["lt", "1"] => named(&found, true, &[]).not(),
         _ => Formula::unknown("brisk does not count headers and cookies"),
     }
-}
-
-/// Sizes of bodies.
-fn size(request: &Request, patterns: &[String]) -> Formula {
-    let is_length = request.sample.name() == "body_size"
-        || (request.sample.name() == "hdr_val" && request.sample.fetch.arg(0).eq_ignore_ascii_case("content-length"));
-    match patterns {
-        [operator, number] if is_length => match (operator.as_str(), number.parse::<u64>()) {
-            ("gt", Ok(most)) => Formula::Longer(most),
-            ("ge", Ok(most)) if most > 0 => Formula::Longer(most - 1),
-            _ => Formula::unknown("brisk limits the size of bodies from above only"),
-        },
-        _ => Formula::unknown("brisk does not compare numbers of headers"),
-    }
-}
-
-/// Numbers and ranges with operators.
-fn numbers(patterns: &[String]) -> Option<Vec<(u64, u64)>> {
-    let mut ranges = Vec::new();
-    let mut operator = "eq";
-    for text in patterns {
-        if matches!(&**text, "eq" | "ge" | "gt" | "le" | "lt") {
-            operator = text;
-            continue;
-        }
-        let (low, high) = match text.split_once(':') {
-            Some((low, high)) => (low.parse().ok()?, high.parse().ok()?),
-            None => (text.parse::<u64>().ok()?, text.parse().ok()?),
-        };
-        ranges.push(match operator {
-            "ge" => (low, u64::MAX),
-            "gt" => (low.checked_add(1)?, u64::MAX),
-            "le" => (0, high),
-            "lt" => (0, high.checked_sub(1)?),
-            _ => (low, high),
-        });
-    }
-    Some(ranges)
-}
-
-/// The comparison of a converter `map`.
-pub(crate) fn map_kind(name: &str) -> Option<Match> {
-    Some(match name {
-        "map" | "map_str" => Match::Exact,
-        "map_beg" => Match::Begin,
-        "map_end" => Match::End,
-        "map_sub" => Match::Part,
-        "map_dir" => Match::Folder,
-        "map_dom" => Match::Domain,
-        "map_reg" => Match::Expression,
-        _ => return None,
-    })
 }

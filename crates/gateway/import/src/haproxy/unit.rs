@@ -38,7 +38,8 @@ pub(crate) struct Unit<'a> {
 impl<'a> Context<'a> {
     /// The configurations for all frontends.
     pub(crate) fn units(&self) -> Vec<Unit<'a>> {
-        let (mut units, mut plain, mut tcp): (Vec<Unit<'a>>, Vec<Unit<'a>>, Vec<Unit<'a>>) = Default::default();
+        let (mut units, mut plain, mut tcp): (Vec<Unit<'a>>, Vec<Unit<'a>>, Vec<Unit<'a>>) =
+            Default::default();
         for (index, proxy) in self.proxies.all.iter().enumerate().filter(|(_, proxy)| proxy.is_frontend()) {
             self.carried(proxy.directive);
             if proxy.is_disabled() || self.is_page_of_stats(proxy) {
@@ -79,12 +80,25 @@ impl<'a> Context<'a> {
         let names = front.hosts();
         if names.is_none() {
             let reason = "the rules name more than 20,000 hosts";
-            self.missing(front.proxy.directive, reason, "divide the configuration; until then all requests are refused");
+            self.missing(
+                front.proxy.directive,
+                reason,
+                "divide the configuration; until then all requests are refused",
+            );
         }
         for name in names.clone().unwrap_or_else(|| vec![HostName::Other]) {
-            let mut site =
-                Site { context: self, front, host: &name, secure: listeners.tls, ports: listeners.ports.clone() };
-            let routes = if names.is_some() { site.routes() } else { vec![fixed(501, front.proxy.directive, "NOT CARRIED".to_owned())] };
+            let mut site = Site {
+                context: self,
+                front,
+                host: &name,
+                secure: listeners.tls,
+                ports: listeners.ports.clone(),
+            };
+            let routes = if names.is_some() {
+                site.routes()
+            } else {
+                vec![fixed(501, front.proxy.directive, "NOT CARRIED".to_owned())]
+            };
             let mut text = String::new();
             routes.iter().for_each(|route| route.table().write(&mut text));
             match places.get(&text) {
@@ -194,7 +208,12 @@ impl<'a> Unit<'a> {
             }
             let mut keys = Keys::of("names", toml::list(&names));
             if self.listeners.tls {
-                context.certificates(&self.listeners, &names, host.names.contains(&HostName::Other), &mut keys);
+                context.certificates(
+                    &self.listeners,
+                    &names,
+                    host.names.contains(&HostName::Other),
+                    &mut keys,
+                );
             }
             if let Some(plain) = host.plain.filter(|plain| *plain == "serve") {
                 keys.set("plain", toml::text(plain));
@@ -225,7 +244,11 @@ fn raise(routes: &mut [Route], keys: &mut Keys) {
         if count < 2 || (!is_of_requests && key != "limits" && count < routes.len()) {
             continue;
         }
-        let value = routes.iter().find(|route| is_own(route)).and_then(|route| route.keys.get(key)).map(str::to_owned);
+        let value = routes
+            .iter()
+            .find(|route| is_own(route))
+            .and_then(|route| route.keys.get(key))
+            .map(str::to_owned);
         let Some(value) = value else { continue };
         if routes.iter().filter(|route| is_own(route)).all(|route| route.keys.get(key) == Some(&value)) {
             keys.set(key, value);

@@ -192,10 +192,20 @@ pub(crate) fn alternatives(pattern: &str) -> Option<Vec<String>> {
     parts.iter().all(is_plain).then_some(parts)
 }
 
+/// Number of groups of an expression of brisk.
+pub(crate) fn groups(pattern: &str) -> Option<usize> {
+    compiled(pattern, false).map(|compiled| compiled.captures_len() - 1)
+}
+
+/// The expression as brisk compiles it: without tables of Unicode, which this crate does not have either.
+fn compiled(pattern: &str, ignore_case: bool) -> Option<Regex> {
+    let text = translate(pattern, ignore_case).ok()?;
+    RegexBuilder::new(&text).unicode(false).build().ok()
+}
+
 /// Whether an expression of PCRE matches `text`; not if brisk does not have its syntax.
 pub(crate) fn matches(pattern: &str, ignore_case: bool, text: &str) -> bool {
-    let compiled = translate(pattern, ignore_case).ok().and_then(|pattern| compile(&pattern).ok());
-    compiled.is_some_and(|compiled| compiled.is_match(text.as_bytes()))
+    compiled(pattern, ignore_case).is_some_and(|compiled| compiled.is_match(text.as_bytes()))
 }
 
 /// The expression that matches `text` itself.
