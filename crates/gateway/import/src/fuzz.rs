@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::haproxy;
 use crate::nginx::include::Files;
 use crate::nginx::translate;
 
@@ -16,6 +17,23 @@ pub fn nginx_configuration(bytes: &[u8]) {
     let length: usize = imported.files.iter().map(String::len).sum();
     assert!(length <= (64 << 20), "{length} bytes");
     assert_eq!(translate(&all, &files, Path::new("/nginx.conf")).files, imported.files);
+}
+
+/// Any text as a configuration of HAProxy: it is refused with a line, or each line has one class and a repetition gives the same
+/// files.
+pub fn haproxy_configuration(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let path = Path::new("/haproxy.cfg");
+    let import = || {
+        let (all, count, files) = haproxy::files::Files::of_text(&text).ok()?;
+        haproxy::translate(&all, count, files, path).ok().map(|imported| (imported, count))
+    };
+    let Some((imported, count)) = import() else { return };
+    assert_eq!(imported.report.counts().iter().sum::<usize>(), count);
+    assert_eq!(imported.report.entries().filter(|entry| entry.place.is_empty()).count(), 0);
+    let length: usize = imported.files.iter().map(String::len).sum();
+    assert!(length <= (64 << 20), "{length} bytes");
+    assert_eq!(import().map(|(imported, _)| imported.files), Some(imported.files));
 }
 
 #[cfg(test)]
@@ -53,5 +71,44 @@ mod tests {
     #[test]
     fn fuzz_nginx_configuration() {
         drive("nginx_configuration", WORDS, super::nginx_configuration);
+    }
+
+    const HAPROXY: &[&[u8]] = &[
+        b"\nfrontend f\n mode http\n bind :80\n",
+        b"\nfrontend t\n mode tcp\n bind :443\n",
+        b"\nlisten l\n mode http\n bind :443 ssl crt /a.pem\n server a 10.0.0.1:80 check\n",
+        b"\nbackend b\n mode http\n server a 10.0.0.1:80 weight 2 cookie x\n",
+        b"\ndefaults d\n mode http\n timeout client 5s\n",
+        b"\n default_backend b",
+        b"\n acl a path_beg /a\n acl a hdr(host) -i x.example",
+        b"\n acl c hdr_end(host) .example.com\n acl c src 10.0.0.0/8",
+        b"\n http-request deny if a !c or { method GET }",
+        b"\n http-request set-header X %[src]{a} unless a",
+        b"\n http-request replace-path /a(/.*)? \\1 if a",
+        b"\n http-request set-path %[path,regsub(^/a,/b)]",
+        b"\n use_backend b if { req.ssl_sni -i a.example }",
+        b"\n use_backend b if { path_end .png } c",
+        b"\n redirect scheme https if !{ ssl_fc }",
+        b"\n http-response set-header Y %[res.hdr(z)]",
+        b"\n http-request return status 200 string \"{a}$X\" if c",
+        b"\n stick-table type ip size 1 store http_req_rate(10s)\n http-request track-sc0 src",
+        b"\n http-request deny if { sc_http_req_rate(0) gt 5 }",
+        b"\nuserlist u\n user a password $6$b\n",
+        b"\n http-request auth unless { http_auth(u) }",
+        b" if ",
+        b" or ",
+        b" { ",
+        b" } ",
+        b"!",
+        b"\"",
+        b"'",
+        b"\\",
+        b"%[",
+        b"\n",
+    ];
+
+    #[test]
+    fn fuzz_haproxy_configuration() {
+        drive("haproxy_configuration", HAPROXY, super::haproxy_configuration);
     }
 }

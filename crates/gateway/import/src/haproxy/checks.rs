@@ -237,6 +237,9 @@ impl<'a> Context<'a> {
             let file = self.based(file, "crt-base");
             tls.set("certificate", format!("{{ chain = {file}, key = {file} }}"));
         }
+        if server.get("verify") == Some("none") {
+            self.different(server.line, "brisk always verifies servers: write ca in [upstream.NAME.tls] for a certificate of your own");
+        }
         let sni = server.get("sni").and_then(|sni| sni.strip_prefix("str(")?.strip_suffix(')'));
         if let Some(name) = server.get("verifyhost").or(sni) {
             tls.set("server_name", toml::text(name));
@@ -244,9 +247,6 @@ impl<'a> Context<'a> {
             self.different(server.line, "brisk sends and verifies the name in the URL of the server: write server_name in [upstream.NAME.tls]");
         } else {
             self.different(server.line, "brisk verifies the name or address in the URL of the server too: write server_name in [upstream.NAME.tls] for another one");
-        }
-        if server.get("verify") == Some("none") {
-            self.different(server.line, "brisk always verifies servers: write ca in [upstream.NAME.tls] for a certificate of your own");
         }
         let is_http2 = server.get("alpn").is_some_and(|list| list.split(',').next() == Some("h2"))
             || server.get("proto") == Some("h2");

@@ -170,6 +170,10 @@ impl<'a> Context<'a> {
         match rule.formula.at(facts) {
             Formula::False => Ok(false),
             Formula::True => Ok(true),
+            // Properties of the client, such as its address, are no conditions of brisk here.
+            own if own.first().is_some() => {
+                Err((Some(rule.line), "[[tcp]] of brisk has conditions about names only".to_owned()))
+            }
             own => match (own.obstacle(), &rule.action) {
                 ((Kind::Label, reason), Action::Use(_)) => {
                     self.different(rule.line, reason);
