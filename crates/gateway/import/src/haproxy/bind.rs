@@ -10,6 +10,9 @@ use crate::toml::{self, Keys};
 /// Ports of one range at most.
 const MOST_PORTS: u16 = 100;
 
+/// Addresses of one frontend at most.
+const MOST_ADDRESSES: usize = 5000;
+
 /// Options with a value that need no counterpart.
 const VALUED: [&str; 28] = [
     "name",
@@ -107,6 +110,8 @@ impl<'a> Context<'a> {
                 other.tls == own.tls && other.proxy == own.proxy && other.clients == own.clients
             };
             match all.iter_mut().find(is_same) {
+                // The rest is not read: the frontend has too many addresses.
+                Some(other) if other.addresses.len() > MOST_ADDRESSES => {}
                 Some(other) => {
                     other.addresses.extend(own.addresses);
                     other.ports.extend(own.ports);
@@ -118,6 +123,11 @@ impl<'a> Context<'a> {
                 None => all.push(own),
             }
         }
+        for own in all.iter().filter(|own| own.addresses.len() > MOST_ADDRESSES) {
+            let reason = format!("the frontend has more than {MOST_ADDRESSES} addresses");
+            self.missing(own.line, reason, "divide the frontend; until then brisk does not listen there");
+        }
+        all.retain(|own| own.addresses.len() <= MOST_ADDRESSES);
         for listeners in &mut all {
             listeners.ports.sort_unstable();
             listeners.ports.dedup();

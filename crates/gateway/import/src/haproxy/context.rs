@@ -13,6 +13,9 @@ use crate::toml::{self, Keys};
 /// Comparisons for a whole configuration at most, so that many hosts with many rules end in a bounded time.
 const MOST_STEPS: usize = 30_000_000;
 
+/// Lines `log` that are read.
+const MOST_LOGS: usize = 60;
+
 /// Bytes of all routes at most.
 const LARGEST: usize = 24 << 20;
 
@@ -22,9 +25,19 @@ pub(crate) struct Context<'a> {
     pub(crate) report: RefCell<Report>,
     pub(crate) files: RefCell<Files>,
     pub(crate) proxies: Proxies<'a>,
-    pub(crate) sections: &'a [Directive],
+    /// Last lines of `global` by their names.
+    globals: BTreeMap<&'a str, &'a Directive>,
+    /// Lines `log` of `global`.
+    pub(crate) global_logs: Vec<&'a Directive>,
+    named_sections: BTreeMap<(&'a str, &'a str), &'a Directive>,
+    /// Numbers of the proxies with a stick table.
+    stick_tables: BTreeMap<&'a str, usize>,
     /// Tables with names, by their headers.
     tables: RefCell<BTreeMap<String, Table>>,
+    /// Names of tables by their kind, wanted name and content.
+    names: RefCell<BTreeMap<(String, String), String>>,
+    /// Last number behind a wanted name.
+    numbers: RefCell<BTreeMap<String, usize>>,
     /// Headers of the tables that the current file uses, in their order.
     used: RefCell<Vec<String>>,
     seen: RefCell<BTreeSet<String>>,
@@ -39,12 +52,27 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     /// The state before a translation.
     pub(crate) fn new(sections: &'a [Directive], proxies: Proxies<'a>, report: Report, files: Files) -> Self {
+        let globals =
+            || sections.iter().filter(|section| section.name == "global").flat_map(Directive::inner);
+        let first = |section: &'a Directive| section.args.first().map_or("", String::as_str);
+        let with_tables = proxies.all.iter().enumerate().rev();
+        let with_tables = with_tables.filter(|(_, proxy)| proxy.one("stick-table", "").is_some());
+        let stick_tables = with_tables.map(|(index, proxy)| (proxy.name(), index)).collect();
         Self {
             report: RefCell::new(report),
             files: RefCell::new(files),
+            globals: globals().map(|line| (line.name.as_str(), line)).collect(),
+            global_logs: globals().filter(|line| line.name == "log").take(MOST_LOGS).collect(),
+            named_sections: sections
+                .iter()
+                .rev()
+                .map(|section| ((section.name.as_str(), first(section)), section))
+                .collect(),
+            stick_tables,
             proxies,
-            sections,
             tables: RefCell::default(),
+            names: RefCell::default(),
+            numbers: RefCell::default(),
             used: RefCell::default(),
             seen: RefCell::default(),
             groups: RefCell::default(),
@@ -87,29 +115,27 @@ impl<'a> Context<'a> {
 
     /// The name of the table of this kind with these keys, which is added if there is none.
     pub(crate) fn named(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
-        let mut number = 1;
-        let mut tables = self.tables.borrow_mut();
-        loop {
-            let candidate = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-            let header = format!("[{kind}.{candidate}]");
-            match tables.get(&header).map(|own| own.keys == *keys) {
-                // Many tables of one name are a hostile input.
-                Some(false) if number < 1000 => number += 1,
-                Some(_) => {
-                    drop(tables);
-                    self.using(kind, &candidate);
-                    return candidate;
-                }
-                None => {
-                    let table =
-                        Table { header: header.clone(), keys: keys.clone(), comment: source.comment() };
-                    tables.insert(header, table);
-                    drop(tables);
-                    self.using(kind, &candidate);
-                    return candidate;
-                }
-            }
+        let content = (format!("{kind}.{name}"), keys.inline());
+        if let Some(known) = self.names.borrow().get(&content) {
+            self.using(kind, known);
+            return known.clone();
         }
+        let mut tables = self.tables.borrow_mut();
+        let mut numbers = self.numbers.borrow_mut();
+        let number = numbers.entry(content.0.clone()).or_insert(0);
+        let (candidate, header) = loop {
+            *number += 1;
+            let candidate = if *number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+            let header = format!("[{kind}.{candidate}]");
+            if !tables.contains_key(&header) {
+                break (candidate, header);
+            }
+        };
+        let table = Table { header: header.clone(), keys: keys.clone(), comment: source.comment() };
+        tables.insert(header, table);
+        self.names.borrow_mut().insert(content, candidate.clone());
+        self.using(kind, &candidate);
+        candidate
     }
 
     /// Notes that the current file uses a table.
@@ -150,18 +176,17 @@ impl<'a> Context<'a> {
 
     /// The last line of `global` with this name.
     pub(crate) fn global(&self, name: &str) -> Option<&'a Directive> {
-        let sections = self.sections.iter().filter(|section| section.name == "global");
-        sections.flat_map(Directive::inner).filter(|line| line.name == name).last()
+        self.globals.get(name).copied()
     }
 
     /// The section of this kind with this name.
     pub(crate) fn section(&self, kind: &str, name: &str) -> Option<&'a Directive> {
-        self.sections.iter().find(|section| section.name == kind && section.arg(0) == name)
+        self.named_sections.get(&(kind, name)).copied()
     }
 
     /// The proxy with this name that has a stick table.
     pub(crate) fn table_of(&self, name: &str) -> Option<&Proxy<'a>> {
-        self.proxies.all.iter().find(|proxy| proxy.name() == name && proxy.one("stick-table", "").is_some())
+        self.stick_tables.get(name).map(|index| &self.proxies.all[*index])
     }
 }
 

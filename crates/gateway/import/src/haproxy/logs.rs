@@ -23,11 +23,9 @@ const INFO: usize = 6;
 impl<'a> Context<'a> {
     /// `[access_log]` with its outputs, as the frontend has them.
     pub(crate) fn logs(&self, proxy: &Proxy<'a>) -> Vec<Table> {
-        let own: Vec<&Directive> = proxy.all("log").collect();
+        let own: Vec<&Directive> = proxy.all("log").take(60).collect();
         let is_global = own.iter().any(|line| line.arg(0) == "global");
-        let globals =
-            self.sections.iter().filter(|section| section.name == "global").flat_map(Directive::inner);
-        let globals: Vec<_> = globals.filter(|line| line.name == "log" && is_global).collect();
+        let globals = self.global_logs.iter().copied().filter(|_| is_global);
         let mut outputs: Vec<Keys> = Vec::new();
         for line in own.iter().copied().filter(|line| line.arg(0) != "global").chain(globals) {
             // Lines of requests have the severity `info`.

@@ -76,6 +76,10 @@ impl<'a> Context<'a> {
         let Some(section) = self.section("userlist", list) else { return self.file(&name) };
         let path = self.files.borrow().path(&name);
         self.carried(section);
+        if !groups.is_empty() {
+            let detail = format!("{} has the users of {} only", path.display(), groups.join(" and "));
+            self.different(section, detail);
+        }
         for line in section.inner() {
             if line.name == "group" {
                 self.carried(line);

@@ -209,6 +209,10 @@ impl<'a> Conditions<'_, 'a> {
             "set-log-level" if first == "silent" => Action::Silent,
             _ => return self.other_rule(line, kind, of, formula),
         };
+        if line.name == "http-after-response" {
+            self.context
+                .different(line, "responses of brisk itself, such as refusals, do not have the header");
+        }
         Some(self.rule(line, formula, action))
     }
 

@@ -99,6 +99,10 @@ impl<'c, 'a> Front<'c, 'a> {
         };
         gather(&self.rules.1);
         for index in self.reachable() {
+            // Many frontends may share many backends.
+            if !self.context.step(20 * self.context.proxies.all[index].lines().count()) {
+                return None;
+            }
             gather(&self.backend(index).1);
         }
         all.insert(HostName::Other);

@@ -115,7 +115,10 @@ impl State {
             if !realm.is_empty() {
                 auth.set("realm", toml::text(realm));
             }
-            auth.set("forward", "true");
+            // Without servers, nothing gets the header.
+            if keys.get("upstream").is_some() {
+                auth.set("forward", "true");
+            }
             keys.set("basic_auth", auth.inline());
         }
         if let Some(names) = &self.certificate {

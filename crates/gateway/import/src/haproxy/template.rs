@@ -175,6 +175,10 @@ fn value(sample: &Sample, use_of: Use, place: &Place<'_>) -> Result<String, Stri
         "ssl_fc" if sample.converters.is_empty() => {
             return Ok(if place.secure { "1" } else { "0" }.to_owned());
         }
+        "ssl_fc" if matches!(sample.converters.as_slice(), [call] if call.name == "iif") => {
+            let text = sample.converters[0].arg(usize::from(!place.secure));
+            return Ok(escaped(text, use_of));
+        }
         "be_name" => return Ok(place.backend.to_owned()),
         "fe_name" => return Ok(place.frontend.to_owned()),
         "env" | "hostname" => return Err(no_variable()),
@@ -355,7 +359,7 @@ mod tests {
                 Use::Log,
                 Ok("{client.address} {request.line} {response.status} web/app -"),
             ),
-            ("%[ssl_fc]", Use::Value, Ok("1")),
+            ("%[ssl_fc]%[ssl_fc,iif(s,)]", Use::Value, Ok("1s")),
             ("%[rand(5)]", Use::Value, Err("brisk has no variable for %[rand]")),
             ("%[src", Use::Value, Err("a %[ has no end")),
         ] {

@@ -56,11 +56,11 @@ impl<'a> Context<'a> {
             }
             front.rules.0.note_unused();
         }
+        let mut alone = Vec::new();
         for unit in plain {
-            if let Some(unit) = self.join(&mut units, unit) {
-                units.push(unit);
-            }
+            alone.extend(self.join(&mut units, unit));
         }
+        units.append(&mut alone);
         for unit in tcp {
             match units.iter_mut().find(|other| other.listeners.proxy == unit.listeners.proxy) {
                 Some(other) => {
@@ -121,6 +121,8 @@ impl<'a> Context<'a> {
 
     /// Adds a frontend of plain HTTP to one with TLS, if brisk serves both together. Otherwise it remains.
     fn join(&self, units: &mut [Unit<'a>], mut unit: Unit<'a>) -> Option<Unit<'a>> {
+        // Comparisons of all with all others need a bound.
+        let units = if self.step(units.len()) { units } else { &mut [] };
         let is_redirect = unit.hosts.iter().all(redirects);
         let is_fit = |other: &&mut Unit<'a>| {
             other.listeners.proxy == unit.listeners.proxy
