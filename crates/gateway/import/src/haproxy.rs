@@ -85,7 +85,9 @@ pub(crate) fn translate(
         let warning = format!(
             "# WARNING: HAProxy refuses requests that this configuration serves, see the report: {places}\n"
         );
-        files.iter_mut().for_each(|text| text.insert_str(0, &warning));
+        for text in &mut files {
+            text.insert_str(0, &warning);
+        }
     }
     Ok(Imported { files, report })
 }

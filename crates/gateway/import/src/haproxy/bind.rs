@@ -84,6 +84,7 @@ pub(crate) struct Certificate {
 }
 
 /// Addresses of a frontend that brisk can serve together.
+#[expect(clippy::struct_excessive_bools, reason = "the words of `bind`")]
 #[derive(Clone, Debug)]
 pub(crate) struct Listeners<'a> {
     pub(crate) line: &'a Directive,
@@ -186,8 +187,7 @@ impl<'a> Context<'a> {
                 "verify" => verify = Some(value()),
                 "ca-file" => authority = Some(value()),
                 "crl-file" => lists.push(self.based(value(), "ca-base")),
-                "ca-verify-file" => drop(value()),
-                "alpn" => drop(value()),
+                "ca-verify-file" | "alpn" => drop(value()),
                 "ssl-min-ver" => own.is_recent = value() == "TLSv1.3",
                 "interface" => {
                     return Err(format!("brisk does not listen on the interface {} alone", value()));

@@ -32,7 +32,7 @@ impl<'a> Context<'a> {
             files.extend(first);
             if listeners.certificates.len() > 1 && !names.is_empty() {
                 let detail = format!(
-                    "the names of {} are not those of files: the host gets the first certificate",
+                    "no file has a name of {}: the host gets the first certificate",
                     names.join(", ")
                 );
                 self.different(listeners.line, detail);
@@ -74,7 +74,7 @@ impl<'a> Context<'a> {
         };
         match self.files.borrow_mut().names(&folder.path).as_deref() {
             Some(all) if names.is_empty() => {
-                (all.iter().filter(|file| file.ends_with(".pem")).map(path).collect(), false)
+                (all.iter().filter(|file| file.strip_suffix(".pem").is_some()).map(path).collect(), false)
             }
             Some(all) => {
                 let found = names.iter().flat_map(wanted).filter(|file| all.contains(file));

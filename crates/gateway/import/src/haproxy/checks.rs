@@ -162,13 +162,17 @@ impl<'a> Context<'a> {
         ];
         let mut lines: Vec<&Directive> = kinds.iter().filter_map(|kind| proxy.option(kind)).collect();
         lines.extend(proxy.all("http-check").chain(proxy.all("tcp-check")));
-        lines.iter().for_each(|line| self.carried(line));
+        for line in &lines {
+            self.carried(line);
+        }
         lines
     }
 
     fn http_check(&self, proxy: &Proxy<'a>, lines: &[&'a Directive], health: &mut Keys) {
         let Some(option) = proxy.option("httpchk") else {
-            lines.iter().for_each(|line| self.different(line, "brisk checks servers of HTTP by a request"));
+            for line in lines {
+                self.different(line, "brisk checks servers of HTTP by a request");
+            }
             return;
         };
         let mut check = Check::new(&option.args[1..]);

@@ -98,8 +98,8 @@ impl Conditions<'_, '_> {
         }
         let table = sample.fetch.args.last().filter(|name| self.context.table_of(name).is_some());
         let line = self.stick_table(table.map_or("", String::as_str))?;
-        let stored = line.args.iter().flat_map(|arg| arg.split(','));
-        let period = stored.filter_map(|part| part.strip_prefix("conn_rate(")?.strip_suffix(')')).next();
+        let mut stored = line.args.iter().flat_map(|arg| arg.split(','));
+        let period = stored.find_map(|part| part.strip_prefix("conn_rate(")?.strip_suffix(')'));
         Some(Formula::Connections(most, Some(milliseconds(period?)?)))
     }
 

@@ -10,7 +10,7 @@ const PROCESS: &str =
 /// Reason for settings of TLS.
 const SUITES: &str = "brisk has TLS 1.2 and 1.3 with secure suites";
 
-/// Lines of `global` that need no counterpart, except those that begin with `tune.`.
+/// Lines of `global` that need no counterpart, except the ones that begin with `tune.`.
 const GLOBAL: [&str; 44] = [
     "daemon",
     "user",
@@ -173,12 +173,18 @@ const PROXY: [&str; 45] = [
     "compression",
 ];
 
+#[expect(clippy::unnecessary_wraps, reason = "the arms of a match have no class too")]
+fn unneeded(reason: &str) -> Option<Class> {
+    Some(Class::NotNeeded(reason.to_owned()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the arms of a match have no class too")]
+fn missing(reason: &str, action: &str) -> Option<Class> {
+    Some(Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() })
+}
+
 /// The class of a line that the translation has not touched.
 pub(crate) fn class_of(section: &Directive, line: &Directive) -> Option<Class> {
-    let unneeded = |reason: &str| Some(Class::NotNeeded(reason.to_owned()));
-    let missing = |reason: &str, action: &str| {
-        Some(Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() })
-    };
     let name = line.name.as_str();
     if section.name == "global" {
         return match name {
@@ -216,10 +222,6 @@ pub(crate) fn class_of(section: &Directive, line: &Directive) -> Option<Class> {
 }
 
 fn of_proxy(line: &Directive) -> Option<Class> {
-    let unneeded = |reason: &str| Some(Class::NotNeeded(reason.to_owned()));
-    let missing = |reason: &str, action: &str| {
-        Some(Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() })
-    };
     let name = line.name.as_str();
     let option =
         if matches!(name, "option" | "no") && line.arg(0) == "option" { line.arg(1) } else { line.arg(0) };
@@ -234,10 +236,7 @@ fn of_proxy(line: &Directive) -> Option<Class> {
             "brisk has no page of statistics in HAProxy's form",
             "write [dashboard], and [admin] for metrics",
         ),
-        "errorloc" | "errorloc302" | "errorloc303" => {
-            missing("the page of brisk for the error stays", "write error_pages in [[host]]")
-        }
-        "http-error" | "errorfiles" => {
+        "errorloc" | "errorloc302" | "errorloc303" | "http-error" | "errorfiles" => {
             missing("the page of brisk for the error stays", "write error_pages in [[host]]")
         }
         "monitor" | "monitor-net" => {
@@ -268,7 +267,6 @@ fn of_proxy(line: &Directive) -> Option<Class> {
         | "log-format"
         | "bind" => unneeded("no request of the result reaches the rule"),
         "tcp-response" => missing("brisk has no rules for bytes of servers", "remove the rule"),
-        "dispatch" => unneeded("no request of the result reaches the server"),
         "rspadd" | "rspdel" | "rsprep" | "rspirep" | "rspidel" | "rspdeny" | "rspideny" => {
             missing("the rule is one of HAProxy before 2.1", "write it as http-response, and import again")
         }
@@ -285,10 +283,6 @@ fn of_proxy(line: &Directive) -> Option<Class> {
 
 /// The class of an option.
 fn of_option(option: &str) -> Option<Class> {
-    let unneeded = |reason: &str| Some(Class::NotNeeded(reason.to_owned()));
-    let missing = |reason: &str, action: &str| {
-        Some(Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() })
-    };
     match option {
         _ if OPTIONS.contains(&option) => {
             unneeded("brisk does this without a setting, or no proxy of the result uses it")

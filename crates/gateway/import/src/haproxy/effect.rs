@@ -212,7 +212,7 @@ impl<'a> Site<'_, '_, 'a> {
 
     fn note_need(&self, need: &Need, rule: &Rule<'a>) {
         if matches!((need, &rule.action), (Need::User { .. }, Action::Respond(_))) {
-            self.context.different(rule.line, "brisk responds with 401, so that browsers ask for a password");
+            self.context.different(rule.line, "brisk responds with 401, so that browsers request a password");
         }
     }
 }
@@ -230,7 +230,7 @@ fn grouped(text: &str, shift: usize) -> Result<String, String> {
                     if group == 0 && shift > 0 {
                         return Err("the text has the whole match".to_owned());
                     }
-                    result.push_str(&format!("{{{}}}", group + shift));
+                    result.extend(["{", &(group + shift).to_string(), "}"]);
                 }
                 Some(other) => result.push(other),
                 None => {}

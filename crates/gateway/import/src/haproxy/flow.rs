@@ -1,6 +1,6 @@
 //! The way of requests through the rules of a frontend and its backends, as a list of routes of which the first one that fits decides.
 //!
-//! Each test of a rule divides the requests: those that meet it have routes of their own, before those of the others. So the list
+//! Each test of a rule divides the requests: the ones that meet it have routes before the routes of the others. So the list
 //! keeps the order of rules without negations, which conditions of brisk do not have.
 
 use std::collections::BTreeSet;
@@ -267,7 +267,7 @@ impl<'a> Site<'_, '_, 'a> {
         };
         if !self.context.room(size(&route)) {
             route.keys = Keys::of("respond", "{ status = 501 }");
-            route.comment = "NOT CARRIED: the routes are too many".to_owned();
+            "NOT CARRIED: the routes are too many".clone_into(&mut route.comment);
         }
         routes.push(route);
     }
@@ -276,7 +276,7 @@ impl<'a> Site<'_, '_, 'a> {
 /// Number of routes up to which each is compared with all before it.
 const COMPARED: usize = 400;
 
-/// Removes routes that no request reaches, and those whose requests the next route treats equally.
+/// Removes routes that no request reaches, or whose requests the next route treats equally.
 pub(crate) fn shortened(routes: Vec<Route>) -> Vec<Route> {
     let mut seen = BTreeSet::new();
     let mut reached: Vec<Route> = Vec::new();

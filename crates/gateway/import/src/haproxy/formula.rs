@@ -71,7 +71,7 @@ pub(crate) struct Known {
     met: Vec<Arc<Test>>,
     /// Tests that do not hold together.
     unmet: Vec<Vec<Arc<Test>>>,
-    /// Tests that cannot be joined with those that hold.
+    /// Tests that cannot be joined with the ones that hold.
     lost: Vec<Arc<Test>>,
 }
 
@@ -99,14 +99,16 @@ impl Known {
         self.lost.push(test);
     }
 
-    fn of(&self, test: &Arc<Test>) -> Option<Option<bool>> {
+    /// The value of a test; none if it is not known.
+    fn of(&self, test: &Arc<Test>) -> Option<Formula> {
         if self.met.contains(test) {
-            return Some(Some(true));
+            return Some(Formula::True);
         }
         if self.unmet.iter().any(|unmet| unmet.as_slice() == std::slice::from_ref(test)) {
-            return Some(Some(false));
+            return Some(Formula::False);
         }
-        self.lost.contains(test).then_some(None)
+        let reason = "two conditions concern the same part of the request";
+        self.lost.contains(test).then(|| Formula::unknown(reason))
     }
 
     /// Whether tests among these do not hold together.
@@ -195,9 +197,7 @@ impl Formula {
     pub(crate) fn at(&self, facts: &Facts<'_>) -> Self {
         match self {
             Self::Test(test) => match facts.known.of(test) {
-                Some(Some(true)) => Self::True,
-                Some(Some(false)) => Self::False,
-                Some(None) => Self::unknown("two conditions concern the same part of the request"),
+                Some(known) => known,
                 None if facts.is_moved && matches!(**test, Test::Path(_)) => {
                     Self::unknown("a rule has changed the path before")
                 }
@@ -207,7 +207,7 @@ impl Formula {
                 Some(true) => Self::True,
                 Some(false) => Self::False,
                 None if names.is_listed() => {
-                    Self::Unknown(Kind::Label, "a wildcard of brisk stands for one label".to_owned())
+                    Self::Unknown(Kind::Label, "a wildcard of brisk is one label".to_owned())
                 }
                 None => {
                     Self::Unknown(Kind::Host, "names of hosts in brisk are exact or begin with *.".to_owned())

@@ -211,7 +211,7 @@ impl Grammar {
     }
 }
 
-/// A character of a configuration, without those that mark variables.
+/// A character of a configuration, without the marks of variables.
 fn plain(next: char) -> char {
     if matches!(next, ENV | ENV_END) { char::REPLACEMENT_CHARACTER } else { next }
 }

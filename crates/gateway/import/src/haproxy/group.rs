@@ -13,14 +13,13 @@ impl<'a> Context<'a> {
     /// The name of the group for the servers of a backend. The error is the reason why there is none.
     pub(crate) fn group(&self, index: usize, tcp: bool, ports: &[u16]) -> Result<String, String> {
         let known = self.groups.borrow().get(&(index, tcp)).cloned();
-        let result = match known {
-            Some(known) => known,
-            None => {
-                let proxy = &self.proxies.all[index];
-                let result = self.new_group(proxy, tcp, ports);
-                self.groups.borrow_mut().insert((index, tcp), result.clone());
-                result
-            }
+        let result = if let Some(known) = known {
+            known
+        } else {
+            let proxy = &self.proxies.all[index];
+            let result = self.new_group(proxy, tcp, ports);
+            self.groups.borrow_mut().insert((index, tcp), result.clone());
+            result
         };
         if let Ok(name) = &result {
             self.using("upstream", name);
@@ -40,8 +39,7 @@ impl<'a> Context<'a> {
                 self.different(server.line, "the server is out of use");
                 continue;
             }
-            let url = self
-                .url(server, tcp, ports)
+            let url = Self::url(server, tcp, ports)
                 .inspect_err(|reason| self.missing(server.line, reason.clone(), BY_HAND))?;
             if let Some(list) = server.get("crl-file") {
                 let reason = format!("brisk has no revocation lists for servers: {list}");

@@ -46,7 +46,7 @@ impl Names {
                 && matches!(pattern.kind, Match::Exact | Match::End)
                 && port.bytes().all(|byte| byte.is_ascii_digit())
             {
-                text = host.to_owned();
+                text = String::from(host);
             }
             if pattern.kind == Match::Exact {
                 names.exact.insert(text);
@@ -62,7 +62,7 @@ impl Names {
         1 + self.patterns.len()
     }
 
-    /// Whether all names with one label more than those of the test have hosts of their own.
+    /// Whether all names with one label more than the test have a host.
     pub(crate) fn is_listed(&self) -> bool {
         let is_listed = |pattern: &Pattern| {
             let parent = pattern.text.trim_start_matches('.');

@@ -42,7 +42,9 @@ impl<'a> Context<'a> {
             self.carried(line);
             match output(line) {
                 Ok((output, difference)) => {
-                    difference.into_iter().for_each(|detail| self.different(line, detail));
+                    if let Some(detail) = difference {
+                        self.different(line, detail);
+                    }
                     if !outputs.contains(&output) {
                         outputs.push(output);
                     }

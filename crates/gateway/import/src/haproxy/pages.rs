@@ -33,7 +33,7 @@ impl<'a> Context<'a> {
             Ok(_) => return self.missing(line, "brisk replaces pages of errors", "write respond in a route"),
             Err(reason) => return self.different(line, format!("the page is that of brisk: {reason}")),
         };
-        // The pages of HAProxy's package say no more than those of brisk.
+        // The pages of HAProxy's package have no more content than brisk's.
         let body = response.body.as_deref().unwrap_or("");
         if body.len() < 300 && body.starts_with(&format!("<html><body><h1>{status} ")) {
             return self.different(line, "the page is that of brisk");

@@ -120,8 +120,9 @@ impl Pattern {
 
     /// A beginning with an end or a part, which may overlap.
     fn then(&self, other: &Self) -> Self {
+        type Whole = fn(&str) -> Vec<String>;
         let bare = other.text.trim_matches(['/', '.']);
-        let (texts, tail, is_whole): (Vec<String>, &str, fn(&str) -> Vec<String>) = match other.kind {
+        let (texts, tail, is_whole): (Vec<String>, &str, Whole) = match other.kind {
             Match::End => (vec![other.text.clone()], "$", |_| Vec::new()),
             Match::Folder => (vec![format!("/{bare}")], "(?:/|$)", |text| vec![format!("{text}/")]),
             Match::Domain => (vec![format!("/{bare}"), format!(".{bare}")], "(?:[/.]|$)", |text| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::directive::Directive;
 
-/// A proxy with its own lines and those of its defaults.
+/// A proxy with its own lines and its defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy<'a> {
     pub(crate) directive: &'a Directive,
@@ -27,7 +27,7 @@ impl<'a> Proxy<'a> {
         self.directive.name != "frontend"
     }
 
-    /// All lines: those of the defaults before its own.
+    /// All lines: the defaults before its own.
     pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = &'a Directive> + use<'a> {
         self.defaults.iter().chain(self.directive.inner())
     }

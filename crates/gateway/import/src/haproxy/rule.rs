@@ -59,7 +59,7 @@ pub(crate) type Segment<'a> = Rc<Vec<Rule<'a>>>;
 /// The rules of a proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Program<'a> {
-    /// Those for requests, in the order of their kinds.
+    /// Rules for requests, in the order of their kinds.
     pub(crate) request: Vec<Segment<'a>>,
     /// The choice of a backend.
     pub(crate) switching: Segment<'a>,

@@ -84,7 +84,7 @@ fn call(text: &str) -> Option<Call> {
         return Some(Call { name: text.to_owned(), args: Vec::new() });
     };
     let inner = rest.strip_suffix(')')?;
-    // Parentheses in an argument need quotes in HAProxy; those without them still end here.
+    // Parentheses in an argument need quotes in HAProxy; without quotes, they still end here.
     let args = if inner.is_empty() { Vec::new() } else { arguments(inner) };
     Some(Call { name: name.to_owned(), args })
 }

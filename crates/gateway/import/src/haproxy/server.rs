@@ -139,7 +139,7 @@ pub(crate) const LOST: [&str; 20] = [
     "proxy-v2-options",
 ];
 
-/// A server with its options; those without a value have an empty one.
+/// A server with its options; an option without a value has an empty one.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<'a> {
     pub(crate) line: &'a Directive,
@@ -247,7 +247,7 @@ pub(crate) fn address(text: &str) -> Option<Address> {
 
 impl Context<'_> {
     /// URL of a server in brisk.
-    pub(crate) fn url(&self, server: &Server<'_>, tcp: bool, ports: &[u16]) -> Result<String, String> {
+    pub(crate) fn url(server: &Server<'_>, tcp: bool, ports: &[u16]) -> Result<String, String> {
         let has_tls = server.has("ssl");
         let own = address(server.address).ok_or("brisk does not have the form of the address")?;
         let scheme = match (tcp, has_tls) {
@@ -270,7 +270,7 @@ impl Context<'_> {
                 Ok(format!("{scheme}://{host}"))
             }
             Address::Host(host, Some(port)) => Ok(format!("{scheme}://{host}:{port}")),
-            Address::Host(host, None) if host.starts_with("_") && server.has("resolvers") => {
+            Address::Host(host, None) if host.starts_with('_') && server.has("resolvers") => {
                 Ok(format!("srv+{scheme}://{host}"))
             }
             Address::Host(host, None) => match ports {

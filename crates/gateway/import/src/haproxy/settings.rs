@@ -1,4 +1,4 @@
-//! Settings of a whole file, and those of routes that HAProxy has in proxies.
+//! Settings of a whole file, and settings of routes that HAProxy has in proxies.
 
 use std::fmt::Write as _;
 
@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
             }
         }
         if line.has("if-none") {
-            self.different(line, "brisk replaces the header of clients, except those of trusted_proxies");
+            self.different(line, "brisk replaces the header of clients, except of trusted_proxies");
         }
         if let Some(name) = value("header").filter(|name| !name.eq_ignore_ascii_case("x-forwarded-for")) {
             let action = format!(
@@ -161,7 +161,9 @@ impl<'a> Context<'a> {
         if let Some(own) = line("compression", "algo") {
             self.different(own, "brisk compresses with zstd and br too, as the client accepts");
             let types = line("compression", "type");
-            types.into_iter().for_each(|types| self.carried(types));
+            if let Some(types) = types {
+                self.carried(types);
+            }
             let listed = types.map(|types| toml::list(types.args.iter().skip(1)));
             let value = listed.map_or("true".to_owned(), |types| format!("{{ types = {types} }}"));
             keys.set("compression", value);

@@ -169,7 +169,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         Next::Entered
     }
 
-    /// Whether a backend refuses all requests, or restricts those for servers that other backends have too.
+    /// Whether a backend refuses all requests, or restricts servers that other backends have too.
     pub(crate) fn backend_refuses(&self, name: &str) -> bool {
         let Some((index, backend)) = self.context.proxies.backend(name) else { return true };
         let rules = self.front.backend(index);

@@ -150,13 +150,14 @@ impl State {
     /// Adds a restriction. Not if the route has another one of this kind.
     pub(crate) fn require(&mut self, need: &Need, realm: &str) -> bool {
         match need {
-            Need::User { .. } => match &self.users {
-                Some((own, _)) => own == need,
-                None => {
+            Need::User { .. } => {
+                if let Some((own, _)) = &self.users {
+                    own == need
+                } else {
                     self.users = Some((need.clone(), realm.to_owned()));
                     true
                 }
-            },
+            }
             Need::Certificate { names } => match &self.certificate {
                 Some(own) if own.is_empty() || own == names => {
                     self.certificate = Some(names.clone());

@@ -40,7 +40,7 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Table>, (Option<&'a Directive>, String)> {
         let base = self.tcp_keys(listeners)?;
         let hosts = front.hosts().ok_or((None, "the rules name more than 20,000 names".to_owned()))?;
-        let has_names = hosts.len() > 1 || self.reads_names(front);
+        let has_names = hosts.len() > 1 || reads_names(front);
         let mut groups: Vec<(usize, Vec<String>)> = Vec::new();
         let (mut refused, mut all) = (None, None);
         for host in &hosts {
@@ -104,17 +104,6 @@ impl<'a> Context<'a> {
         Ok(base)
     }
 
-    /// Whether a rule needs the first message of TLS.
-    fn reads_names(&self, front: &Front<'_, 'a>) -> bool {
-        let words = |line: &Directive| {
-            line.args.iter().any(|arg| arg.contains("ssl_sni") || arg.contains("ssl_hello_type"))
-        };
-        front
-            .proxy
-            .lines()
-            .any(|line| matches!(&*line.name, "acl" | "tcp-request" | "use_backend") && words(line))
-    }
-
     /// The backend of connections for a name; none if they are refused.
     fn destination(
         &self,
@@ -161,7 +150,7 @@ impl<'a> Context<'a> {
                 None => return Ok(None),
             },
         };
-        self.behind(front, index)?;
+        behind(front, index)?;
         Ok(Some(index))
     }
 
@@ -190,21 +179,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Rules of a backend, which may only accept.
-    fn behind(&self, front: &Front<'_, 'a>, index: usize) -> Result<(), (Option<&'a Directive>, String)> {
-        if index == front.index {
-            return Ok(());
-        }
-        let rules = front.backend(index);
-        let other = rules
-            .1
-            .request
-            .iter()
-            .flat_map(|segment| segment.iter())
-            .find(|rule| !matches!(rule.action, Action::Allow));
-        other.map_or(Ok(()), |rule| Err((Some(rule.line), "[[tcp]] of brisk has no such rule".to_owned())))
-    }
-
     /// `idle_timeout`: the shorter time of both sides.
     fn idle(&self, front: &Front<'_, 'a>, index: usize) -> Option<u64> {
         let backend = &self.proxies.all[index];
@@ -217,4 +191,30 @@ impl<'a> Context<'a> {
         let own = time(backend, "tunnel").or_else(|| sides.into_iter().flatten().min())?;
         Some(own.clamp(1000, 86_400_000)).filter(|time| *time != 600_000)
     }
+}
+
+/// Whether a rule needs the first message of TLS.
+fn reads_names(front: &Front<'_, '_>) -> bool {
+    let words = |line: &Directive| {
+        line.args.iter().any(|arg| arg.contains("ssl_sni") || arg.contains("ssl_hello_type"))
+    };
+    front
+        .proxy
+        .lines()
+        .any(|line| matches!(&*line.name, "acl" | "tcp-request" | "use_backend") && words(line))
+}
+
+/// Rules of a backend, which may only accept.
+fn behind<'a>(front: &Front<'_, 'a>, index: usize) -> Result<(), (Option<&'a Directive>, String)> {
+    if index == front.index {
+        return Ok(());
+    }
+    let rules = front.backend(index);
+    let other = rules
+        .1
+        .request
+        .iter()
+        .flat_map(|segment| segment.iter())
+        .find(|rule| !matches!(rule.action, Action::Allow));
+    other.map_or(Ok(()), |rule| Err((Some(rule.line), "[[tcp]] of brisk has no such rule".to_owned())))
 }

@@ -50,47 +50,9 @@ impl Conditions<'_, '_> {
         };
         let request = Request { sample, kind: kind.unwrap_or(Match::Exact), ignore_case: flags.ignore_case };
         let is_found = method == Some("found");
-        self.constant(&request, is_found, patterns)
+        constant(&request, is_found, patterns)
             .or_else(|| self.mapped(&request, is_found, patterns))
             .unwrap_or_else(|| self.compared(&request, is_found, patterns))
-    }
-
-    /// Tests whose result is fixed, or which concern the connection.
-    fn constant(&self, request: &Request, is_found: bool, patterns: &[String]) -> Option<Formula> {
-        let sample = &request.sample;
-        let is_exact = request.kind == Match::Exact && !request.ignore_case && !is_found;
-        let truth = |holds: bool| if holds { Formula::True } else { Formula::False };
-        let is_true = |patterns: &[String]| {
-            !patterns.iter().any(|word| matches!(&**word, "0" | "false" | "no" | "off"))
-        };
-        let formula = match sample.name() {
-            "always_true" | "proto_http" | "rep_proto_http" => truth(is_true(patterns)),
-            "always_false" => truth(!is_true(patterns)),
-            "bool" => truth(matches!(sample.fetch.arg(0), "1" | "true") == is_true(patterns)),
-            "ssl_fc" if is_true(patterns) => Formula::Secure,
-            "ssl_fc" => Formula::Secure.not(),
-            "dst_port" | "fc_dst_port" => {
-                numbers(patterns).map_or_else(|| Formula::unknown("the port is not a number"), Formula::Port)
-            }
-            "http_auth" => {
-                Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: Vec::new() })
-            }
-            "http_auth_group" => {
-                Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: patterns.to_vec() })
-            }
-            "ssl_c_used" | "ssl_fc_has_crt" if is_true(patterns) => {
-                Formula::Need(Need::Certificate { names: Vec::new() })
-            }
-            // brisk refuses clients whose certificate is not valid.
-            "ssl_c_verify" if patterns == ["0"] => Formula::True,
-            "ssl_c_s_dn"
-                if sample.fetch.arg(0).eq_ignore_ascii_case("cn") && is_exact && !patterns.is_empty() =>
-            {
-                Formula::Need(Need::Certificate { names: patterns.to_vec() })
-            }
-            _ => return None,
-        };
-        if sample.converters.is_empty() { Some(formula) } else { None }
     }
 
     /// Tests of the result of a `map`, whose file lists the values of the sample.
@@ -128,7 +90,7 @@ impl Conditions<'_, '_> {
         let argument = sample.fetch.arg(0);
         match name {
             _ if sample.is_host() => host(request, is_found, patterns),
-            "path" | "url" | "base" if !is_found => self.path(request, patterns),
+            "path" | "url" | "base" if !is_found => path(request, patterns),
             "src" if sample.converters.is_empty() && !is_found => networks(patterns),
             "method" if !is_found => methods(patterns),
             "ssl_sni" if self.proxy.is_tcp() => host(request, is_found, patterns),
@@ -143,46 +105,6 @@ impl Conditions<'_, '_> {
             "hdr_len" | "path_len" | "url_len" => Formula::unknown("brisk does not compare lengths"),
             _ => self.state(name, sample, patterns),
         }
-    }
-
-    /// Tests of the path.
-    fn path(&self, request: &Request, texts: &[String]) -> Formula {
-        let Some(ignore_case) = request.is_folded(texts) else {
-            return Formula::unknown("the converters of the path have no counterpart");
-        };
-        let name = request.sample.name();
-        let mut any = Vec::new();
-        let mut patterns = Vec::new();
-        for text in texts {
-            if name == "base" {
-                let Some((host, path)) =
-                    text.split_once('/').filter(|_| matches!(request.kind, Match::Begin | Match::Exact))
-                else {
-                    return Formula::unknown("brisk compares host and path separately");
-                };
-                let host = Pattern { kind: Match::Exact, text: host.to_owned(), ignore_case: true };
-                let path = Pattern { kind: request.kind, text: format!("/{path}"), ignore_case };
-                any.push(Formula::all([
-                    Formula::Host(Arc::new(Names::new([host]))),
-                    Formula::Test(Arc::new(Test::Path(vec![path]))),
-                ]));
-                continue;
-            }
-            // A URL has the query too.
-            if name == "url" && (request.kind != Match::Begin || text.contains('?')) {
-                return Formula::unknown("brisk compares the path without its query");
-            }
-            match pattern_of(request.kind, text, ignore_case) {
-                // Each path begins with a slash.
-                Ok(pattern) if pattern.kind == Match::Begin && matches!(&*pattern.text, "" | "/") => {
-                    any.push(Formula::True)
-                }
-                Ok(pattern) => patterns.push(pattern),
-                Err(reason) => any.push(Formula::unknown(reason)),
-            }
-        }
-        any.extend(divided(patterns).into_iter().map(|list| Formula::Test(Arc::new(Test::Path(list)))));
-        Formula::any(any)
     }
 }
 
@@ -201,7 +123,7 @@ impl Request {
         for Call { name, .. } in &self.sample.converters {
             match name.as_str() {
                 "lower" if !texts.iter().any(|text| text.bytes().any(|byte| byte.is_ascii_uppercase())) => {
-                    ignore_case = true
+                    ignore_case = true;
                 }
                 "url_dec" => {}
                 _ => return None,
@@ -209,6 +131,81 @@ impl Request {
         }
         Some(ignore_case)
     }
+}
+
+/// Tests whose result is fixed, or which concern the connection.
+fn constant(request: &Request, is_found: bool, patterns: &[String]) -> Option<Formula> {
+    let sample = &request.sample;
+    let is_exact = request.kind == Match::Exact && !request.ignore_case && !is_found;
+    let truth = |holds: bool| if holds { Formula::True } else { Formula::False };
+    let is_true =
+        |patterns: &[String]| !patterns.iter().any(|word| matches!(&**word, "0" | "false" | "no" | "off"));
+    let formula = match sample.name() {
+        "always_true" | "proto_http" | "rep_proto_http" => truth(is_true(patterns)),
+        "always_false" => truth(!is_true(patterns)),
+        "bool" => truth(matches!(sample.fetch.arg(0), "1" | "true") == is_true(patterns)),
+        "ssl_fc" if is_true(patterns) => Formula::Secure,
+        "ssl_fc" => Formula::Secure.not(),
+        "dst_port" | "fc_dst_port" => {
+            numbers(patterns).map_or_else(|| Formula::unknown("the port is not a number"), Formula::Port)
+        }
+        "http_auth" => Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: Vec::new() }),
+        "http_auth_group" => {
+            Formula::Need(Need::User { list: sample.fetch.arg(0).to_owned(), groups: patterns.to_vec() })
+        }
+        "ssl_c_used" | "ssl_fc_has_crt" if is_true(patterns) => {
+            Formula::Need(Need::Certificate { names: Vec::new() })
+        }
+        // brisk refuses clients whose certificate is not valid.
+        "ssl_c_verify" if patterns == ["0"] => Formula::True,
+        "ssl_c_s_dn"
+            if sample.fetch.arg(0).eq_ignore_ascii_case("cn") && is_exact && !patterns.is_empty() =>
+        {
+            Formula::Need(Need::Certificate { names: patterns.to_vec() })
+        }
+        _ => return None,
+    };
+    if sample.converters.is_empty() { Some(formula) } else { None }
+}
+
+/// Tests of the path.
+fn path(request: &Request, texts: &[String]) -> Formula {
+    let Some(ignore_case) = request.is_folded(texts) else {
+        return Formula::unknown("the converters of the path have no counterpart");
+    };
+    let name = request.sample.name();
+    let mut any = Vec::new();
+    let mut patterns = Vec::new();
+    for text in texts {
+        if name == "base" {
+            let Some((host, path)) =
+                text.split_once('/').filter(|_| matches!(request.kind, Match::Begin | Match::Exact))
+            else {
+                return Formula::unknown("brisk compares host and path separately");
+            };
+            let host = Pattern { kind: Match::Exact, text: host.to_owned(), ignore_case: true };
+            let path = Pattern { kind: request.kind, text: format!("/{path}"), ignore_case };
+            any.push(Formula::all([
+                Formula::Host(Arc::new(Names::new([host]))),
+                Formula::Test(Arc::new(Test::Path(vec![path]))),
+            ]));
+            continue;
+        }
+        // A URL has the query too.
+        if name == "url" && (request.kind != Match::Begin || text.contains('?')) {
+            return Formula::unknown("brisk compares the path without its query");
+        }
+        match pattern_of(request.kind, text, ignore_case) {
+            // Each path begins with a slash.
+            Ok(pattern) if pattern.kind == Match::Begin && matches!(&*pattern.text, "" | "/") => {
+                any.push(Formula::True);
+            }
+            Ok(pattern) => patterns.push(pattern),
+            Err(reason) => any.push(Formula::unknown(reason)),
+        }
+    }
+    any.extend(divided(patterns).into_iter().map(|list| Formula::Test(Arc::new(Test::Path(list)))));
+    Formula::any(any)
 }
 
 /// The pattern for a path, which brisk compares without percent-encoding.

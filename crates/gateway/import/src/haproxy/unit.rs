@@ -100,17 +100,20 @@ impl<'a> Context<'a> {
                 vec![fixed(501, front.proxy.directive, "NOT CARRIED".to_owned())]
             };
             let mut text = String::new();
-            routes.iter().for_each(|route| route.table().write(&mut text));
-            match places.get(&text) {
-                Some(place) => hosts[*place].names.push(name),
-                None => {
-                    places.insert(text, hosts.len());
-                    hosts.push(Host { names: vec![name], routes, plain: None });
-                }
+            for route in &routes {
+                route.table().write(&mut text);
+            }
+            if let Some(place) = places.get(&text) {
+                hosts[*place].names.push(name);
+            } else {
+                places.insert(text, hosts.len());
+                hosts.push(Host { names: vec![name], routes, plain: None });
             }
         }
         if !listeners.tls {
-            hosts.iter_mut().for_each(|host| host.plain = Some("serve"));
+            for host in &mut hosts {
+                host.plain = Some("serve");
+            }
         }
         // The first host of brisk is the one for unknown names.
         hosts.sort_by_key(|host| !host.names.contains(&HostName::Other));
@@ -230,7 +233,9 @@ impl<'a> Unit<'a> {
             raise(&mut routes, &mut keys);
             let comment = context.proxies.all[self.front].directive.comment();
             Table { header: "[[host]]".to_owned(), keys, comment }.write(text);
-            routes.iter().for_each(|route| route.table().write(text));
+            for route in &routes {
+                route.table().write(text);
+            }
             self.pages.1.iter().for_each(|page| page.write(text));
         }
     }
@@ -254,12 +259,14 @@ fn raise(routes: &mut [Route], keys: &mut Keys) {
         let Some(value) = value else { continue };
         if routes.iter().filter(|route| is_own(route)).all(|route| route.keys.get(key) == Some(&value)) {
             keys.set(key, value);
-            routes.iter_mut().for_each(|route| route.keys.0.retain(|(own, _)| own != key));
+            for route in routes.iter_mut() {
+                route.keys.0.retain(|(own, _)| own != key);
+            }
         }
     }
 }
 
-/// Names of a host that HAProxy does not name: those of the files of its certificates.
+/// Names of a host that HAProxy does not name: the names of its certificate files.
 fn unnamed(certificates: &[Certificate], taken: &std::collections::BTreeSet<String>) -> Vec<String> {
     let files = certificates.iter().filter(|own| !own.is_folder);
     let names = files.filter_map(|own| {

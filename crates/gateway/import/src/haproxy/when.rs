@@ -191,12 +191,14 @@ impl When {
             match test {
                 Test::Methods(methods) => keys.set("methods", toml::list(methods)),
                 Test::Networks(networks) => {
-                    keys.set("networks", toml::list(networks.iter().map(|own| own.text())))
+                    keys.set("networks", toml::list(networks.iter().map(|own| own.text())));
                 }
                 Test::Path(patterns) => keys.set("path_regex", toml::raw(&path_test::any(patterns))),
                 Test::Named(part, name, value) => {
                     let own = named.iter_mut().find(|(own, _, _)| own == part);
-                    own.into_iter().for_each(|(_, _, keys)| keys.0.push((name.clone(), value.toml())));
+                    if let Some((_, _, keys)) = own {
+                        keys.0.push((name.clone(), value.toml()));
+                    }
                 }
             }
         }

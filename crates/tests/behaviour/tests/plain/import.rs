@@ -1,4 +1,4 @@
-//! `brisk import nginx`: the results for well-known applications are right configurations, and mistakes are named with their line.
+//! `brisk import`: the results for well-known applications are right configurations, and mistakes are named with their line.
 
 use std::fs;
 use std::path::Path;
@@ -85,6 +85,57 @@ fn imported_configurations_pass_the_check() {
         }
     }
     assert!(count >= 30, "{count} files");
+}
+
+/// Inputs of the tests of the importer for HAProxy.
+const HAPROXY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gateway/import/tests/haproxy");
+
+/// Files with a certificate and its key that these inputs name, below `/srv`.
+const PAIRS: [&str; 7] = [
+    "site.pem",
+    "other.pem",
+    "certs/example.com.pem",
+    "certs/example.org.pem",
+    "certs/api.example.com.pem",
+    "certs/shop.example.com.pem",
+    "certs/www.shop.example.com.pem",
+];
+
+#[test]
+fn imported_configurations_of_haproxy_pass_the_check() {
+    let (folder, setup) = (TempDir::with_prefix("brisk-test-import-").expect("a temporary folder"), setup());
+    let write = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    };
+    let leaf = TestCa::new().server(&["x.example"]).issue();
+    let [chain, key] = [&leaf.chain, &leaf.key].map(|path| fs::read(path).expect("a file"));
+    PAIRS.iter().for_each(|name| write(&format!("srv/{name}"), &[chain.clone(), key.clone()].concat()));
+    write("srv/ca.pem", &chain);
+    write("srv/trusted.lst", b"10.0.0.0/8\n");
+    write("pushers.users", USERS.as_bytes());
+    let srv = format!("{}/srv/", folder.path().display());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut count = 0;
+    for input in fs::read_dir(HAPROXY).expect("inputs") {
+        let input = input.expect("an input").path();
+        let text = fs::read_to_string(&input).expect("text").replace("/srv/", &srv);
+        write("haproxy.cfg", text.as_bytes());
+        let [conf, output, report] = ["haproxy.cfg", "brisk.toml", "report.md"].map(path);
+        let arguments = ["haproxy", &conf, "-o", &output, "--report", &report, "--force"];
+        // One input has a refusal without a counterpart, which the exit status shows.
+        let run = setup.run("import", &arguments);
+        let is_open = run.stderr.contains("HAProxy refuses requests");
+        assert!(run.status.success() || is_open, "{}: {}", input.display(), run.text());
+        for file in run.stdout.lines() {
+            let checked = setup.run("check", &[file]);
+            let text = fs::read_to_string(file).expect("a result");
+            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
+            count += 1;
+        }
+    }
+    assert!(count >= 15, "{count} files");
 }
 
 #[test]
