@@ -3,6 +3,7 @@
 //! Each server has a module, which reads directives and forms tables of TOML. Each directive has a class in the [`Report`], also
 //! those of which nothing remains.
 
+mod caddy;
 mod directive;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -15,6 +16,7 @@ mod toml;
 use std::io;
 use std::path::PathBuf;
 
+pub use caddy::caddy;
 pub use haproxy::haproxy;
 pub use nginx::nginx;
 pub use report::{Class, Entry, Report};

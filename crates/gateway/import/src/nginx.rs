@@ -3,11 +3,11 @@
 //! The translation is in four steps. `grammar` and `include` read directives, `scope` applies nginx's inheritance, `site`
 //! and `program` form routes that keep nginx's order of locations and rewrites, and `output` writes TOML.
 
-mod access;
+pub(crate) mod access;
 mod branch;
 mod cgi;
 mod closing;
-mod condition;
+pub(crate) mod condition;
 mod content;
 mod context;
 mod dialect;
@@ -17,14 +17,14 @@ mod error_pages;
 mod files;
 mod flow;
 mod geo;
-mod grammar;
+pub(crate) mod grammar;
 mod headers;
 mod host;
 pub(crate) mod include;
 mod limits;
 mod links;
 mod listen;
-mod location;
+pub(crate) mod location;
 mod logs;
 mod maps;
 mod methods;

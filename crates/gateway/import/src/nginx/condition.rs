@@ -20,7 +20,7 @@ impl When {
     }
 
     /// A test of a header, cookie or parameter of the query.
-    fn test(key: &'static str, name: &str, test: String) -> Self {
+    pub(crate) fn test(key: &'static str, name: &str, test: String) -> Self {
         Self(vec![(key, name.to_owned(), test)])
     }
 

@@ -7,11 +7,11 @@ use crate::ImportError;
 use crate::directive::{Directive, Place};
 
 /// Number of directives at most.
-const MOST_DIRECTIVES: usize = 200_000;
+pub(crate) const MOST_DIRECTIVES: usize = 200_000;
 
 // Blocks are read by recursion, so their depth is that of the stack.
 /// Depth of nested blocks at most.
-const DEEPEST: usize = 64;
+pub(crate) const DEEPEST: usize = 64;
 
 /// A part of a file.
 #[derive(Debug, PartialEq, Eq)]

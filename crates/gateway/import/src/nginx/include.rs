@@ -10,10 +10,10 @@ use crate::directive::Directive;
 use crate::nginx::grammar;
 
 /// Size of all files together at most.
-const MOST_BYTES: u64 = 16 << 20;
+pub(crate) const MOST_BYTES: u64 = 16 << 20;
 
 /// Number of files at most.
-const MOST_FILES: usize = 1000;
+pub(crate) const MOST_FILES: usize = 1000;
 
 /// Depth of included files at most.
 const DEEPEST: usize = 16;
@@ -122,7 +122,7 @@ impl Files {
 }
 
 /// Files that a name with wildcards means, sorted. Wildcards may be in each part of the path.
-fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ImportError> {
+pub(crate) fn expand(pattern: &Path) -> Result<Vec<PathBuf>, ImportError> {
     let mut found = vec![PathBuf::new()];
     for part in pattern {
         let part = part.to_string_lossy();

@@ -1,0 +1,174 @@
+//! Passwords and the permission of another server: `basic_auth` and `forward_auth`.
+
+use crate::caddy::context::Context;
+use crate::caddy::environment::{self, resolve};
+use crate::caddy::handlers::Flow;
+use crate::caddy::headers;
+use crate::caddy::program::Step;
+use crate::caddy::proxy;
+use crate::caddy::state::State;
+use crate::caddy::world::World;
+use crate::table::Table;
+use crate::toml::{self, Keys};
+
+const REFUSES: &str = "until then the route refuses requests";
+
+/// `basic_auth`. brisk reads users from a file, so the result names a file and its content.
+pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut State<'a>) -> Flow {
+    let directive = step.directive;
+    if state.basic_auth.is_some() {
+        context.missing(directive, "a route of brisk has one list of users", REFUSES);
+        return Flow::Refuse;
+    }
+    let mut lines = Vec::new();
+    for user in directive.inner() {
+        let (name, hash) = (resolve(&user.name), decoded(&resolve(user.arg(0))));
+        let is_right = !name.is_empty()
+            && !name.contains([':', '\n', '\r', '#'])
+            && !hash.contains(['\n', '\r', ':', ' ']);
+        if !is_right || !["$2a$", "$2b$", "$2y$", "$argon2id$"].iter().any(|kind| hash.starts_with(kind)) {
+            context.missing(
+                user,
+                "brisk reads hashes of bcrypt and Argon2id",
+                "write the user with one of them in the file",
+            );
+            continue;
+        }
+        context.carried(user);
+        lines.push(format!("{name}:{hash}"));
+    }
+    if lines.is_empty() {
+        context.missing(directive, "no user has a hash that brisk reads", REFUSES);
+        return Flow::Refuse;
+    }
+    let file = context.users_file(&lines.join("\n"));
+    let mut keys = Keys::of("file", environment::text(&file));
+    if step.args.len() > 1 {
+        keys.set("realm", toml::text(&resolve(step.arg(1))));
+    }
+    context.different(
+        directive,
+        format!("brisk reads users from a file: write the lines of the comment at its route to {file}"),
+    );
+    note_lines(context, &file, &lines);
+    state.basic_auth = Some(keys);
+    Flow::Continue
+}
+
+/// The lines for the file of users, as a comment behind all tables.
+fn note_lines(context: &Context<'_>, file: &str, lines: &[String]) {
+    let mut tables = context.tables.borrow_mut();
+    let header = format!("# Lines of {file}, with the rights of its owner only:");
+    if tables.iter().any(|table| table.header.starts_with(&header)) {
+        return;
+    }
+    let rest: String = lines.iter().map(|line| format!("\n# {line}")).collect();
+    let comment = String::new();
+    tables.push(Table { header: format!("{header}{rest}"), keys: Keys::default(), comment });
+}
+
+/// A hash in base64, as older versions of Caddy have it.
+fn decoded(hash: &str) -> String {
+    if hash.starts_with('$') {
+        return hash.to_owned();
+    }
+    let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::new());
+    for next in hash.bytes().take(1024).filter(|byte| *byte != b'=') {
+        let value = match next {
+            b'A'..=b'Z' => next - b'A',
+            b'a'..=b'z' => next - b'a' + 26,
+            b'0'..=b'9' => next - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return hash.to_owned(),
+        };
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| hash.to_owned())
+}
+
+/// `forward_auth`.
+pub(crate) fn forward<'a>(
+    context: &Context<'a>,
+    step: &Step<'a>,
+    state: &mut State<'a>,
+    world: &World,
+) -> Flow {
+    let directive = step.directive;
+    let refuse = |reason: &str| {
+        context.missing(directive, reason, REFUSES);
+        Flow::Refuse
+    };
+    if state.forward_auth.is_some() {
+        return refuse("a route of brisk asks one server");
+    }
+    let (mut path, mut copied) = (String::new(), Vec::new());
+    context.carried(directive);
+    for line in directive.inner() {
+        match line.name.as_str() {
+            "uri" => {
+                path = resolve(line.arg(0));
+                context.carried(line);
+            }
+            "copy_headers" => {
+                let inner = line.inner().iter().map(|own| (&own.name, own.arg(0)));
+                copied.extend(line.args.iter().cloned());
+                copied.extend(
+                    inner.map(|(name, to)| if to.is_empty() { name.clone() } else { format!("{name}>{to}") }),
+                );
+                context.carried_whole(line);
+                if copied.iter().any(|name| name.contains('>')) {
+                    context.missing(line, "brisk copies headers under their own names", REFUSES);
+                    return Flow::Refuse;
+                }
+            }
+            "header_up" if headers::is_usual(&line.args) => context.carried(line),
+            "header_up" => context.missing(
+                line,
+                "the question of brisk has the headers of the request",
+                "let the server read them, or its address in [upstream.NAME]",
+            ),
+            "trusted_proxies" => context.different(line, "write trusted_proxies in [server]"),
+            "method" if line.arg(0) == "GET" => context.carried(line),
+            "method" | "rewrite" | "handle_response" | "@good" => {
+                context.missing(line, "the question of brisk is a GET of a fixed path", REFUSES);
+                return Flow::Refuse;
+            }
+            _ => {}
+        }
+    }
+    if path.contains('{') || !path.starts_with('/') {
+        return refuse("the path of the question has placeholders, or does not begin with /");
+    }
+    let mut keys = Keys::default();
+    match proxy::upstream(context, step, state, world) {
+        Ok(group) => {
+            keys.set("upstream", toml::text(&group.name));
+            keys.set("path", toml::text(&path));
+        }
+        Err(reason) => return refuse(&reason),
+    }
+    if !copied.is_empty() {
+        keys.set("copy_headers", environment::list(&copied));
+    }
+    state.forward_auth = Some(keys);
+    Flow::Continue
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn hashes_in_base64_are_decoded() {
+        assert_eq!(decoded("JDJhJDE0JHg="), "$2a$14$x");
+        assert_eq!(decoded("$2a$14$x"), "$2a$14$x");
+        assert_eq!(decoded("!"), "!");
+    }
+}

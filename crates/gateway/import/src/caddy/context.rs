@@ -1,0 +1,109 @@
+//! State of a translation: notes for the report, tables of the output, and the bound of the work.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::caddy::environment;
+use crate::caddy::order::Order;
+use crate::directive::Directive;
+use crate::report::{Class, Report};
+use crate::table::{self, Table};
+use crate::toml::Keys;
+
+/// State of the translation of a Caddyfile.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) report: &'a RefCell<Report>,
+    /// Tables behind the hosts of a file: upstreams and maps.
+    pub(crate) tables: RefCell<Vec<Table>>,
+    pub(crate) order: Order,
+    /// Whether proxies in front of Caddy name the address of the client.
+    pub(crate) has_trusted: bool,
+    pub(crate) invoked: BTreeMap<String, &'a Directive>,
+    folder: PathBuf,
+    steps: Cell<usize>,
+    users: RefCell<Vec<String>>,
+}
+
+impl<'a> Context<'a> {
+    /// Steps of all sites together.
+    const MOST: usize = 4_000_000;
+
+    pub(crate) fn new(report: &'a RefCell<Report>, folder: &Path, order: Order) -> Self {
+        Self {
+            report,
+            tables: RefCell::default(),
+            order,
+            has_trusted: false,
+            invoked: BTreeMap::new(),
+            folder: folder.to_owned(),
+            steps: Cell::new(0),
+            users: RefCell::default(),
+        }
+    }
+
+    /// Spends steps. Whether none are left.
+    pub(crate) fn is_spent(&self, steps: usize) -> bool {
+        self.steps.set(self.steps.get().saturating_add(steps));
+        self.steps.get() > Self::MOST
+    }
+
+    /// A path of the input as a path of the output, which starts at the folder of the main file.
+    pub(crate) fn file(&self, name: &str) -> String {
+        environment::text(&self.path(name))
+    }
+
+    /// A path of the input, from the folder of the main file.
+    pub(crate) fn path(&self, name: &str) -> String {
+        if name.starts_with("{$") {
+            return name.to_owned();
+        }
+        let path = self.folder.join(name.strip_prefix("./").unwrap_or(name));
+        path.to_string_lossy().into_owned()
+    }
+
+    /// The name of a file with the passwords of a directive. Those of the same users are one file.
+    pub(crate) fn users_file(&self, lines: &str) -> String {
+        let mut users = self.users.borrow_mut();
+        let index = users.iter().position(|own| own == lines).unwrap_or(users.len());
+        if index == users.len() {
+            users.push(lines.to_owned());
+        }
+        self.path(&format!("users-{}", index + 1))
+    }
+
+    /// The name of a table with these keys.
+    pub(crate) fn named_table(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
+        self.is_spent(self.tables.borrow().len() / 16);
+        table::named(&mut self.tables.borrow_mut(), kind, name, keys, &source.comment())
+    }
+
+    pub(crate) fn note(&self, directive: &Directive, class: Class) {
+        self.report.borrow_mut().note(directive.id, class);
+    }
+
+    pub(crate) fn note_whole(&self, directive: &Directive, class: &Class) {
+        self.report.borrow_mut().note_whole(directive, class);
+    }
+
+    pub(crate) fn carried(&self, directive: &Directive) {
+        self.note(directive, Class::Carried);
+    }
+
+    pub(crate) fn carried_whole(&self, directive: &Directive) {
+        self.note_whole(directive, &Class::Carried);
+    }
+
+    pub(crate) fn different(&self, directive: &Directive, detail: impl Into<String>) {
+        self.note(directive, Class::Difference(detail.into()));
+    }
+
+    pub(crate) fn unneeded(&self, directive: &Directive, reason: &str) {
+        self.note_whole(directive, &Class::NotNeeded(reason.to_owned()));
+    }
+
+    pub(crate) fn missing(&self, directive: &Directive, reason: impl Into<String>, action: &str) {
+        self.note(directive, Class::NotCarried { reason: reason.into(), action: action.to_owned() });
+    }
+}

@@ -1,0 +1,200 @@
+//! Tokens of a Caddyfile: words, quotes, here-documents, comments and lines that continue.
+
+use std::path::Path;
+
+use crate::ImportError;
+
+/// A token with its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) line: usize,
+    /// Whether it is the first of its line.
+    pub(crate) first: bool,
+    /// Whether it is in quotes, so that a brace in it is text.
+    pub(crate) quoted: bool,
+}
+
+impl Token {
+    /// Whether the token is this brace.
+    pub(crate) fn is(&self, brace: &str) -> bool {
+        self.text == brace && !self.quoted
+    }
+}
+
+struct Lexer<'a> {
+    rest: &'a str,
+    line: usize,
+    first: bool,
+    file: &'a Path,
+}
+
+/// The tokens of a text.
+pub(crate) fn tokens(text: &str, file: &Path) -> Result<Vec<Token>, ImportError> {
+    let mut lexer = Lexer { rest: text, line: 1, first: true, file };
+    let mut tokens = Vec::new();
+    while let Some(token) = lexer.token()? {
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+impl Lexer<'_> {
+    fn error(&self, line: usize, cause: impl Into<String>) -> ImportError {
+        ImportError::Syntax { file: self.file.to_path_buf(), line, cause: cause.into() }
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.rest.chars().next()?;
+        self.rest = &self.rest[next.len_utf8()..];
+        if next == '\n' {
+            self.line += 1;
+        }
+        Some(next)
+    }
+
+    fn token(&mut self) -> Result<Option<Token>, ImportError> {
+        self.space();
+        let (line, first) = (self.line, self.first);
+        let Some(start) = self.rest.chars().next() else { return Ok(None) };
+        self.first = false;
+        let quoted = matches!(start, '"' | '`');
+        let text = match start {
+            '"' | '`' => self.quoted(start)?,
+            _ => {
+                if let Some(text) = self.here_document()? {
+                    return Ok(Some(Token { text, line, first, quoted: true }));
+                }
+                self.word()
+            }
+        };
+        Ok(Some(Token { text, line, first, quoted }))
+    }
+
+    /// Skips white space and comments. A backslash at the end of a line continues it.
+    fn space(&mut self) {
+        while let Some(next) = self.rest.chars().next() {
+            if next == '#' {
+                let end = self.rest.find('\n').unwrap_or(self.rest.len());
+                self.rest = &self.rest[end..];
+            } else if self.rest.starts_with("\\\n") || self.rest.starts_with("\\\r\n") {
+                self.next();
+                self.rest = self.rest.trim_start_matches('\r');
+                self.next();
+            } else if next.is_whitespace() {
+                self.first |= next == '\n';
+                self.next();
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<String, ImportError> {
+        let line = self.line;
+        self.next();
+        let mut text = String::new();
+        while let Some(next) = self.next() {
+            match next {
+                '\\' if quote == '"' => match self.next() {
+                    Some('"') => text.push('"'),
+                    Some(other) => text.extend(['\\', other]),
+                    None => {}
+                },
+                _ if next == quote => return Ok(text),
+                _ => text.push(next),
+            }
+        }
+        Err(self.error(line, format!("the text has no end: add {quote}")))
+    }
+
+    fn word(&mut self) -> String {
+        let mut word = String::new();
+        while let Some(next) = self.rest.chars().next() {
+            if next.is_whitespace() {
+                break;
+            }
+            self.next();
+            let behind = self.rest.chars().next();
+            match (next, behind) {
+                ('\\', Some('<')) => {}
+                // The end of the line belongs to the next token, which continues the line.
+                ('\\', Some('\n' | '\r')) => {
+                    self.rest = self.rest.trim_start_matches('\r');
+                    self.next();
+                    break;
+                }
+                _ => word.push(next),
+            }
+        }
+        word
+    }
+
+    /// A text between `<<NAME` and `NAME`, without the white space before the second one at the beginning of its lines.
+    fn here_document(&mut self) -> Result<Option<String>, ImportError> {
+        let Some(rest) = self.rest.strip_prefix("<<") else { return Ok(None) };
+        let Some((marker, body)) = rest.split_once('\n') else { return Ok(None) };
+        let marker = marker.trim_end_matches('\r');
+        let is_name = |next: char| next.is_ascii_alphanumeric() || matches!(next, '-' | '_');
+        if marker.is_empty() || !marker.chars().all(is_name) {
+            return Ok(None);
+        }
+        let line = self.line;
+        let Some(end) = body.find(marker) else {
+            return Err(self.error(line, format!("the text has no end: add a line with {marker}")));
+        };
+        let (lines, padding) = match body[..end].rfind('\n') {
+            Some(last) => (&body[..last], &body[last + 1..end]),
+            None => ("", &body[..end]),
+        };
+        let mut text = Vec::new();
+        for (number, own) in lines.split('\n').enumerate() {
+            let own = own.trim_end_matches('\r');
+            match own.strip_prefix(padding) {
+                Some(content) => text.push(content),
+                None if own.is_empty() => text.push(""),
+                None => {
+                    let cause = format!("the line begins with other white space than {marker} at the end");
+                    return Err(self.error(line + number + 1, cause));
+                }
+            }
+        }
+        self.line += 1 + body[..end].matches('\n').count();
+        self.rest = &body[end + marker.len()..];
+        Ok(Some(text.join("\n")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<(String, usize, bool)> {
+        let all = tokens(text, Path::new("Caddyfile")).expect("tokens");
+        all.into_iter().map(|token| (token.text, token.line, token.first)).collect()
+    }
+
+    #[test]
+    fn words_quotes_and_comments() {
+        let all = texts("a b#c # d\n\"e \\\"f\\\" \\d\" `g \"h\"`\n");
+        let expected = [("a", 1, true), ("b#c", 1, false), ("e \"f\" \\d", 2, true), ("g \"h\"", 2, false)];
+        assert_eq!(all, expected.map(|(text, line, first)| (text.to_owned(), line, first)));
+    }
+
+    #[test]
+    fn lines_continue_after_a_backslash() {
+        let all = texts("a b \\\n c\\d\ne");
+        let expected = [("a", 1, true), ("b", 1, false), ("c\\d", 2, false), ("e", 3, true)];
+        assert_eq!(all, expected.map(|(text, line, first)| (text.to_owned(), line, first)));
+    }
+
+    #[test]
+    fn here_documents_lose_the_space_of_their_end() {
+        let all = texts("respond <<HTML\n  <p>\n    a\n  HTML 200\nb");
+        assert_eq!(all[1], ("<p>\n  a".to_owned(), 1, false));
+        assert_eq!((all[2].1, all[3].1, all[3].2), (4, 5, true));
+        assert!(tokens("a <<X\n b", Path::new("c")).is_err());
+        assert!(tokens("a <<X\nb\n  X", Path::new("c")).is_err());
+        assert_eq!(texts("a \\<<X")[1].0, "<<X");
+    }
+}

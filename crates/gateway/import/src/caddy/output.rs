@@ -1,0 +1,241 @@
+//! The text of a configuration of brisk for the sites of one process.
+
+use std::fmt::Write as _;
+
+use crate::caddy::address::{Address, Site};
+use crate::caddy::context::Context;
+use crate::caddy::environment::{self, resolve};
+use crate::caddy::errors;
+use crate::caddy::logs::Logs;
+use crate::caddy::options::Options;
+use crate::caddy::program;
+use crate::caddy::site::Program;
+use crate::caddy::tls::{self, Shared};
+use crate::report::Class;
+use crate::table::Table;
+use crate::toml::{self, Keys};
+
+/// Sites of one process, with their addresses there.
+pub(crate) type Group<'s, 'a> = Vec<(&'s Site<'a>, Vec<Address>)>;
+
+/// Facts about a file that its hosts need.
+struct File<'f> {
+    options: &'f Options<'f>,
+    shared: Shared,
+    logs: Logs,
+    has_tls: bool,
+    /// Names that hosts have.
+    names: Vec<String>,
+    has_default: bool,
+    hosts: String,
+}
+
+/// The configuration for a group. `index` and `count` number the files.
+pub(crate) fn file<'a>(
+    context: &Context<'a>,
+    options: &Options<'_>,
+    group: &Group<'_, 'a>,
+    index: usize,
+    count: usize,
+) -> String {
+    let mut text =
+        String::from("# Made by `brisk import caddy`. Comments name the lines of the Caddyfile.\n");
+    if count > 1 {
+        let _ = writeln!(
+            text,
+            "# File {} of {count}: each needs a process, because brisk serves all hosts at all addresses.",
+            index + 1
+        );
+    }
+    let has_tls = group.iter().flat_map(|(_, addresses)| addresses).any(|address| address.has_tls);
+    let logs = Logs::new(context, group.iter().map(|(site, _)| *site));
+    let (shared, names, hosts) = (Shared::default(), Vec::new(), String::new());
+    let mut file = File { options, shared, logs, has_tls, names, has_default: false, hosts };
+    // Sites with TLS have their names first: brisk has one host for both, and redirects plain HTTP.
+    let is_secure = |addresses: &[Address]| addresses.iter().any(|address| address.has_tls);
+    for wanted in [true, false] {
+        for (number, (site, addresses)) in group.iter().enumerate() {
+            if is_secure(addresses) == wanted {
+                file.site(context, site, addresses, number);
+            }
+        }
+    }
+    for table in file.tables(context, group) {
+        table.write(&mut text);
+    }
+    text.push_str(&file.hosts);
+    for table in context.tables.take() {
+        table.write(&mut text);
+    }
+    text
+}
+
+impl File<'_> {
+    /// The hosts of a site.
+    fn site<'a>(&mut self, context: &Context<'a>, site: &Site<'a>, addresses: &[Address], number: usize) {
+        context.carried(site.directive);
+        for line in site.directive.inner().iter().filter(|line| line.name == "bind") {
+            context.carried_whole(line);
+        }
+        let is_all = addresses.iter().any(|address| address.host.is_empty());
+        let mut names: Vec<String> = Vec::new();
+        for address in addresses.iter().filter(|address| !address.host.is_empty()) {
+            context.is_spent(self.names.len() / 16 + 1);
+            let is_free = !self.names.contains(&address.host) && !names.contains(&address.host);
+            if is_free {
+                names.push(address.host.clone());
+            }
+        }
+        if names.is_empty() && !is_all {
+            let reason =
+                "another site has the names over HTTPS, to which brisk redirects plain HTTP (308)".to_owned();
+            let is_redirect = site.directive.inner().iter().all(|line| line.name == "redir");
+            return context.note_whole(
+                site.directive,
+                &if is_redirect {
+                    Class::Difference(reason)
+                } else {
+                    Class::NotCarried {
+                        reason,
+                        action: "write plain = \"serve\" in the other host if both are to be the same"
+                            .to_owned(),
+                    }
+                },
+            );
+        }
+        let has_plain = addresses.iter().any(|address| !address.has_tls);
+        let has_tls = addresses.iter().any(|address| address.has_tls);
+        let program = Program::new(context, site.directive);
+        let is_tls = if has_plain && has_tls { None } else { Some(has_tls) };
+        let mut parts = if names.is_empty() { Vec::new() } else { program.hosts(&names) };
+        if is_all {
+            parts.extend(
+                program
+                    .hosts(&[])
+                    .into_iter()
+                    .filter(|(own, _)| own.iter().all(|name| !names.contains(name))),
+            );
+        }
+        for (own, host) in parts {
+            let mut keys = Keys::default();
+            let is_default = own.is_empty();
+            let own = if is_default { vec![self.unnamed()] } else { own };
+            if own.iter().any(|name| self.names.contains(name)) {
+                continue;
+            }
+            self.names.extend(own.iter().cloned());
+            keys.set("names", environment::list(&own));
+            if is_default && !self.has_default {
+                keys.set("default", "true");
+                self.has_default = true;
+            }
+            if has_plain {
+                keys.set("plain", "\"serve\"");
+            }
+            if self.has_tls {
+                if !has_tls {
+                    context.different(
+                        site.directive,
+                        "the host has a certificate too, because brisk serves it over HTTPS as well",
+                    );
+                }
+                tls::certificates(context, site, &own, self.options, &mut self.shared, &mut keys);
+            }
+            if keys.get("client_certificates").is_some() {
+                keys.0.retain(|(key, _)| key != "plain");
+            }
+            self.logs.host(number, &mut keys);
+            let mut routes = program.routes(context, &host, is_tls, &mut keys);
+            errors::pages(context, &program, &mut keys, &mut routes);
+            let table = Table { header: "[[host]]".to_owned(), keys, comment: site.directive.comment() };
+            table.write(&mut self.hosts);
+            routes.into_iter().for_each(|route| route.table().write(&mut self.hosts));
+        }
+        program::unreached(context, &program.steps);
+    }
+
+    /// A name for the host of all names that no other has.
+    fn unnamed(&self) -> String {
+        let is_free = |name: &&str| !self.names.iter().any(|own| own == name);
+        ["localhost", "127.0.0.1", "::1"]
+            .into_iter()
+            .find(is_free)
+            .map_or_else(|| format!("unnamed-{}.invalid", self.names.len()), str::to_owned)
+    }
+
+    /// The tables before the hosts.
+    fn tables(&self, context: &Context<'_>, group: &Group<'_, '_>) -> Vec<Table> {
+        let table =
+            |header: &str, keys: Keys| Table { header: header.to_owned(), keys, comment: String::new() };
+        let options = self.options;
+        let bind = group.first().map(|(site, _)| site.bind.clone()).unwrap_or_default();
+        let mut ports: Vec<(u16, bool)> = Vec::new();
+        for address in group.iter().flat_map(|(_, addresses)| addresses) {
+            let own = (address.port, address.has_tls);
+            if !ports.contains(&own) {
+                ports.push(own);
+            }
+        }
+        let has_main = ports.contains(&(options.https_port, true));
+        if has_main && !options.has_no_redirects() && !ports.contains(&(options.http_port, false)) {
+            ports.push((options.http_port, false));
+        }
+        let mut server = Keys::default();
+        let all = |wanted: bool| ports.iter().filter(move |(_, tls)| *tls == wanted).map(|(port, _)| *port);
+        for (key, tls) in [("https", true), ("http", false)] {
+            let addresses: Vec<_> = all(tls)
+                .filter(|port| tls || !all(true).any(|own| own == *port))
+                .flat_map(|port| listen(&bind, port))
+                .collect();
+            if !addresses.is_empty() {
+                server.set(key, toml::list(addresses));
+            }
+        }
+        if self.has_tls && options.has_http3() {
+            server.set("http3", "true");
+        }
+        server.set("unknown_host", if self.has_default { "\"default\"" } else { "\"refuse\"" });
+        options.server(context, &mut server);
+        let mut tables = vec![table("[server]", server)];
+        if let Some(version) = &self.shared.min_version {
+            tables.push(table("[tls]", Keys::of("min_version", toml::text(version))));
+        }
+        if self.shared.has_acme {
+            let has_port = has_main || ports.iter().any(|(port, _)| *port == 80);
+            let mut acme =
+                options.acme(context, self.shared.has_wildcard, has_port, self.shared.email.as_deref());
+            if let Some((directory, root)) = &self.shared.directory {
+                acme.set("directory", environment::text(directory));
+                if let Some(root) = root {
+                    acme.set("ca", context.file(root));
+                }
+            }
+            if !acme.is_empty() {
+                tables.push(table("[acme]", acme));
+            }
+        }
+        tables.extend(self.logs.tables());
+        tables
+    }
+}
+
+/// The addresses of a port.
+fn listen(bind: &[String], port: u16) -> Vec<String> {
+    let all = ["0.0.0.0".to_owned(), "::".to_owned()];
+    let hosts = if bind.is_empty() { &all[..] } else { bind };
+    let written = |host: &String| {
+        let host = resolve(host);
+        let host = host
+            .strip_prefix("tcp4/")
+            .or_else(|| host.strip_prefix("tcp6/"))
+            .or_else(|| host.strip_prefix("tcp/"))
+            .unwrap_or(&host)
+            .to_owned();
+        if host.contains(':') && !host.starts_with('[') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    };
+    hosts.iter().map(written).collect()
+}

@@ -1,0 +1,191 @@
+//! The program of a site: its directives in the order in which Caddy executes them, each with its condition.
+
+use std::rc::Rc;
+
+use crate::caddy::context::Context;
+use crate::caddy::matcher::{Formula, Named, named};
+use crate::caddy::path::{Place, is_plain};
+use crate::directive::Directive;
+use crate::report::Class;
+
+/// Directives of a site that are no steps for requests.
+pub(crate) const SETTINGS: [&str; 6] = ["tls", "bind", "log", "handle_errors", "import", "abort_on_close"];
+
+/// A directive that is executed for the requests that meet its condition.
+#[derive(Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) directive: &'a Directive,
+    /// Arguments without the matcher.
+    pub(crate) args: Vec<String>,
+    pub(crate) formula: Rc<Formula>,
+    pub(crate) has_matcher: bool,
+    /// Steps of a block with directives.
+    pub(crate) inner: Vec<Self>,
+    /// Of the steps of a block with the same group, only the first whose condition holds is executed.
+    pub(crate) group: Option<Group>,
+    /// Whether the step, or one inside of it, refuses requests.
+    pub(crate) restricts: bool,
+    /// Work that the step causes each time.
+    pub(crate) size: usize,
+}
+
+/// Directives of which one excludes the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Handle,
+    Rewrite,
+    Root,
+}
+
+impl Step<'_> {
+    /// The argument at `index`; empty if it is missing.
+    pub(crate) fn arg(&self, index: usize) -> &str {
+        self.args.get(index).map_or("", String::as_str)
+    }
+
+    /// Whether requests may pass without the step, so that one with a condition that brisk lacks can be left out.
+    pub(crate) fn is_harmless(&self) -> bool {
+        matches!(
+            &*self.directive.name,
+            "header"
+                | "encode"
+                | "log_skip"
+                | "skip_log"
+                | "log_append"
+                | "log_name"
+                | "log_level"
+                | "tracing"
+                | "push"
+        )
+    }
+
+    /// The part of the path that a `handle_path` removes.
+    pub(crate) fn stripped(&self) -> Option<&str> {
+        (self.directive.name == "handle_path").then(|| {
+            let path = self.directive.arg(0);
+            path.strip_suffix('*').unwrap_or(path).trim_end_matches('/')
+        })
+    }
+}
+
+/// The steps of a block. Those of `route` stay in the order of the file.
+pub(crate) fn steps<'a>(
+    context: &Context<'a>,
+    block: &'a [Directive],
+    outer: &Named,
+    sorted: bool,
+    depth: usize,
+) -> Vec<Step<'a>> {
+    let matchers = named(block, outer, context.has_trusted);
+    for definition in block.iter().filter(|line| line.name.starts_with('@')) {
+        context.carried_whole(definition);
+    }
+    let is_step =
+        |line: &&Directive| !SETTINGS.contains(&&*line.name) && !line.name.starts_with(['@', '(', '&']);
+    let all: Vec<_> =
+        block.iter().filter(is_step).map(|line| step(context, line, &matchers, depth)).collect();
+    if sorted { context.order.sort(all) } else { all }
+}
+
+fn step<'a>(context: &Context<'a>, directive: &'a Directive, matchers: &Named, depth: usize) -> Step<'a> {
+    let name = directive.name.as_str();
+    let (formula, args, has_matcher) = condition(directive, matchers);
+    let block = match name {
+        "handle" | "handle_path" | "route" => directive.inner(),
+        "invoke" => context
+            .invoked
+            .get(directive.arg(usize::from(has_matcher)))
+            .map_or(&[][..], |route| route.inner()),
+        _ => &[],
+    };
+    // A named route may invoke itself.
+    let inner = if depth < 64 {
+        steps(context, block, matchers, name.starts_with("handle"), depth + 1)
+    } else {
+        Vec::new()
+    };
+    let group = match name {
+        "handle" | "handle_path" => Some(Group::Handle),
+        "rewrite" => Some(Group::Rewrite),
+        "root" => Some(Group::Root),
+        _ => None,
+    };
+    let restricts = inner.iter().any(|step| step.restricts) || refuses(name, &args);
+    let own = if inner.is_empty() { directive.inner() } else { &[] };
+    let words = |line: &Directive| 1 + line.args.iter().map(|arg| 1 + arg.len() / 16).sum::<usize>();
+    let size = formula.weight() + words(directive) + own.iter().map(words).sum::<usize>();
+    Step { directive, args, formula, has_matcher, inner, group, restricts, size }
+}
+
+/// Whether a directive refuses requests. One that is not known may.
+fn refuses(name: &str, args: &[String]) -> bool {
+    let status = |text: &String| text.parse::<u16>().ok().filter(|_| text.len() == 3);
+    match name {
+        "respond" => args.iter().filter_map(status).any(|status| status >= 400),
+        "abort" | "error" | "basic_auth" | "basicauth" | "forward_auth" | "request_header" => true,
+        _ => !crate::caddy::run::is_known(name),
+    }
+}
+
+/// The condition of a directive, and its arguments without the matcher.
+fn condition(directive: &Directive, matchers: &Named) -> (Rc<Formula>, Vec<String>, bool) {
+    let all = || (Rc::new(Formula::always()), directive.args.clone(), false);
+    let first = directive.arg(0);
+    let single = directive.args.len() == 1;
+    let takes_path = match directive.name.as_str() {
+        "try_files" | "tracing" | "log_append" => false,
+        "root" | "rewrite" | "method" | "redir" => !single,
+        _ => true,
+    };
+    let formula = if first == "*" && directive.name != "try_files" {
+        Rc::new(Formula::always())
+    } else if first.starts_with('@') {
+        let reason = || Formula::Unknown(format!("the matcher {first} is not defined"));
+        matchers.get(first).cloned().unwrap_or_else(|| Rc::new(reason()))
+    } else if first.starts_with('/') && takes_path {
+        Rc::new(Formula::paths(&[first]))
+    } else {
+        return all();
+    };
+    (formula, directive.args.get(1..).unwrap_or_default().to_vec(), first != "*")
+}
+
+/// Places at which the path decides about a step, below the prefix that outer blocks remove.
+pub(crate) fn places(steps: &[Step<'_>], stripped: &str, all: &mut Vec<Place>) {
+    let mut add = |path: &str, exact: bool| {
+        let path = if stripped.is_empty() { path.to_owned() } else { format!("{stripped}{path}") };
+        if is_plain(&path) {
+            all.push(Place { path, exact });
+        }
+    };
+    for step in steps {
+        step.formula.visit(&mut |part| {
+            if let Formula::Path(shapes) = part {
+                for place in shapes.iter().filter_map(crate::caddy::path::Shape::place) {
+                    add(&place.path, place.exact);
+                }
+            }
+        });
+        if step.directive.name == "uri" && step.arg(0) == "strip_prefix" {
+            add(step.arg(1).trim_end_matches('/'), false);
+        }
+    }
+    for step in steps {
+        match step.stripped() {
+            Some(prefix) => places(&step.inner, &format!("{stripped}{prefix}"), all),
+            None => places(&step.inner, stripped, all),
+        }
+    }
+}
+
+/// Notes for directives inside of blocks that no request reaches.
+pub(crate) fn unreached(context: &Context<'_>, steps: &[Step<'_>]) {
+    for step in steps {
+        let is_noted = context.report.borrow().is_noted(step.directive.id);
+        if !is_noted && crate::caddy::run::is_known(&step.directive.name) {
+            let class = Class::NotNeeded("no request reaches the directive".to_owned());
+            context.note_whole(step.directive, &class);
+        }
+        unreached(context, &step.inner);
+    }
+}

@@ -1,0 +1,232 @@
+//! The program of a site, followed for the requests of each route.
+//!
+//! A condition that does not depend on the place of a route divides its requests: first come the routes for those that meet it, then
+//! the routes for all others. Every request of the first part has a route there, so the second part needs no negated condition.
+
+use crate::caddy::context::Context;
+use crate::caddy::handlers::{Flow, apply};
+use crate::caddy::matcher::Value;
+use crate::caddy::plan::{Action, Plan, combine};
+use crate::caddy::program::{Group, Step};
+use crate::caddy::state::State;
+use crate::caddy::world::{Branch, View, World};
+use crate::directive::Directive;
+use crate::nginx::condition::When;
+use crate::toml::Keys;
+
+/// Advice for conditions that brisk does not have.
+const ADVICE: &str =
+    "write a route with `when`, before the other route of this path; until then the route refuses requests";
+
+/// Steps inside each other at most.
+const DEEPEST: usize = 48;
+
+/// Names of the directives that this importer reads.
+pub(crate) fn is_known(name: &str) -> bool {
+    matches!(
+        name,
+        "tracing"
+            | "map"
+            | "vars"
+            | "fs"
+            | "root"
+            | "log_append"
+            | "skip_log"
+            | "log_skip"
+            | "log_name"
+            | "log_level"
+            | "header"
+            | "request_body"
+            | "redir"
+            | "method"
+            | "rewrite"
+            | "uri"
+            | "try_files"
+            | "basicauth"
+            | "basic_auth"
+            | "forward_auth"
+            | "request_header"
+            | "encode"
+            | "push"
+            | "intercept"
+            | "templates"
+            | "invoke"
+            | "handle"
+            | "handle_path"
+            | "route"
+            | "abort"
+            | "error"
+            | "respond"
+            | "metrics"
+            | "reverse_proxy"
+            | "php_fastcgi"
+            | "file_server"
+            | "acme_server"
+    )
+}
+
+/// A block whose steps are executed.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame<'p, 'a> {
+    steps: &'p [Step<'a>],
+    at: usize,
+    taken: Vec<Group>,
+}
+
+impl<'p, 'a> Frame<'p, 'a> {
+    pub(crate) fn new(steps: &'p [Step<'a>]) -> Self {
+        Self { steps, at: 0, taken: Vec::new() }
+    }
+}
+
+/// Follows the program for the requests of `world`, and appends their routes.
+pub(crate) fn follow<'p, 'a>(
+    context: &Context<'a>,
+    mut frames: Vec<Frame<'p, 'a>>,
+    mut state: State<'a>,
+    mut world: World,
+    depth: usize,
+    routes: &mut Vec<Plan>,
+) {
+    loop {
+        let Some(frame) = frames.last_mut() else {
+            return finish(context, &state, &world, Action::Empty, None, routes);
+        };
+        let steps: &'p [Step<'a>] = frame.steps;
+        let Some(step) = steps.get(frame.at) else {
+            frames.pop();
+            continue;
+        };
+        if step.group.is_some_and(|group| frame.taken.contains(&group)) {
+            frame.at += 1;
+            continue;
+        }
+        if context.is_spent(step.size) || depth > DEEPEST {
+            context.missing(step.directive, "the site has too many conditions", ADVICE);
+            return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+        }
+        match step.formula.value(&world, step.restricts) {
+            Value::False => frame.at += 1,
+            Value::True => {
+                frame.at += 1;
+                frame.taken.extend(step.group);
+                match apply(context, step, &mut state, &mut world) {
+                    Flow::Continue => {}
+                    Flow::Enter => frames.push(Frame::new(&step.inner)),
+                    Flow::Finish(action) => {
+                        return finish(context, &state, &world, action, Some(step.directive), routes);
+                    }
+                    Flow::Refuse => {
+                        return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+                    }
+                    Flow::Files(missing) => {
+                        return files(context, step, frames, state, world, missing, depth, routes);
+                    }
+                }
+            }
+            Value::Unknown(reason) if step.is_harmless() => {
+                context.missing(step.directive, reason, "write a route with `when` for it");
+                frame.at += 1;
+            }
+            Value::Unknown(reason) => {
+                context.missing(step.directive, reason, ADVICE);
+                return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+            }
+            Value::Undecided(Branch::File) => {
+                return files(context, step, frames, state, world, None, depth, routes);
+            }
+            Value::Undecided(branch) => {
+                let first = world.with(&branch, true);
+                if first.when().is_some() {
+                    context.is_spent(state.size());
+                    follow(context, frames.clone(), state.clone(), first, depth + 1, routes);
+                    world = world.with(&branch, false);
+                } else if step.is_harmless() {
+                    context.different(
+                        step.directive,
+                        "without the requests that also meet another condition of the same kind",
+                    );
+                    frame.at += 1;
+                } else {
+                    context.missing(
+                        step.directive,
+                        "brisk has one condition of this kind for each route",
+                        ADVICE,
+                    );
+                    return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+                }
+            }
+        }
+    }
+}
+
+/// Divides requests by the existence of their file. `missing` is the path of those without one, if a directive states it.
+#[expect(clippy::too_many_arguments, reason = "the state of a run")]
+fn files<'p, 'a>(
+    context: &Context<'a>,
+    step: &'p Step<'a>,
+    frames: Vec<Frame<'p, 'a>>,
+    state: State<'a>,
+    world: World,
+    missing: Option<Absent>,
+    depth: usize,
+    routes: &mut Vec<Plan>,
+) {
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    follow(context, frames.clone(), state.clone(), world.with(&Branch::File, true), depth + 1, &mut with);
+    let mut absent = world.with(&Branch::File, false);
+    match missing {
+        Some(Absent::Responds(action)) => {
+            finish(context, &state, &absent, action, Some(step.directive), &mut without);
+        }
+        Some(Absent::Path(path)) => {
+            absent.view = View::Fixed(path);
+            follow(context, frames, state.clone(), absent, depth + 1, &mut without);
+        }
+        None => follow(context, frames, state.clone(), absent, depth + 1, &mut without),
+    }
+    match combine(&with, without) {
+        Ok((plans, differs)) => {
+            if differs {
+                context.different(
+                    step.directive,
+                    "headers and compression are the same with and without a file",
+                );
+            }
+            routes.extend(plans);
+        }
+        Err(reason) => {
+            context.missing(step.directive, reason, ADVICE);
+            finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+        }
+    }
+}
+
+/// Requests without a file.
+#[derive(Clone, Debug)]
+pub(crate) enum Absent {
+    /// They continue with this path.
+    Path(String),
+    /// They have this response.
+    Responds(Action),
+}
+
+fn finish(
+    context: &Context<'_>,
+    state: &State<'_>,
+    world: &World,
+    action: Action,
+    source: Option<&Directive>,
+    routes: &mut Vec<Plan>,
+) {
+    let (when, action) = match world.when() {
+        Some(when) => (when, action),
+        None => (When::default(), Action::Refuse),
+    };
+    let comment =
+        source.map_or_else(|| "requests without a response in Caddy".to_owned(), Directive::comment);
+    let is_refused = action == Action::Refuse;
+    let keys = if is_refused { Keys::default() } else { state.keys(context, world, &action) };
+    context.is_spent(20 + keys.0.iter().map(|(_, value)| value.len()).sum::<usize>() / 8);
+    routes.push(Plan { when, action, keys, view: world.view.clone(), comment });
+}

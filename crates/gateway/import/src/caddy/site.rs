@@ -1,0 +1,179 @@
+//! Sites and the hosts of brisk for them, with their routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::caddy::context::Context;
+use crate::caddy::environment::resolve;
+use crate::caddy::matcher::{Formula, Named};
+use crate::caddy::path::Place;
+use crate::caddy::plan::{Action, Plan};
+use crate::caddy::program::{self, Step};
+use crate::caddy::run::{Frame, follow};
+use crate::caddy::state::State;
+use crate::caddy::world::{HostName, World, covers};
+use crate::directive::Directive;
+use crate::nginx::condition::When;
+use crate::nginx::location::Route;
+use crate::toml::Keys;
+
+/// Keys of routes that hosts have too.
+const SHARED: [&str; 3] = ["response_headers", "compression", "access_log"];
+
+/// The program of a site.
+#[derive(Debug)]
+pub(crate) struct Program<'a> {
+    pub(crate) site: &'a Directive,
+    pub(crate) steps: Vec<Step<'a>>,
+    /// The folder that the site has for all requests.
+    pub(crate) root: Option<String>,
+    places: Vec<Place>,
+}
+
+impl<'a> Program<'a> {
+    /// The program of the block of a site.
+    pub(crate) fn new(context: &Context<'a>, site: &'a Directive) -> Self {
+        let steps = program::steps(context, site.inner(), &Named::new(), true, 0);
+        let mut places = vec![Place { path: "/".to_owned(), exact: false }];
+        program::places(&steps, "", &mut places);
+        places.sort();
+        places.dedup();
+        let is_root = |step: &&Step<'_>| step.directive.name == "root" && !step.has_matcher;
+        let root = steps.iter().find(is_root).map(|step| context.path(step.arg(0)));
+        Self { site, steps, root, places }
+    }
+
+    /// Names of hosts that conditions of the site compare.
+    fn compared(&self) -> BTreeSet<String> {
+        fn gather(steps: &[Step<'_>], all: &mut BTreeSet<String>) {
+            for step in steps {
+                step.formula.visit(&mut |part| {
+                    if let Formula::Host(names) = part {
+                        all.extend(names.iter().cloned());
+                    }
+                });
+                gather(&step.inner, all);
+            }
+        }
+        let mut all = BTreeSet::new();
+        gather(&self.steps, &mut all);
+        all
+    }
+
+    /// The names of the site divided into hosts: those that conditions compare have one of their own. A site for all names has none.
+    pub(crate) fn hosts(&self, names: &[String]) -> Vec<(Vec<String>, HostName)> {
+        let compared = self.compared();
+        let has_wildcard = compared.iter().any(|name| name.starts_with('*'));
+        let is_covered =
+            |name: &String| names.is_empty() || names.iter().any(|own| own == name || covers(own, name));
+        let mut hosts: Vec<(Vec<String>, HostName)> = Vec::new();
+        for name in compared.iter().filter(|name| is_covered(name)) {
+            hosts.push((vec![name.clone()], HostName::Name(name.clone())));
+        }
+        let rest: Vec<String> = names.iter().filter(|name| !compared.contains(*name)).cloned().collect();
+        match rest.as_slice() {
+            [] if names.is_empty() => hosts.push((Vec::new(), HostName::Other)),
+            [] => {}
+            [one] => hosts.push((vec![one.clone()], HostName::Name(resolve(one)))),
+            all if has_wildcard => {
+                hosts.extend(all.iter().map(|name| (vec![name.clone()], HostName::Name(resolve(name)))));
+            }
+            _ => hosts.push((rest, HostName::Other)),
+        }
+        hosts
+    }
+
+    /// The routes for a host.
+    pub(crate) fn routes(
+        &self,
+        context: &Context<'a>,
+        host: &HostName,
+        is_tls: Option<bool>,
+        keys: &mut Keys,
+    ) -> Vec<Route> {
+        let mut known: BTreeMap<Place, Vec<Plan>> = BTreeMap::new();
+        let mut places = self.places.clone();
+        places.sort_by_key(|place| (place.path.len(), place.exact));
+        for place in places {
+            if context.is_spent(1) {
+                return vec![refused(self.site)];
+            }
+            let world = World::new(place.clone(), host.clone(), is_tls);
+            let mut plans = Vec::new();
+            follow(context, vec![Frame::new(&self.steps)], State::default(), world, 0, &mut plans);
+            if context.is_spent(0) {
+                return vec![refused(self.site)];
+            }
+            let is_same =
+                outer(&place).find_map(|outer| known.get(&outer)).is_some_and(|outer| *outer == plans);
+            if !is_same {
+                known.insert(place, plans);
+            }
+        }
+        lift(&mut known, keys);
+        let mut all: Vec<_> = known.into_iter().collect();
+        all.sort_by_key(|(place, _)| (std::cmp::Reverse(place.path.len()), !place.exact));
+        all.into_iter()
+            .flat_map(|(place, plans)| {
+                plans.into_iter().map(move |plan| plan.route(&place)).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}
+
+/// The places whose routes get the requests of a place without routes, the nearest first.
+fn outer(place: &Place) -> impl Iterator<Item = Place> {
+    let path = place.path.clone();
+    let own = place.exact.then(|| Place { path: path.clone(), exact: false });
+    let ends: Vec<usize> = path.char_indices().filter(|(_, next)| *next == '/').map(|(at, _)| at).collect();
+    let above = ends.into_iter().rev().flat_map(move |at| {
+        let with = (at + 1 < path.len()).then(|| Place { path: path[..=at].to_owned(), exact: false });
+        let without = (at > 0).then(|| Place { path: path[..at].to_owned(), exact: false });
+        with.into_iter().chain(without)
+    });
+    own.into_iter().chain(above)
+}
+
+/// Moves keys that all routes have to the host.
+fn lift(known: &mut BTreeMap<Place, Vec<Plan>>, keys: &mut Keys) {
+    for key in SHARED {
+        if keys.get(key).is_some() {
+            continue;
+        }
+        let is_free = |plan: &&mut Plan| match plan.action {
+            Action::Refuse => false,
+            Action::Empty | Action::Redirect(_) => key != "compression",
+            _ => true,
+        };
+        let mut values =
+            known.values_mut().flatten().filter(is_free).map(|plan| plan.keys.get(key).map(str::to_owned));
+        let Some(Some(first)) = values.next() else { continue };
+        if !values.all(|value| value.as_deref() == Some(first.as_str())) {
+            continue;
+        }
+        known.values_mut().flatten().for_each(|plan| plan.keys.0.retain(|(own, _)| own != key));
+        keys.set(key, first);
+    }
+}
+
+/// The route of a site whose conditions are too many.
+fn refused(site: &Directive) -> Route {
+    Route {
+        path: "/".to_owned(),
+        exact: false,
+        when: When::default(),
+        keys: Keys::of("respond", "{ status = 501 }"),
+        comment: format!("NOT CARRIED, see the report: {}", site.comment()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outer_places_are_the_nearest_first() {
+        let place = Place { path: "/a/b/".to_owned(), exact: true };
+        let all: Vec<_> = outer(&place).map(|place| place.path).collect();
+        assert_eq!(all, ["/a/b/", "/a/b", "/a/", "/a", "/"]);
+    }
+}

@@ -1,0 +1,287 @@
+//! Requests of a route while the program of a site is followed: their place, host, path and conditions.
+
+use crate::caddy::path::{self, Decision, Place, Shape};
+use crate::nginx::condition::When;
+use crate::toml;
+
+/// The path that later directives see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// `strip` is removed from the beginning, and `add` put there.
+    Moved { strip: String, add: String },
+    /// A fixed path, with a query or without one.
+    Fixed(String),
+    /// The template of a rewrite with an expression.
+    Pattern { pattern: String, to: String },
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self::Moved { strip: String::new(), add: String::new() }
+    }
+}
+
+impl View {
+    /// The path in place of one of the client.
+    pub(crate) fn visible(&self, place: &Place) -> Option<Place> {
+        match self {
+            Self::Moved { strip, add } => {
+                let rest = place.path.strip_prefix(strip.as_str())?;
+                let slash =
+                    if rest.starts_with('/') || (add.is_empty() && rest.is_empty()) { "" } else { "/" };
+                let path = match (add.is_empty(), rest.is_empty()) {
+                    (true, true) => "/".to_owned(),
+                    (_, true) => add.clone(),
+                    _ => format!("{add}{slash}{rest}"),
+                };
+                Some(Place { path, exact: place.exact })
+            }
+            Self::Fixed(path) => {
+                let path = path.split('?').next().unwrap_or_default().to_owned();
+                Some(Place { path, exact: true })
+            }
+            Self::Pattern { .. } => None,
+        }
+    }
+
+    /// Whether the path is that of the client.
+    pub(crate) fn is_original(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// An expression about this path as one about that of the client.
+    fn original(&self, expression: &str) -> Option<String> {
+        let Self::Moved { strip, add } = self else { return None };
+        if self.is_original() {
+            return Some(expression.to_owned());
+        }
+        let (flag, text) = expression.strip_prefix("(?i)").map_or(("", expression), |text| ("(?i)", text));
+        match text.strip_prefix('^') {
+            _ if text.contains('|') => None,
+            Some(rest) if add.is_empty() => Some(format!("{flag}^{}{rest}", regex::escape(strip))),
+            Some(_) => None,
+            None => Some(expression.to_owned()),
+        }
+    }
+}
+
+/// The name under which requests reach a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HostName {
+    /// A name, or a wildcard of the site.
+    Name(String),
+    /// All names that no other host has.
+    Other,
+}
+
+impl HostName {
+    /// Whether a pattern of the matcher `host` fits.
+    pub(crate) fn matches(&self, pattern: &str) -> bool {
+        let Self::Name(name) = self else { return false };
+        name.eq_ignore_ascii_case(pattern) || covers(pattern, name)
+    }
+}
+
+/// Whether a wildcard stands for a name.
+pub(crate) fn covers(wildcard: &str, name: &str) -> bool {
+    let parent = name.split_once('.').map(|(_, parent)| parent);
+    wildcard
+        .strip_prefix("*.")
+        .is_some_and(|domain| parent.is_some_and(|own| own.eq_ignore_ascii_case(domain)))
+        && !name.starts_with('*')
+}
+
+/// A condition that divides the requests of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Branch {
+    When(When),
+    Methods(Vec<String>),
+    /// Paths that match an expression.
+    Expression(String),
+    /// Paths with one of these ends.
+    Ends(Vec<String>),
+    /// Whether there is a file for the path.
+    File,
+}
+
+/// Requests that are followed.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) place: Place,
+    pub(crate) host: HostName,
+    /// Whether the requests come over TLS; none if they may come both ways.
+    pub(crate) is_tls: Option<bool>,
+    pub(crate) view: View,
+    truths: Vec<Branch>,
+    falsehoods: Vec<Branch>,
+}
+
+impl World {
+    pub(crate) fn new(place: Place, host: HostName, is_tls: Option<bool>) -> Self {
+        let (truths, falsehoods) = (Vec::new(), Vec::new());
+        Self { place, host, is_tls, view: View::default(), truths, falsehoods }
+    }
+
+    /// The requests for which a condition holds, or does not.
+    pub(crate) fn with(&self, branch: &Branch, holds: bool) -> Self {
+        let mut world = self.clone();
+        if holds {
+            world.truths.push(branch.clone())
+        } else {
+            world.falsehoods.push(branch.clone())
+        }
+        world
+    }
+
+    /// Whether a condition is known.
+    pub(crate) fn known(&self, branch: &Branch) -> Option<bool> {
+        if self.truths.contains(branch) {
+            return Some(true);
+        }
+        if self.falsehoods.contains(branch) {
+            return Some(false);
+        }
+        match branch {
+            Branch::Methods(wanted) => self.truths.iter().find_map(|own| match own {
+                Branch::Methods(own) if own.iter().all(|method| wanted.contains(method)) => Some(true),
+                Branch::Methods(own) if !own.iter().any(|method| wanted.contains(method)) => Some(false),
+                _ => None,
+            }),
+            Branch::Ends(wanted) => self.truths.iter().find_map(|own| match own {
+                Branch::Ends(own)
+                    if own.iter().all(|end| wanted.iter().any(|other| end.ends_with(other))) =>
+                {
+                    Some(true)
+                }
+                Branch::Ends(own) => {
+                    let is_apart = |end: &String, other: &String| {
+                        !end.ends_with(other.as_str()) && !other.ends_with(end.as_str())
+                    };
+                    own.iter().all(|end| wanted.iter().all(|other| is_apart(end, other))).then_some(false)
+                }
+                _ => None,
+            }),
+            Branch::When(_) | Branch::Expression(_) | Branch::File => None,
+        }
+    }
+
+    /// The conditions of a route for these requests; none if brisk cannot combine them.
+    pub(crate) fn when(&self) -> Option<When> {
+        let mut all = When::default();
+        for branch in &self.truths {
+            let own = match branch {
+                Branch::When(when) => when.clone(),
+                Branch::Methods(methods) => When::plain("methods", toml::list(methods)),
+                Branch::Expression(text) => When::plain("path_regex", toml::raw(text)),
+                Branch::Ends(ends) => When::plain("path_regex", toml::raw(&ends_expression(ends))),
+                Branch::File => continue,
+            };
+            all = all.and(&own)?;
+        }
+        Some(all)
+    }
+
+    /// The meaning of a path matcher; an error if the path is not known.
+    pub(crate) fn path(&self, shapes: &[Shape], widely: bool) -> Result<Result<bool, Branch>, String> {
+        let unknown = || "the path that the matcher sees is the result of a rewrite".to_owned();
+        let visible = self.view.visible(&self.place).ok_or_else(unknown)?;
+        let mut alternatives = Vec::new();
+        for shape in shapes {
+            match shape.decide(&visible, widely) {
+                Decision::Always => return Ok(Ok(true)),
+                Decision::Never => {}
+                Decision::Expression(expression) => alternatives.push((shape, expression)),
+            }
+        }
+        if alternatives.is_empty() {
+            return Ok(Ok(false));
+        }
+        let ends: Option<Vec<_>> = alternatives
+            .iter()
+            .map(|(shape, _)| match shape {
+                Shape::Suffix(end) => Some(end.to_ascii_lowercase()),
+                _ => None,
+            })
+            .collect();
+        let branch = if let Some(ends) = ends {
+            Branch::Ends(ends)
+        } else {
+            let joined =
+                joined(&alternatives.into_iter().map(|(_, expression)| expression).collect::<Vec<_>>());
+            Branch::Expression(self.view.original(&joined).ok_or_else(unknown)?)
+        };
+        Ok(self.known(&branch).map_or(Err(branch), Ok))
+    }
+
+    /// The meaning of the matcher `path_regexp`.
+    pub(crate) fn path_expression(&self, expression: &str) -> Result<Result<bool, Branch>, String> {
+        let unknown = || "the path that the matcher sees is the result of a rewrite".to_owned();
+        let visible = self.view.visible(&self.place).ok_or_else(unknown)?;
+        let own = match path::expression(expression, &visible) {
+            Decision::Always => return Ok(Ok(true)),
+            Decision::Never => return Ok(Ok(false)),
+            Decision::Expression(own) => own,
+        };
+        let own = self.view.original(&own).ok_or_else(unknown)?;
+        let branch = Branch::Expression(own);
+        Ok(self.known(&branch).map_or(Err(branch), Ok))
+    }
+
+    /// The expression for the path that the route has, whose groups have values.
+    pub(crate) fn expression(&self) -> Option<&str> {
+        self.truths.iter().filter(|_| self.view.is_original()).find_map(|own| match own {
+            Branch::Expression(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
+fn ends_expression(ends: &[String]) -> String {
+    let parts: Vec<_> = ends.iter().map(|end| regex::escape(end)).collect();
+    match parts.as_slice() {
+        [one] => format!("(?i){one}$"),
+        all => format!("(?i)(?:{})$", all.join("|")),
+    }
+}
+
+/// One expression for several.
+fn joined(all: &[String]) -> String {
+    match all {
+        [one] => one.clone(),
+        all => all.iter().map(|own| format!("(?:{own})")).collect::<Vec<_>>().join("|"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moved_paths_are_seen_without_their_prefix() {
+        let view = View::Moved { strip: "/api".to_owned(), add: String::new() };
+        let seen =
+            |path: &str| view.visible(&Place { path: path.to_owned(), exact: false }).map(|place| place.path);
+        assert_eq!(seen("/api/"), Some("/".to_owned()));
+        assert_eq!(seen("/api/v1/"), Some("/v1/".to_owned()));
+        assert_eq!(seen("/"), None);
+        assert_eq!(view.original("(?i)^/v1"), Some("(?i)^/api/v1".to_owned()));
+        assert_eq!(view.original("(?i)x$"), Some("(?i)x$".to_owned()));
+    }
+
+    #[test]
+    fn ends_of_paths_exclude_each_other() {
+        let place = Place { path: "/".to_owned(), exact: false };
+        let world = World::new(place, HostName::Other, Some(true));
+        let css = Branch::Ends(vec![".css".to_owned(), ".js".to_owned()]);
+        let world = world.with(&css, true);
+        assert_eq!(world.known(&Branch::Ends(vec![".php".to_owned()])), Some(false));
+        assert_eq!(world.known(&Branch::Ends(vec!["s".to_owned()])), Some(true));
+        assert_eq!(world.known(&Branch::Ends(vec![".css".to_owned()])), None);
+    }
+
+    #[test]
+    fn wildcards_stand_for_one_label() {
+        assert!(covers("*.a.example", "b.a.example") && !covers("*.a.example", "c.b.a.example"));
+        assert!(!covers("*.a.example", "*.a.example"));
+    }
+}
