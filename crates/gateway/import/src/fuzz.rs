@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::caddy;
 use crate::haproxy;
 use crate::nginx::include::Files;
 use crate::nginx::translate;
@@ -36,6 +37,17 @@ pub fn haproxy_configuration(bytes: &[u8]) {
     assert_eq!(import().map(|(imported, _)| imported.files), Some(imported.files));
 }
 
+/// Any text as a Caddyfile: it is refused with a line, or each directive has one class and a repetition gives the same files.
+pub fn caddy_configuration(bytes: &[u8]) {
+    let Ok((all, files)) = caddy::include::Files::of_text(&String::from_utf8_lossy(bytes)) else { return };
+    let imported = caddy::translate(&all, &files, Path::new("/Caddyfile"));
+    assert_eq!(imported.report.counts().iter().sum::<usize>(), files.count());
+    assert_eq!(imported.report.entries().filter(|entry| entry.place.is_empty()).count(), 0);
+    let length: usize = imported.files.iter().map(String::len).sum();
+    assert!(length <= (64 << 20), "{length} bytes");
+    assert_eq!(caddy::translate(&all, &files, Path::new("/Caddyfile")).files, imported.files);
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_testkit::fuzz::drive;
@@ -67,6 +79,46 @@ mod tests {
         b"\\",
         b"$",
     ];
+
+    const CADDY: &[&[u8]] = &[
+        b"{\n",
+        b"}\n",
+        b"a.example {\n",
+        b"*.example, :80 {\n",
+        b"(s) {\n",
+        b"&(r) {\n",
+        b"import s x {args[0]}\n",
+        b"handle /a/* {\n",
+        b"handle_path /a* {\n",
+        b"route @m {\n",
+        b"invoke r\n",
+        b"@m path /a *.b /c/*/d\n",
+        b"@m {\npath_regexp r ^/a(.*)$\nmethod GET\n}\n",
+        b"@m not remote_ip private_ranges\n",
+        b"@m host b.example\n",
+        b"@m file\n",
+        b"respond @m 403\n",
+        b"reverse_proxy /x* @m localhost:1 {\n",
+        b"header_up Host {upstream_hostport}\n",
+        b"uri strip_prefix /a\n",
+        b"rewrite * /x{uri}?{query}\n",
+        b"redir /a https://{host}{uri} 308\n",
+        b"root * /srv\ntry_files {path} /index.html\nfile_server\n",
+        b"php_fastcgi unix//x\n",
+        b"basic_auth {\na $2a$14$x\n}\n",
+        b"header ?X {re.r.1}\n",
+        b"handle_errors {\n",
+        b"<<E\n",
+        b"\"",
+        b"`",
+        b"\\",
+        b"{$X:y}",
+    ];
+
+    #[test]
+    fn fuzz_caddy_configuration() {
+        drive("caddy_configuration", CADDY, super::caddy_configuration);
+    }
 
     #[test]
     fn fuzz_nginx_configuration() {

@@ -28,7 +28,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Steps of all sites together.
-    const MOST: usize = 4_000_000;
+    const MOST: usize = 16_000_000;
 
     pub(crate) fn new(report: &'a RefCell<Report>, folder: &Path, order: Order) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl<'a> Context<'a> {
 
     /// The name of a table with these keys.
     pub(crate) fn named_table(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
-        self.is_spent(self.tables.borrow().len() / 16);
+        self.is_spent(self.tables.borrow().len() / 64);
         table::named(&mut self.tables.borrow_mut(), kind, name, keys, &source.comment())
     }
 

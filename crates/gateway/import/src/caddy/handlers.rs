@@ -117,7 +117,7 @@ fn body(context: &Context<'_>, step: &Step<'_>, state: &mut State<'_>) -> Flow {
     for line in step.directive.inner() {
         match (line.name.as_str(), units::size(&resolve(line.arg(0)))) {
             ("max_size", Some(size)) => {
-                state.body_size = Some(toml::size(size));
+                state.body_size = Some(units::written(size));
                 context.carried(line);
             }
             ("max_size", None) => {
@@ -153,7 +153,7 @@ fn encode(context: &Context<'_>, step: &Step<'_>, state: &mut State<'_>) -> Flow
             }
             "minimum_length" => match units::size(line.arg(0)) {
                 Some(size) => {
-                    keys.set("least", toml::size(size));
+                    keys.set("least", units::written(size));
                     context.carried(line);
                 }
                 None => context.missing(line, "the length is not a number", "write least in compression"),

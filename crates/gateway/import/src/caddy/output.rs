@@ -1,5 +1,6 @@
 //! The text of a configuration of brisk for the sites of one process.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::caddy::address::{Address, Site};
@@ -25,8 +26,12 @@ struct File<'f> {
     logs: Logs,
     has_tls: bool,
     /// Names that hosts have.
-    names: Vec<String>,
+    names: BTreeSet<String>,
     has_default: bool,
+    /// Certificates of the first host that has some.
+    first_certificates: Option<String>,
+    /// Whether the process has a port at which authorities verify names.
+    has_challenges: bool,
     hosts: String,
 }
 
@@ -49,8 +54,22 @@ pub(crate) fn file<'a>(
     }
     let has_tls = group.iter().flat_map(|(_, addresses)| addresses).any(|address| address.has_tls);
     let logs = Logs::new(context, group.iter().map(|(site, _)| *site));
-    let (shared, names, hosts) = (Shared::default(), Vec::new(), String::new());
-    let mut file = File { options, shared, logs, has_tls, names, has_default: false, hosts };
+    let has_challenges = group
+        .iter()
+        .flat_map(|(_, own)| own)
+        .any(|own| [options.http_port, options.https_port].contains(&own.port));
+    let (shared, names, hosts) = (Shared::default(), BTreeSet::new(), String::new());
+    let mut file = File {
+        options,
+        shared,
+        logs,
+        has_tls,
+        names,
+        has_default: false,
+        first_certificates: None,
+        has_challenges,
+        hosts,
+    };
     // Sites with TLS have their names first: brisk has one host for both, and redirects plain HTTP.
     let is_secure = |addresses: &[Address]| addresses.iter().any(|address| address.has_tls);
     for wanted in [true, false] {
@@ -79,10 +98,9 @@ impl File<'_> {
         }
         let is_all = addresses.iter().any(|address| address.host.is_empty());
         let mut names: Vec<String> = Vec::new();
+        let mut own: BTreeSet<&str> = BTreeSet::new();
         for address in addresses.iter().filter(|address| !address.host.is_empty()) {
-            context.is_spent(self.names.len() / 16 + 1);
-            let is_free = !self.names.contains(&address.host) && !names.contains(&address.host);
-            if is_free {
+            if !self.names.contains(&address.host) && own.insert(&address.host) {
                 names.push(address.host.clone());
             }
         }
@@ -133,13 +151,7 @@ impl File<'_> {
                 keys.set("plain", "\"serve\"");
             }
             if self.has_tls {
-                if !has_tls {
-                    context.different(
-                        site.directive,
-                        "the host has a certificate too, because brisk serves it over HTTPS as well",
-                    );
-                }
-                tls::certificates(context, site, &own, self.options, &mut self.shared, &mut keys);
+                self.certificates(context, site, &own, has_tls, &mut keys);
             }
             if keys.get("client_certificates").is_some() {
                 keys.0.retain(|(key, _)| key != "plain");
@@ -154,9 +166,34 @@ impl File<'_> {
         program::unreached(context, &program.steps);
     }
 
+    /// The certificates of a host. One of plain HTTP needs some too, because brisk serves it over HTTPS as well.
+    fn certificates(
+        &mut self,
+        context: &Context<'_>,
+        site: &Site<'_>,
+        names: &[String],
+        has_tls: bool,
+        keys: &mut Keys,
+    ) {
+        let is_public = names.iter().all(|name| !tls::is_private(&resolve(name)));
+        if !has_tls {
+            context.different(site.directive, "brisk serves the host over HTTPS as well");
+        }
+        match &self.first_certificates {
+            Some(first) if !has_tls && !is_public => keys.set("certificates", first.clone()),
+            _ => tls::certificates(context, site, names, self.options, &mut self.shared, keys),
+        }
+        if keys.get("acme").is_some() && !self.has_challenges {
+            let detail = "the authority verifies names at port 80 or 443, which another process has: write certificates, or use dns-persist-01";
+            context.different(site.directive, detail);
+        }
+        let own = keys.get("certificates").map(str::to_owned);
+        self.first_certificates = self.first_certificates.take().or(own);
+    }
+
     /// A name for the host of all names that no other has.
     fn unnamed(&self) -> String {
-        let is_free = |name: &&str| !self.names.iter().any(|own| own == name);
+        let is_free = |name: &&str| !self.names.contains(*name);
         ["localhost", "127.0.0.1", "::1"]
             .into_iter()
             .find(is_free)

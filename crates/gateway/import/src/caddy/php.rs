@@ -43,19 +43,23 @@ pub(crate) fn serve<'a>(
     if let Err(reason) = settings(context, step, state, world, &mut php) {
         return refuse(&reason);
     }
-    let fixed = match &world.view {
-        View::Fixed(path) => Some(path.split('?').next().unwrap_or_default().to_owned()),
-        View::Moved { .. } => None,
-        View::Pattern { .. } => return refuse("the path is rewritten before"),
-    };
-    if let Some(path) = fixed {
-        if !path.ends_with(".php") {
-            return Flow::Continue;
+    // After `try_files`, the path of requests without a file is the script; a `rewrite` to a script is for existing files too.
+    let mut is_script = false;
+    match world.view.clone() {
+        View::Fixed(path) => {
+            let path = path.split('?').next().unwrap_or_default().to_owned();
+            if !path.ends_with(".php") {
+                return Flow::Continue;
+            }
+            is_script = true;
+            if has_file(world) == Some(false) {
+                php.script = Some(path.trim_start_matches('/').to_owned());
+                world.view = View::default();
+            }
         }
-        php.script = Some(path.trim_start_matches('/').to_owned());
-        world.view = View::default();
-    } else if has_file(world) == Some(true) {
-        return Flow::Continue;
+        View::Pattern { .. } => return refuse("the path is rewritten before"),
+        View::Moved { .. } if has_file(world) == Some(true) => return Flow::Continue,
+        View::Moved { .. } => {}
     }
     let servers = match proxy::addresses(&step.args, "fastcgi") {
         Ok(servers) => servers,
@@ -82,7 +86,11 @@ pub(crate) fn serve<'a>(
     }
     let name = context.named_table("upstream", "php", &keys, directive);
     let action = Action::Upstream { name, keys: Keys::default(), is_cgi: true };
-    if has_file(world).is_some() { Flow::Finish(action) } else { Flow::Files(Some(Absent::Responds(action))) }
+    if is_script || has_file(world).is_some() {
+        Flow::Finish(action)
+    } else {
+        Flow::Files(Some(Absent::Responds(action)))
+    }
 }
 
 fn settings(

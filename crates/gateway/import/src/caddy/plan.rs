@@ -111,8 +111,8 @@ fn joined(file: &Plan, absent: Plan) -> Result<Plan, String> {
 }
 
 impl Plan {
-    /// The route at a place.
-    pub(crate) fn route(self, place: &Place) -> Route {
+    /// The route at a place, inside of another one with routes.
+    pub(crate) fn route(self, place: &Place, outer: Option<&Place>) -> Route {
         let Place { path, exact } = place.clone();
         let mut comment = self.comment;
         let mut keys = Keys::default();
@@ -131,7 +131,7 @@ impl Plan {
             }
             Action::Static { root, view, keys: own, fallback } => {
                 let upstream = matches!(fallback, Some(Fallback::Upstream(_)));
-                match files(&root, &view, place, &when) {
+                match files(&root, &view, place, outer, &when) {
                     Some((folder, new_place, new_when)) => {
                         keys.set("static", environment::text(&folder));
                         at = new_place;
@@ -178,8 +178,15 @@ fn relative(file: &str, place: &str) -> String {
     }
 }
 
-/// The folder or file for a place. Where a folder does not exist, the route is at `/` with an expression, so that brisk accepts it.
-fn files(root: &str, view: &View, place: &Place, when: &When) -> Option<(String, (String, bool), When)> {
+/// The folder or file for a place. Where a folder does not exist, the route is at `/` with an expression, so that brisk accepts it,
+/// unless routes between both would get its requests.
+fn files(
+    root: &str,
+    view: &View,
+    place: &Place,
+    outer: Option<&Place>,
+    when: &When,
+) -> Option<(String, (String, bool), When)> {
     let visible = view.visible(place)?;
     let own = (place.path.clone(), place.exact);
     let base = root.trim_end_matches('/');
@@ -196,7 +203,8 @@ fn files(root: &str, view: &View, place: &Place, when: &When) -> Option<(String,
         return None;
     }
     let metadata = Path::new(&target).metadata();
-    if metadata.is_ok_and(|metadata| place.exact || metadata.is_dir()) {
+    let is_inner = outer.is_some_and(|outer| outer.path != "/");
+    if is_inner || metadata.is_ok_and(|metadata| place.exact || metadata.is_dir()) {
         return Some((target.trim_end_matches('/').to_owned(), own, when.clone()));
     }
     let end = if place.exact { "$" } else { "" };

@@ -112,6 +112,14 @@ fn step<'a>(context: &Context<'a>, directive: &'a Directive, matchers: &Named, d
     };
     let restricts = inner.iter().any(|step| step.restricts) || refuses(name, &args);
     let own = if inner.is_empty() { directive.inner() } else { &[] };
+    // A change of some paths only leaves the others as they are.
+    let formula = match (name, args.as_slice()) {
+        ("uri", [kind, text, ..]) if matches!(kind.as_str(), "strip_suffix" | "replace") => {
+            let end = if kind == "replace" { "*" } else { "" };
+            Rc::new(Formula::All(vec![(*formula).clone(), Formula::paths(&[format!("*{text}{end}")])]))
+        }
+        _ => formula,
+    };
     let words = |line: &Directive| 1 + line.args.iter().map(|arg| 1 + arg.len() / 16).sum::<usize>();
     let size = formula.weight() + words(directive) + own.iter().map(words).sum::<usize>();
     Step { directive, args, formula, has_matcher, inner, group, restricts, size }
@@ -183,7 +191,15 @@ pub(crate) fn unreached(context: &Context<'_>, steps: &[Step<'_>]) {
     for step in steps {
         let is_noted = context.report.borrow().is_noted(step.directive.id);
         if !is_noted && crate::caddy::run::is_known(&step.directive.name) {
-            let class = Class::NotNeeded("no request reaches the directive".to_owned());
+            let class = if context.is_spent(0) {
+                Class::NotCarried {
+                    reason: "the file has too many conditions and paths".to_owned(),
+                    action: "divide it, or write the routes by hand; until then the host refuses requests"
+                        .to_owned(),
+                }
+            } else {
+                Class::NotNeeded("no request reaches the directive".to_owned())
+            };
             context.note_whole(step.directive, &class);
         }
         unreached(context, &step.inner);

@@ -165,6 +165,7 @@ pub(crate) fn upstream(
         transport::timeouts(&mut keys);
     }
     health::settings(context, block, &mut keys);
+    let keys = nested(keys);
     let name = context.named_table(
         "upstream",
         &units::label(servers.first().map_or("", String::as_str)),
@@ -172,6 +173,25 @@ pub(crate) fn upstream(
         step.directive,
     );
     Ok(Group { name, host, is_tls: kind == "https" || servers.iter().any(|url| url.starts_with("https://")) })
+}
+
+/// Keys with a dot as inline tables.
+fn nested(keys: Keys) -> Keys {
+    let mut all = Keys::default();
+    let mut tables: Vec<(String, Keys)> = Vec::new();
+    for (key, value) in keys.0 {
+        match key.split_once('.') {
+            Some((table, own)) => match tables.iter_mut().find(|(name, _)| name == table) {
+                Some((_, keys)) => keys.set(own, value),
+                None => tables.push((table.to_owned(), Keys::of(own, value))),
+            },
+            None => all.set(&key, value),
+        }
+    }
+    for (name, keys) in tables {
+        all.set(&name, keys.inline());
+    }
+    all
 }
 
 /// The host and port of the only server, which Caddy sends as `Host` to servers of https.

@@ -19,8 +19,8 @@ pub(crate) fn apply(context: &Context<'_>, step: &Step<'_>, world: &mut World) -
         "rewrite" => rewritten(arg(0), world),
         "uri" => match arg(0) {
             "strip_prefix" => stripped(arg(1), world),
-            "strip_suffix" => pattern_of(world, &format!("^(.*){}$", regex::escape(arg(1))), "{1}"),
-            "replace" if is_alone(arg(1)) => pattern_of(
+            "strip_suffix" => pattern_of(world, &format!("^(.+){}$", regex::escape(arg(1))), "{1}"),
+            "replace" if !arg(1).is_empty() => pattern_of(
                 world,
                 &format!("^(.*?){}(.*)$", regex::escape(arg(1))),
                 &format!("{{1}}{}{{2}}", arg(2)),
@@ -52,10 +52,6 @@ pub(crate) fn apply(context: &Context<'_>, step: &Step<'_>, world: &mut World) -
             Flow::Refuse
         }
     }
-}
-
-fn is_alone(text: &str) -> bool {
-    !text.is_empty()
 }
 
 fn pattern_of(world: &World, pattern: &str, to: &str) -> Result<View, String> {

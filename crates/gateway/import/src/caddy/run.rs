@@ -18,6 +18,9 @@ use crate::toml::Keys;
 const ADVICE: &str =
     "write a route with `when`, before the other route of this path; until then the route refuses requests";
 
+/// Routes of one place at most, beyond which a configuration is of no use.
+const MOST_ROUTES: usize = 1000;
+
 /// Steps inside each other at most.
 const DEEPEST: usize = 48;
 
@@ -101,7 +104,7 @@ pub(crate) fn follow<'p, 'a>(
             frame.at += 1;
             continue;
         }
-        if context.is_spent(step.size) || depth > DEEPEST {
+        if context.is_spent(step.size + world.size()) || depth > DEEPEST || routes.len() > MOST_ROUTES {
             context.missing(step.directive, "the site has too many conditions", ADVICE);
             return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
         }
@@ -138,7 +141,7 @@ pub(crate) fn follow<'p, 'a>(
             Value::Undecided(branch) => {
                 let first = world.with(&branch, true);
                 if first.when().is_some() {
-                    context.is_spent(state.size());
+                    context.is_spent(state.size() + 4 * world.size());
                     follow(context, frames.clone(), state.clone(), first, depth + 1, routes);
                     world = world.with(&branch, false);
                 } else if step.is_harmless() {
@@ -227,6 +230,6 @@ fn finish(
         source.map_or_else(|| "requests without a response in Caddy".to_owned(), Directive::comment);
     let is_refused = action == Action::Refuse;
     let keys = if is_refused { Keys::default() } else { state.keys(context, world, &action) };
-    context.is_spent(20 + keys.0.iter().map(|(_, value)| value.len()).sum::<usize>() / 8);
+    context.is_spent(20 + state.size() + keys.0.iter().map(|(_, value)| value.len()).sum::<usize>() / 8);
     routes.push(Plan { when, action, keys, view: world.view.clone(), comment });
 }

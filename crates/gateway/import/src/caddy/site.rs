@@ -110,13 +110,15 @@ impl<'a> Program<'a> {
             }
         }
         lift(&mut known, keys);
+        let places: BTreeSet<Place> = known.keys().cloned().collect();
         let mut all: Vec<_> = known.into_iter().collect();
         all.sort_by_key(|(place, _)| (std::cmp::Reverse(place.path.len()), !place.exact));
-        all.into_iter()
-            .flat_map(|(place, plans)| {
-                plans.into_iter().map(move |plan| plan.route(&place)).collect::<Vec<_>>()
-            })
-            .collect()
+        let mut routes = Vec::new();
+        for (place, plans) in all {
+            let outer = outer(&place).find(|outer| places.contains(outer));
+            routes.extend(plans.into_iter().map(|plan| plan.route(&place, outer.as_ref())));
+        }
+        routes
     }
 }
 

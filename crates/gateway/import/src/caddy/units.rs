@@ -59,6 +59,15 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     (bytes.is_finite() && bytes < 1e15).then_some(bytes as u64)
 }
 
+/// A size as brisk writes it, in decimal units where these are shorter.
+pub(crate) fn written(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    match units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("\"{}{name}\"", bytes / unit),
+        None => toml::size(bytes),
+    }
+}
+
 /// The name of a table for an address or a file.
 pub(crate) fn label(address: &str) -> String {
     let own = address.rsplit("://").next().unwrap_or(address);

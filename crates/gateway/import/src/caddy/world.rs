@@ -2,6 +2,7 @@
 
 use crate::caddy::path::{self, Decision, Place, Shape};
 use crate::nginx::condition::When;
+use crate::nginx::pattern;
 use crate::toml;
 
 /// The path that later directives see.
@@ -96,10 +97,8 @@ pub(crate) fn covers(wildcard: &str, name: &str) -> bool {
 pub(crate) enum Branch {
     When(When),
     Methods(Vec<String>),
-    /// Paths that match an expression.
-    Expression(String),
-    /// Paths with one of these ends.
-    Ends(Vec<String>),
+    /// Paths that match one of these.
+    Paths(Vec<Part>),
     /// Whether there is a file for the path.
     File,
 }
@@ -120,6 +119,11 @@ impl World {
     pub(crate) fn new(place: Place, host: HostName, is_tls: Option<bool>) -> Self {
         let (truths, falsehoods) = (Vec::new(), Vec::new());
         Self { place, host, is_tls, view: View::default(), truths, falsehoods }
+    }
+
+    /// Work that a copy or a condition causes.
+    pub(crate) fn size(&self) -> usize {
+        self.truths.len() + self.falsehoods.len()
     }
 
     /// The requests for which a condition holds, or does not.
@@ -147,21 +151,18 @@ impl World {
                 Branch::Methods(own) if !own.iter().any(|method| wanted.contains(method)) => Some(false),
                 _ => None,
             }),
-            Branch::Ends(wanted) => self.truths.iter().find_map(|own| match own {
-                Branch::Ends(own)
-                    if own.iter().all(|end| wanted.iter().any(|other| end.ends_with(other))) =>
+            Branch::Paths(wanted) => self.truths.iter().find_map(|own| match own {
+                Branch::Paths(own)
+                    if own.iter().all(|part| wanted.iter().any(|other| part.implies(other))) =>
                 {
                     Some(true)
                 }
-                Branch::Ends(own) => {
-                    let is_apart = |end: &String, other: &String| {
-                        !end.ends_with(other.as_str()) && !other.ends_with(end.as_str())
-                    };
-                    own.iter().all(|end| wanted.iter().all(|other| is_apart(end, other))).then_some(false)
+                Branch::Paths(own) => {
+                    own.iter().all(|part| wanted.iter().all(|other| part.excludes(other))).then_some(false)
                 }
                 _ => None,
             }),
-            Branch::When(_) | Branch::Expression(_) | Branch::File => None,
+            Branch::When(_) | Branch::File => None,
         }
     }
 
@@ -172,8 +173,7 @@ impl World {
             let own = match branch {
                 Branch::When(when) => when.clone(),
                 Branch::Methods(methods) => When::plain("methods", toml::list(methods)),
-                Branch::Expression(text) => When::plain("path_regex", toml::raw(text)),
-                Branch::Ends(ends) => When::plain("path_regex", toml::raw(&ends_expression(ends))),
+                Branch::Paths(parts) => When::plain("path_regex", toml::raw(&joined(parts))),
                 Branch::File => continue,
             };
             all = all.and(&own)?;
@@ -190,27 +190,27 @@ impl World {
             match shape.decide(&visible, widely) {
                 Decision::Always => return Ok(Ok(true)),
                 Decision::Never => {}
-                Decision::Expression(expression) => alternatives.push((shape, expression)),
+                Decision::Expression(expression) => alternatives.push(expression),
             }
         }
         if alternatives.is_empty() {
             return Ok(Ok(false));
         }
-        let ends: Option<Vec<_>> = alternatives
-            .iter()
-            .map(|(shape, _)| match shape {
-                Shape::Suffix(end) => Some(end.to_ascii_lowercase()),
-                _ => None,
-            })
-            .collect();
-        let branch = if let Some(ends) = ends {
-            Branch::Ends(ends)
-        } else {
-            let joined =
-                joined(&alternatives.into_iter().map(|(_, expression)| expression).collect::<Vec<_>>());
-            Branch::Expression(self.view.original(&joined).ok_or_else(unknown)?)
-        };
-        Ok(self.known(&branch).map_or(Err(branch), Ok))
+        // brisk has a limit for the size of an expression, so that many patterns are several conditions.
+        let mut chunk: Vec<Part> = Vec::new();
+        for (index, expression) in alternatives.iter().enumerate() {
+            chunk.push(Part::new(self.view.original(expression).ok_or_else(unknown)?));
+            let length: usize = chunk.iter().map(|part| part.expression.len()).sum();
+            if length > 400 || index + 1 == alternatives.len() {
+                let branch = Branch::Paths(std::mem::take(&mut chunk));
+                match self.known(&branch) {
+                    Some(true) => return Ok(Ok(true)),
+                    Some(false) => {}
+                    None => return Ok(Err(branch)),
+                }
+            }
+        }
+        Ok(Ok(false))
     }
 
     /// The meaning of the matcher `path_regexp`.
@@ -223,32 +223,87 @@ impl World {
             Decision::Expression(own) => own,
         };
         let own = self.view.original(&own).ok_or_else(unknown)?;
-        let branch = Branch::Expression(own);
+        let branch = Branch::Paths(vec![Part::new(own)]);
         Ok(self.known(&branch).map_or(Err(branch), Ok))
     }
 
     /// The expression for the path that the route has, whose groups have values.
     pub(crate) fn expression(&self) -> Option<&str> {
         self.truths.iter().filter(|_| self.view.is_original()).find_map(|own| match own {
-            Branch::Expression(text) => Some(text.as_str()),
+            Branch::Paths(parts) if parts.len() == 1 => Some(parts[0].expression.as_str()),
             _ => None,
         })
     }
 }
 
-fn ends_expression(ends: &[String]) -> String {
-    let parts: Vec<_> = ends.iter().map(|end| regex::escape(end)).collect();
-    match parts.as_slice() {
-        [one] => format!("(?i){one}$"),
-        all => format!("(?i)(?:{})$", all.join("|")),
+/// An expression for paths, with the texts with which all of its matches begin and end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    expression: String,
+    start: String,
+    end: String,
+    /// Whether the two texts are all that the expression requires.
+    is_plain: bool,
+}
+
+impl Part {
+    fn new(expression: String) -> Self {
+        let (text, ignore_case) =
+            expression.strip_prefix("(?i)").map_or((expression.as_str(), false), |text| (text, true));
+        let start = pattern::fixed_start(text).to_ascii_lowercase();
+        let end = fixed_end(text).to_ascii_lowercase();
+        let is_start = text == format!("^{}", regex::escape(&start)) && end.is_empty();
+        let is_end = text == format!("{}$", regex::escape(&end)) && start.is_empty();
+        let is_plain = ignore_case && (is_start || is_end);
+        Self { expression, start, end, is_plain }
+    }
+
+    /// Whether all paths of this expression are paths of the other.
+    fn implies(&self, other: &Self) -> bool {
+        *self == *other
+            || (other.is_plain && self.start.starts_with(&other.start) && self.end.ends_with(&other.end))
+    }
+
+    /// Whether no path is one of both.
+    fn excludes(&self, other: &Self) -> bool {
+        let starts = self.start.starts_with(&other.start) || other.start.starts_with(&self.start);
+        let ends = self.end.ends_with(&other.end) || other.end.ends_with(&self.end);
+        !(starts && ends)
     }
 }
 
+/// The text with which every match ends, if the expression is anchored by `$`; empty otherwise.
+fn fixed_end(text: &str) -> String {
+    let Some(rest) =
+        text.strip_suffix('$').filter(|rest| !rest.ends_with('\\') && !rest.contains(['|', '(', '{']))
+    else {
+        return String::new();
+    };
+    let mut end: Vec<char> = Vec::new();
+    let mut all = rest.chars().rev().peekable();
+    while let Some(next) = all.next() {
+        let is_escaped = all.peek() == Some(&'\\');
+        let is_literal =
+            next.is_ascii_alphanumeric() || matches!(next, '/' | '_' | ' ' | '=' | '%' | ',' | '@');
+        // `\d` is a class, and `\.` a dot.
+        if is_escaped == is_literal {
+            break;
+        }
+        if is_escaped {
+            all.next();
+        }
+        end.push(next);
+    }
+    end.into_iter().rev().collect()
+}
+
 /// One expression for several.
-fn joined(all: &[String]) -> String {
-    match all {
-        [one] => one.clone(),
-        all => all.iter().map(|own| format!("(?:{own})")).collect::<Vec<_>>().join("|"),
+fn joined(parts: &[Part]) -> String {
+    let cased: Option<Vec<_>> = parts.iter().map(|part| part.expression.strip_prefix("(?i)")).collect();
+    match (parts, cased) {
+        ([one], _) => one.expression.clone(),
+        (_, Some(all)) => format!("(?i)(?:{})", all.join("|")),
+        (all, None) => all.iter().map(|own| format!("(?:{})", own.expression)).collect::<Vec<_>>().join("|"),
     }
 }
 
@@ -272,11 +327,29 @@ mod tests {
     fn ends_of_paths_exclude_each_other() {
         let place = Place { path: "/".to_owned(), exact: false };
         let world = World::new(place, HostName::Other, Some(true));
-        let css = Branch::Ends(vec![".css".to_owned(), ".js".to_owned()]);
-        let world = world.with(&css, true);
-        assert_eq!(world.known(&Branch::Ends(vec![".php".to_owned()])), Some(false));
-        assert_eq!(world.known(&Branch::Ends(vec!["s".to_owned()])), Some(true));
-        assert_eq!(world.known(&Branch::Ends(vec![".css".to_owned()])), None);
+        let paths =
+            |all: &[&str]| Branch::Paths(all.iter().map(|own| Part::new((*own).to_owned())).collect());
+        let world = world.with(&paths(&["(?i)\\.css$", "(?i)\\.js$"]), true);
+        assert_eq!(world.known(&paths(&["(?i)\\.php$"])), Some(false));
+        assert_eq!(world.known(&paths(&["(?i)^/a/[^/]*\\.php$"])), Some(false));
+        assert_eq!(world.known(&paths(&["(?i)s$"])), Some(true));
+        assert_eq!(world.known(&paths(&["(?i)\\.css$"])), None);
+        assert_eq!(world.known(&paths(&["(?i)^/a"])), None);
+        assert!(Part::new("(?i)^/a".to_owned()).excludes(&Part::new("(?i)^/b/x".to_owned())));
+    }
+
+    #[test]
+    fn fixed_ends_begin_behind_the_last_choice() {
+        for (text, end) in [
+            (r"^/a/[^/]*\.php$", ".php"),
+            (r"\d$", ""),
+            (r"a+$", ""),
+            ("x", ""),
+            (r"(a|b)c$", ""),
+            ("/old$", "/old"),
+        ] {
+            assert_eq!(fixed_end(text), end, "{text}");
+        }
     }
 
     #[test]
