@@ -71,12 +71,12 @@ fn address(word: &str, options: &Options<'_>, has_certificates: bool) -> Option<
     let is_right = is_whole && is_name && !wildcard.contains('*') && matches!(scheme, "" | "http" | "https");
     let usual = if scheme == "http" { options.http_port } else { options.https_port };
     let port = port.unwrap_or(usual);
-    let by_default =
-        port != options.http_port && (!name.is_empty() || port == options.https_port) && !options.is_off();
+    // `auto_https off` has no effect on addresses with a name: they have TLS then too.
+    let by_default = !name.is_empty() || (port == options.https_port && !options.is_off());
     let has_tls = match scheme {
         "http" => false,
         "https" => true,
-        _ => by_default || (has_certificates && port != options.http_port),
+        _ => port != options.http_port && (by_default || has_certificates),
     };
     is_right.then_some(Address { host, port, has_tls })
 }

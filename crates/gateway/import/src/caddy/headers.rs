@@ -128,6 +128,7 @@ pub(crate) fn rule<'a>(
     let change = match kind {
         '-' => Change::Remove,
         '+' => Change::Add,
+        '?' if is_response => Change::Default,
         _ => Change::Set,
     };
     let own = match template(value, state, world, Use::Value) {

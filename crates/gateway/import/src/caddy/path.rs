@@ -63,6 +63,14 @@ impl Shape {
         }
     }
 
+    /// A beginning that may end within a segment.
+    pub(crate) fn cut(&self) -> Option<&str> {
+        match self {
+            Self::Prefix(path) if !path.ends_with('/') => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether all requests of a place match, or none; otherwise the expression that decides. `widely` also finds paths in another
     /// case, and `/apix` for `/api*`.
     pub(crate) fn decide(&self, place: &Place, widely: bool) -> Decision {

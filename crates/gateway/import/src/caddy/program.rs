@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::caddy::context::Context;
 use crate::caddy::matcher::{Formula, Named, named};
-use crate::caddy::path::{Place, is_plain};
+use crate::caddy::path::{Place, Shape, is_plain};
 use crate::directive::Directive;
 use crate::report::Class;
 
@@ -79,6 +79,9 @@ pub(crate) fn steps<'a>(
     let matchers = named(block, outer, context.has_trusted);
     for definition in block.iter().filter(|line| line.name.starts_with('@')) {
         context.carried_whole(definition);
+        if let Some(formula) = matchers.get(&definition.name) {
+            segments(context, definition, formula);
+        }
     }
     let is_step =
         |line: &&Directive| !SETTINGS.contains(&&*line.name) && !line.name.starts_with(['@', '(', '&']);
@@ -112,6 +115,9 @@ fn step<'a>(context: &Context<'a>, directive: &'a Directive, matchers: &Named, d
     };
     let restricts = inner.iter().any(|step| step.restricts) || refuses(name, &args);
     let own = if inner.is_empty() { directive.inner() } else { &[] };
+    if !restricts && formula.single_path().is_some() && !directive.arg(0).starts_with('@') {
+        segments(context, directive, &formula);
+    }
     // A change of some paths only leaves the others as they are.
     let formula = match (name, args.as_slice()) {
         ("uri", [kind, text, ..]) if matches!(kind.as_str(), "strip_suffix" | "replace") => {
@@ -123,6 +129,21 @@ fn step<'a>(context: &Context<'a>, directive: &'a Directive, matchers: &Named, d
     let words = |line: &Directive| 1 + line.args.iter().map(|arg| 1 + arg.len() / 16).sum::<usize>();
     let size = formula.weight() + words(directive) + own.iter().map(words).sum::<usize>();
     Step { directive, args, formula, has_matcher, inner, group, restricts, size }
+}
+
+/// A note about a beginning of paths, which brisk compares by whole segments.
+fn segments(context: &Context<'_>, directive: &Directive, formula: &Formula) {
+    let mut found = None;
+    formula.visit(&mut |part| {
+        if let Formula::Path(shapes) = part {
+            found = found.take().or_else(|| shapes.iter().find_map(Shape::cut).map(str::to_owned));
+        }
+    });
+    if let Some(path) = found {
+        let detail =
+            format!("{path} and the paths below it: brisk compares whole segments, Caddy also finds {path}x");
+        context.different(directive, detail);
+    }
 }
 
 /// Whether a directive refuses requests. One that is not known may.
@@ -169,7 +190,7 @@ pub(crate) fn places(steps: &[Step<'_>], stripped: &str, all: &mut Vec<Place>) {
     for step in steps {
         step.formula.visit(&mut |part| {
             if let Formula::Path(shapes) = part {
-                for place in shapes.iter().filter_map(crate::caddy::path::Shape::place) {
+                for place in shapes.iter().filter_map(Shape::place) {
                     add(&place.path, place.exact);
                 }
             }

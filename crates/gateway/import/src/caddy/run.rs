@@ -190,6 +190,10 @@ fn files<'p, 'a>(
     }
     match combine(&with, without) {
         Ok((plans, differs)) => {
+            if step.directive.name != "try_files" && step.directive.name != "php_fastcgi" {
+                let detail = "a folder with index.html counts as a file in brisk";
+                context.different(step.directive, detail);
+            }
             if differs {
                 context.different(
                     step.directive,

@@ -13,6 +13,8 @@ use crate::toml::{self, Keys};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Set,
+    /// A value that counts only without another rule for the header.
+    Default,
     Add,
     Remove,
 }
@@ -115,7 +117,8 @@ fn rules(context: &Context<'_>, rules: &[Rule<'_>], is_response: bool) -> Option
     for rule in rules {
         let is_same = |(name, _): &(String, String)| name.eq_ignore_ascii_case(&rule.name);
         match rule.change {
-            Change::Set => {
+            Change::Default if set.0.iter().any(is_same) => {}
+            Change::Set | Change::Default => {
                 add.0.retain(|own| !is_same(own));
                 remove.retain(|own: &String| !own.eq_ignore_ascii_case(&rule.name));
                 set.0.retain(|own| !is_same(own));
