@@ -37,7 +37,8 @@ mod units;
 mod world;
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use crate::directive::Directive;
 use crate::report::{Class, Report};
@@ -55,7 +56,7 @@ use order::Order;
 pub fn caddy(path: &Path) -> Result<Imported, ImportError> {
     let (all, files) = include::Files::read(path)?;
     let imported = translate(&all, &files, path);
-    if imported.files.is_empty() { Err(ImportError::Empty { file: path.to_owned() }) } else { Ok(imported) }
+    if imported.files.is_empty() { Err(ImportError::NoSite { file: path.to_owned() }) } else { Ok(imported) }
 }
 
 /// Translates directives. There are no files of brisk if there is no site.
@@ -64,6 +65,7 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
     let options = Options::of(all);
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut context = Context::new(&report, folder, Order::of(all));
+    gather(all, &mut context.files);
     context.has_trusted = options.has_trusted();
     for block in all.iter().filter(|block| block.name.starts_with("&(")) {
         context.invoked.insert(block.name.trim_matches(['&', '(', ')']).to_owned(), block);
@@ -104,6 +106,16 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
     }
     drop(context);
     Imported { files: texts, report: report.into_inner() }
+}
+
+/// The files of directives.
+fn gather(directives: &[Directive], files: &mut BTreeSet<PathBuf>) {
+    for directive in directives {
+        if !files.contains(&*directive.place.file) {
+            files.insert(directive.place.file.to_path_buf());
+        }
+        gather(directive.inner(), files);
+    }
 }
 
 /// Classes of directives that sites do not have: imports and snippets.

@@ -56,6 +56,12 @@ pub enum ImportError {
         /// The file.
         file: PathBuf,
     },
+    /// The files have no site.
+    #[error("{}: there is no site in it: name the main file, mostly /etc/caddy/Caddyfile", file.display())]
+    NoSite {
+        /// The file.
+        file: PathBuf,
+    },
     /// The files have no `server`.
     #[error("{}: there is no server with an IP address in it: name the main file, mostly /etc/nginx/nginx.conf", file.display())]
     Empty {

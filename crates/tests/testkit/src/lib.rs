@@ -4,6 +4,7 @@ pub mod apache;
 pub mod brisk;
 pub mod ca;
 pub mod ca_site;
+pub mod caddy;
 pub mod client;
 pub mod datagram_relay;
 pub mod early;

@@ -1,9 +1,9 @@
 //! Addresses of sites, and the processes of brisk that serve them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::caddy::environment::{has_variable, resolve};
+use crate::caddy::environment::{has_variable, is_simple, resolve};
 use crate::caddy::options::Options;
 use crate::directive::Directive;
 
@@ -38,6 +38,17 @@ impl<'a> Site<'a> {
             inner.iter().any(|line| line.name == "tls" && (!line.args.is_empty() || line.block.is_some()));
         let words = [&directive.name].into_iter().chain(&directive.args);
         let (mut addresses, mut unread) = (Vec::new(), Vec::new());
+        let is_ip = |address: &String| {
+            !address
+                .trim_start_matches("tcp")
+                .trim_start_matches(['4', '6'])
+                .trim_start_matches('/')
+                .contains('/')
+        };
+        if !bind.iter().all(is_ip) {
+            let unread = vec![format!("bind {}", bind.join(" "))];
+            return Self { directive, addresses, bind, unread };
+        }
         for word in words.flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
             match address(word, options, has_certificates) {
                 Some(address) if addresses.contains(&address) => {}
@@ -53,7 +64,7 @@ impl<'a> Site<'a> {
 fn address(word: &str, options: &Options<'_>, has_certificates: bool) -> Option<Address> {
     let resolved = resolve(word);
     // A name of a variable stays in the result, unless the variable has a scheme or a port too.
-    let text = if has_variable(word) && !resolved.contains(['/', ':']) { word } else { resolved.as_str() };
+    let text = if has_variable(word) && is_simple(word) { word } else { resolved.as_str() };
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let is_whole = matches!(path, "" | "*");
@@ -103,6 +114,16 @@ fn divided(authority: &str) -> (&str, Option<&str>) {
             (&authority[..from + at], Some(&authority[from + at + 1..]))
         }
         _ => (authority, None),
+    }
+}
+
+impl Site<'_> {
+    /// Ports of the site; that of plain HTTP counts as that of HTTPS.
+    pub(crate) fn ports(&self, options: &Options<'_>) -> BTreeSet<u16> {
+        let port = |address: &Address| {
+            if address.port == options.http_port { options.https_port } else { address.port }
+        };
+        self.addresses.iter().map(port).collect()
     }
 }
 

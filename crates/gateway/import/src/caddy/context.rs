@@ -1,7 +1,7 @@
 //! State of a translation: notes for the report, tables of the output, and the bound of the work.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::caddy::environment;
@@ -21,6 +21,8 @@ pub(crate) struct Context<'a> {
     /// Whether proxies in front of Caddy name the address of the client.
     pub(crate) has_trusted: bool,
     pub(crate) invoked: BTreeMap<String, &'a Directive>,
+    /// Files of the configuration, which Caddy does not send to clients.
+    pub(crate) files: BTreeSet<PathBuf>,
     folder: PathBuf,
     steps: Cell<usize>,
     users: RefCell<Vec<String>>,
@@ -37,6 +39,7 @@ impl<'a> Context<'a> {
             order,
             has_trusted: false,
             invoked: BTreeMap::new(),
+            files: BTreeSet::new(),
             folder: folder.to_owned(),
             steps: Cell::new(0),
             users: RefCell::default(),

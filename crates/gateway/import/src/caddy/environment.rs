@@ -70,6 +70,18 @@ pub(crate) fn has_variable(text: &str) -> bool {
     split(text).is_some_and(|(_, name, _, _)| !name.is_empty())
 }
 
+/// Whether the values of all variables are neither addresses nor paths.
+pub(crate) fn is_simple(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, name, default, behind)) = split(rest) {
+        if value(name, default).unwrap_or_default().contains(['/', ':']) {
+            return false;
+        }
+        rest = behind;
+    }
+    true
+}
+
 fn replaced(text: &str, with: impl Fn(&str, &str, Option<&str>) -> String) -> String {
     let mut result = String::new();
     let mut rest = text;
@@ -107,6 +119,7 @@ mod tests {
             structural("{$BRISK_NONE}\nx {$BRISK_NONE:a b} {$BRISK_NONE:c}"),
             "\nx a b {$BRISK_NONE:c}"
         );
-        assert_eq!(structural("{$ {$}"), "{$ {$}");
+        assert_eq!(structural("{$}"), "{$}");
+        assert!(is_simple("{$BRISK_NONE:a}:1") && !is_simple("{$BRISK_NONE::80}"));
     }
 }

@@ -70,6 +70,14 @@ pub(crate) fn file<'a>(
         has_challenges,
         hosts,
     };
+    // A site at one of several ports of a process is reachable at the others too, which may be open to more clients.
+    let all: BTreeSet<u16> = group.iter().flat_map(|(site, _)| site.ports(options)).collect();
+    for (site, _) in group.iter().filter(|(site, _)| site.ports(options) != all) {
+        let reason = "brisk serves the site at all ports of the sites that it shares a port with".to_owned();
+        let action = "write a file with its own [server] for each port".to_owned();
+        context.note(site.directive, Class::NotCarried { reason, action });
+        context.report.borrow_mut().note_open(site.directive.id);
+    }
     // Sites with TLS have their names first: brisk has one host for both, and redirects plain HTTP.
     let is_secure = |addresses: &[Address]| addresses.iter().any(|address| address.has_tls);
     for wanted in [true, false] {
@@ -103,6 +111,13 @@ impl File<'_> {
             if !self.names.contains(&address.host) && own.insert(&address.host) {
                 names.push(address.host.clone());
             }
+        }
+        let hosts: BTreeSet<&str> =
+            addresses.iter().map(|address| address.host.as_str()).filter(|host| !host.is_empty()).collect();
+        if !names.is_empty() && hosts.len() > names.len() {
+            let reason = "another site has some of the names: it gets their requests".to_owned();
+            let action = "write plain = \"serve\" in the other host if both are to be the same".to_owned();
+            context.note(site.directive, Class::NotCarried { reason, action });
         }
         if names.is_empty() && !is_all {
             let reason =

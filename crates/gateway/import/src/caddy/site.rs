@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::caddy::context::Context;
 use crate::caddy::environment::resolve;
 use crate::caddy::matcher::{Formula, Named};
-use crate::caddy::path::Place;
+use crate::caddy::path::{Place, is_plain};
 use crate::caddy::plan::{Action, Plan};
 use crate::caddy::program::{self, Step};
 use crate::caddy::run::{Frame, follow};
@@ -113,13 +113,32 @@ impl<'a> Program<'a> {
         let places: BTreeSet<Place> = known.keys().cloned().collect();
         let mut all: Vec<_> = known.into_iter().collect();
         all.sort_by_key(|(place, _)| (std::cmp::Reverse(place.path.len()), !place.exact));
-        let mut routes = Vec::new();
+        let mut routes = hidden(context, all.iter().flat_map(|(_, plans)| plans));
         for (place, plans) in all {
             let outer = outer(&place).find(|outer| places.contains(outer));
             routes.extend(plans.into_iter().map(|plan| plan.route(&place, outer.as_ref())));
         }
         routes
     }
+}
+
+/// Routes that hide the files of the configuration, which Caddy never sends.
+fn hidden<'p>(context: &Context<'_>, plans: impl Iterator<Item = &'p Plan>) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::new();
+    for plan in plans {
+        let Action::Static { root, .. } = &plan.action else { continue };
+        let root = resolve(root);
+        for file in context.files.iter().take(100) {
+            let Ok(below) = file.strip_prefix(root.trim_end_matches('/')) else { continue };
+            let path = format!("/{}", below.display());
+            if is_plain(&path) && !routes.iter().any(|route| route.path == path) {
+                let keys = Keys::of("respond", "{ status = 404 }");
+                let comment = "Caddy hides its configuration".to_owned();
+                routes.push(Route { path, exact: true, when: When::default(), keys, comment });
+            }
+        }
+    }
+    routes
 }
 
 /// The places whose routes get the requests of a place without routes, the nearest first.

@@ -34,6 +34,7 @@ mod fingerprints;
 mod fleet;
 mod fleet_limits;
 mod fleet_redis;
+mod from_caddy;
 mod from_haproxy;
 mod from_nginx;
 mod http3_suspension;
