@@ -9,6 +9,7 @@ mod context;
 mod environment;
 mod errors;
 mod files;
+mod flow;
 mod grammar;
 mod handlers;
 mod headers;
@@ -31,6 +32,7 @@ mod rewrite;
 mod run;
 mod site;
 mod state;
+mod step;
 mod tls;
 mod transport;
 mod units;
@@ -102,7 +104,9 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
             "# WARNING: Caddy refuses requests that this configuration serves, see the report: {}\n",
             open.join(", ")
         );
-        texts.iter_mut().for_each(|text| text.insert_str(0, &warning));
+        for text in &mut texts {
+            text.insert_str(0, &warning);
+        }
     }
     drop(context);
     Imported { files: texts, report: report.into_inner() }

@@ -27,7 +27,10 @@ impl Caddy {
             fs::write(&file, configuration.replace("PORT", &port.to_string())).expect("a temporary file");
             let mut caddy = optional_command("caddy").expect("a program");
             caddy.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-            caddy.env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path()).env("XDG_CONFIG_HOME", folder.path());
+            caddy
+                .env("HOME", folder.path())
+                .env("XDG_DATA_HOME", folder.path())
+                .env("XDG_CONFIG_HOME", folder.path());
             caddy
         });
         Some(Self { _process: process, address, _folder: folder })

@@ -141,13 +141,6 @@ pub(crate) fn divide<'s, 'a>(
     };
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     let mut parents: Vec<usize> = Vec::new();
-    fn find(parents: &mut [usize], mut at: usize) -> usize {
-        while parents[at] != at {
-            parents[at] = parents[parents[at]];
-            at = parents[at];
-        }
-        at
-    }
     let mut first = Vec::new();
     for site in sites {
         let mut own: Option<usize> = None;
@@ -172,6 +165,15 @@ pub(crate) fn divide<'s, 'a>(
         }
     }
     groups.into_values().collect()
+}
+
+/// The group of a number, whose path to it becomes shorter.
+fn find(parents: &mut [usize], mut at: usize) -> usize {
+    while parents[at] != at {
+        parents[at] = parents[parents[at]];
+        at = parents[at];
+    }
+    at
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
-use crate::caddy::handlers::Flow;
+use crate::caddy::flow::Flow;
 use crate::caddy::headers;
-use crate::caddy::program::Step;
 use crate::caddy::proxy;
 use crate::caddy::state::State;
+use crate::caddy::step::Step;
 use crate::caddy::world::World;
 use crate::table::Table;
 use crate::toml::{self, Keys};
@@ -18,7 +18,7 @@ pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut 
     let directive = step.directive;
     if state.basic_auth.is_some() {
         context.missing(directive, "a route of brisk has one list of users", REFUSES);
-        return Flow::Refuse;
+        return Flow::REFUSE;
     }
     let mut lines = Vec::new();
     for user in directive.inner() {
@@ -39,7 +39,7 @@ pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut 
     }
     if lines.is_empty() {
         context.missing(directive, "no user has a hash that brisk reads", REFUSES);
-        return Flow::Refuse;
+        return Flow::REFUSE;
     }
     let file = context.users_file(&lines.join("\n"));
     let mut keys = Keys::of("file", environment::text(&file));
@@ -62,9 +62,9 @@ fn note_lines(context: &Context<'_>, file: &str, lines: &[String]) {
     if tables.iter().any(|table| table.header.starts_with(&header)) {
         return;
     }
-    let rest: String = lines.iter().map(|line| format!("\n# {line}")).collect();
+    let rest = lines.join("\n# ");
     let comment = String::new();
-    tables.push(Table { header: format!("{header}{rest}"), keys: Keys::default(), comment });
+    tables.push(Table { header: format!("{header}\n# {rest}"), keys: Keys::default(), comment });
 }
 
 /// A hash in base64, as older versions of Caddy have it.
@@ -86,7 +86,7 @@ fn decoded(hash: &str) -> String {
         count += 6;
         if count >= 8 {
             count -= 8;
-            bytes.push((bits >> count) as u8);
+            bytes.extend(u8::try_from((bits >> count) & 0xff));
             bits &= (1 << count) - 1;
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn forward<'a>(
     let directive = step.directive;
     let refuse = |reason: &str| {
         context.missing(directive, reason, REFUSES);
-        Flow::Refuse
+        Flow::REFUSE
     };
     if state.forward_auth.is_some() {
         return refuse("a route of brisk asks one server");
@@ -125,7 +125,7 @@ pub(crate) fn forward<'a>(
                 context.carried_whole(line);
                 if copied.iter().any(|name| name.contains('>')) {
                     context.missing(line, "brisk copies headers under their own names", REFUSES);
-                    return Flow::Refuse;
+                    return Flow::REFUSE;
                 }
             }
             "header_up" if headers::is_usual(&line.args) => context.carried(line),
@@ -138,7 +138,7 @@ pub(crate) fn forward<'a>(
             "method" if line.arg(0) == "GET" => context.carried(line),
             "method" | "rewrite" | "handle_response" | "@good" => {
                 context.missing(line, "the question of brisk is a GET of a fixed path", REFUSES);
-                return Flow::Refuse;
+                return Flow::REFUSE;
             }
             _ => {}
         }

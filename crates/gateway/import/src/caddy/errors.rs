@@ -116,7 +116,9 @@ fn files(codes: &[String], target: &str, root: &str, pages: &mut Keys) -> Result
         if resolve(&path).contains('{') {
             return Err("the name of the page has placeholders".to_owned());
         }
-        codes.iter().for_each(|code| pages.set(code, environment::text(&path)));
+        for code in codes {
+            pages.set(code, environment::text(&path));
+        }
         return Ok(());
     }
     let mut count = 0;

@@ -2,13 +2,14 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::resolve;
-use crate::caddy::handlers::{Flow, has_file};
+use crate::caddy::flow::Absent;
+use crate::caddy::flow::Flow;
 use crate::caddy::plan::Action;
-use crate::caddy::program::Step;
-use crate::caddy::run::Absent;
 use crate::caddy::state::State;
+use crate::caddy::step::Step;
 use crate::caddy::world::{View, World};
 use crate::directive::Directive;
+use crate::report::Class;
 use crate::toml::Keys;
 
 /// `file_server`.
@@ -20,52 +21,11 @@ pub(crate) fn serve(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
     }
     context.carried(directive);
     for line in directive.inner() {
-        match line.name.as_str() {
-            "root" => {
-                root = Some(context.path(line.arg(0)));
-                context.carried(line);
-            }
-            "browse" => {
-                keys.set("listing", "true");
-                if line.args.is_empty() && line.block.is_none() {
-                    context.carried(line);
-                } else {
-                    context.note_whole(
-                        line,
-                        &crate::report::Class::Difference("brisk's list has a page of its own".to_owned()),
-                    );
-                }
-            }
-            "precompressed" => {
-                keys.set("precompressed", "true");
-                context.carried(line);
-            }
-            "hide" => {
-                if let Some(refused) = hidden(context, line) {
-                    return refused;
-                }
-            }
-            "index" if line.args.first().is_some_and(|first| first == "index.html") => context.carried(line),
-            "index" => context.missing(
-                line,
-                "the page of a folder is index.html in brisk",
-                "name the file index.html",
-            ),
-            "pass_thru" => {
-                context.carried(line);
-                return Flow::Files(None);
-            }
-            "disable_canonical_uris" => context.different(line, "brisk redirects a folder to its slash"),
-            "etag_file_extensions" => context.unneeded(line, "brisk forms ETag from the file"),
-            "status" | "fs" => {
-                context.missing(
-                    line,
-                    format!("brisk has no counterpart of {}", line.name),
-                    "until then the route refuses requests",
-                );
-                return Flow::Refuse;
-            }
-            _ => {}
+        if line.name == "root" {
+            root = Some(context.path(line.arg(0)));
+            context.carried(line);
+        } else if let Some(flow) = option(context, line, &mut keys) {
+            return flow;
         }
     }
     let root = root.unwrap_or_else(|| context.path(""));
@@ -75,12 +35,48 @@ pub(crate) fn serve(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
             "the folder depends on the request",
             "write a host or a route for each folder; until then it refuses requests",
         );
-        return Flow::Refuse;
+        return Flow::REFUSE;
     }
-    if has_file(world) == Some(false) && !matches!(world.view, View::Fixed(_)) {
+    if world.has_file() == Some(false) && !matches!(world.view, View::Fixed(_)) {
         return Flow::Finish(Action::Respond(Keys::of("status", "404")));
     }
     Flow::Finish(Action::Static { root, view: world.view.clone(), keys, fallback: None })
+}
+
+/// A line in the block of `file_server`; the continuation if it decides.
+fn option(context: &Context<'_>, line: &Directive, keys: &mut Keys) -> Option<Flow> {
+    match line.name.as_str() {
+        "browse" => {
+            keys.set("listing", "true");
+            if line.args.is_empty() && line.block.is_none() {
+                context.carried(line);
+            } else {
+                context.note_whole(line, &Class::Difference("brisk's list has a page of its own".to_owned()));
+            }
+        }
+        "precompressed" => {
+            keys.set("precompressed", "true");
+            context.carried(line);
+        }
+        "hide" => return hidden(context, line),
+        "index" if line.arg(0) == "index.html" => context.carried(line),
+        "index" => {
+            context.missing(line, "the page of a folder is index.html in brisk", "name the file index.html");
+        }
+        "pass_thru" => {
+            context.carried(line);
+            return Some(Flow::Files(None));
+        }
+        "disable_canonical_uris" => context.different(line, "brisk redirects a folder to its slash"),
+        "etag_file_extensions" => context.unneeded(line, "brisk forms ETag from the file"),
+        "status" | "fs" => {
+            let reason = format!("brisk has no counterpart of {}", line.name);
+            context.missing(line, reason, "until then the route refuses requests");
+            return Some(Flow::REFUSE);
+        }
+        _ => {}
+    }
+    None
 }
 
 /// `hide`. brisk never sends names that begin with a dot; other names need a route.
@@ -93,7 +89,7 @@ fn hidden(context: &Context<'_>, line: &Directive) -> Option<Flow> {
     let action =
         "write a route with respond = { status = 404 } for the files; until then the route refuses requests";
     context.missing(line, "brisk hides names that begin with a dot only", action);
-    Some(Flow::Refuse)
+    Some(Flow::REFUSE)
 }
 
 /// `try_files`.
@@ -116,13 +112,13 @@ pub(crate) fn try_files(context: &Context<'_>, step: &Step<'_>, world: &World) -
                 "brisk looks for the file of the path, then {last}: {} is not tried",
                 first.join(" ")
             );
-            if !last.starts_with(['/', '=']) && !last.ends_with(".html") && !last.contains(".php") {
+            if !last.starts_with(['/', '=']) && !last.contains(".html") && !last.contains(".php") {
                 context.missing(
                     directive,
                     detail,
                     "write a route for each form of the path; until then it refuses requests",
                 );
-                return Flow::Refuse;
+                return Flow::REFUSE;
             }
             context.missing(directive, detail, "name the files by their paths, or write redirects");
             *last
@@ -151,9 +147,9 @@ pub(crate) fn try_files(context: &Context<'_>, step: &Step<'_>, world: &World) -
             "the last file depends on the request",
             "until then the route refuses requests",
         );
-        return Flow::Refuse;
+        return Flow::REFUSE;
     }
-    if has_file(world).is_some() {
+    if world.has_file().is_some() {
         return Flow::Continue;
     }
     Flow::Files(Some(Absent::Path(path)))

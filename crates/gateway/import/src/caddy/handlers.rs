@@ -2,26 +2,14 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
+use crate::caddy::flow::Flow;
 use crate::caddy::plan::Action;
-use crate::caddy::program::Step;
-use crate::caddy::run::Absent;
 use crate::caddy::state::State;
+use crate::caddy::step::{Step, is_known};
 use crate::caddy::units;
-use crate::caddy::world::{Branch, View, World};
+use crate::caddy::world::{View, World};
 use crate::caddy::{auth, files, headers, php, proxy, respond, rewrite};
 use crate::toml::{self, Keys};
-
-/// Continuation after a directive.
-#[derive(Debug)]
-pub(crate) enum Flow {
-    Continue,
-    /// The steps inside of the directive follow.
-    Enter,
-    Finish(Action),
-    Refuse,
-    /// Requests with a file continue; for those without one, a directive may state the rest.
-    Files(Option<Absent>),
-}
 
 /// Applies a directive to the requests of `world`.
 pub(crate) fn apply<'a>(
@@ -88,7 +76,7 @@ fn enter(context: &Context<'_>, step: &Step<'_>, world: &mut World) -> Flow {
         _ => {
             let reason = "brisk removes a prefix that the path of the route has, in the same case";
             context.missing(step.directive, reason, "write a route with strip_prefix");
-            return Flow::Refuse;
+            return Flow::REFUSE;
         }
     };
     world.view = moved;
@@ -122,7 +110,7 @@ fn body(context: &Context<'_>, step: &Step<'_>, state: &mut State<'_>) -> Flow {
             }
             ("max_size", None) => {
                 context.missing(line, "the size is not a number", "write body_size in the route");
-                return Flow::Refuse;
+                return Flow::REFUSE;
             }
             _ => context.missing(line, "brisk has no counterpart", "write timeouts in [server]"),
         }
@@ -203,7 +191,7 @@ fn other(context: &Context<'_>, step: &Step<'_>, name: &str) -> Flow {
         ),
         "metrics" => {
             context.missing(directive, "the metrics of brisk are at the address of [admin]", refuse);
-            return Flow::Refuse;
+            return Flow::REFUSE;
         }
         "templates" => {
             context.missing(
@@ -211,23 +199,18 @@ fn other(context: &Context<'_>, step: &Step<'_>, name: &str) -> Flow {
                 "brisk has no templates, and their source text must not be sent",
                 refuse,
             );
-            return Flow::Refuse;
+            return Flow::REFUSE;
         }
-        _ if crate::caddy::run::is_known(name) => {
+        _ if is_known(name) => {
             context.missing(directive, format!("brisk has no counterpart of {name}"), refuse);
-            return Flow::Refuse;
+            return Flow::REFUSE;
         }
         _ => {
             let reason =
                 format!("the importer does not know the directive {name}, which may restrict requests");
             context.missing(directive, reason, refuse);
-            return Flow::Refuse;
+            return Flow::REFUSE;
         }
     }
     Flow::Continue
-}
-
-/// Whether the requests of `world` have a file, if that is known.
-pub(crate) fn has_file(world: &World) -> Option<bool> {
-    world.known(&Branch::File)
 }

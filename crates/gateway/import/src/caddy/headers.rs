@@ -1,10 +1,10 @@
 //! Headers: `header`, `request_header`, and `header_up` and `header_down` of upstreams.
 
 use crate::caddy::context::Context;
-use crate::caddy::handlers::Flow;
+use crate::caddy::flow::Flow;
 use crate::caddy::placeholders::{Use, template};
-use crate::caddy::program::Step;
 use crate::caddy::state::{Change, Rule, State};
+use crate::caddy::step::Step;
 use crate::caddy::world::World;
 use crate::directive::Directive;
 use crate::toml::{self, Keys};
@@ -77,7 +77,7 @@ pub(crate) fn request<'a>(
     world: &World,
 ) -> Flow {
     context.carried(step.directive);
-    if rule(context, step.directive, &step.args, false, state, world) { Flow::Continue } else { Flow::Refuse }
+    if rule(context, step.directive, &step.args, false, state, world) { Flow::Continue } else { Flow::REFUSE }
 }
 
 /// Whether one header, as `header_up` has it, means what brisk does without a rule.
@@ -117,12 +117,8 @@ pub(crate) fn rule<'a>(
     let is_plain = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&byte));
     if !is_plain || name.contains('*') || words.len() > 2 {
-        let action = if is_response {
-            "let the application send the header"
-        } else {
-            "until then the route refuses requests"
-        };
-        context.missing(source, "rules of brisk have one whole name and one value", action);
+        let reason = "rules of brisk have one whole name and one value";
+        context.missing(source, reason, advice(is_response));
         return is_response;
     }
     let change = match kind {
@@ -140,23 +136,22 @@ pub(crate) fn rule<'a>(
     let own = match own {
         Ok(own) => own,
         Err(reason) => {
-            let action = if is_response {
-                "let the application send the header"
-            } else {
-                "until then the route refuses requests"
-            };
-            context.missing(source, reason, action);
+            context.missing(source, reason, advice(is_response));
             return is_response;
         }
     };
     let value = if kind == '?' && is_response { default_value(context, source, &lower, &own) } else { own };
     let rule = Rule { change, name: name.to_owned(), value, source };
     if is_response {
-        state.response.push(rule)
+        state.response.push(rule);
     } else {
-        state.request.push(rule)
+        state.request.push(rule);
     }
     true
+}
+
+fn advice(is_response: bool) -> &'static str {
+    if is_response { "let the application send the header" } else { "until then the route refuses requests" }
 }
 
 fn is_address(value: &str) -> bool {

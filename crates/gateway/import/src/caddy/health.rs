@@ -29,6 +29,9 @@ pub(crate) fn settings(context: &Context<'_>, block: &[Directive], keys: &mut Ke
     for line in block {
         setting(context, line, is_active, &mut health, keys);
     }
+    if is_active {
+        limit(block, &mut health);
+    }
     if is_passive {
         for unhealthy in block.iter().filter(|line| line.name == "unhealthy_status") {
             health.set("server_errors", "true");
@@ -62,19 +65,7 @@ fn setting(context: &Context<'_>, line: &Directive, is_active: bool, health: &mu
         }
         "health_status" if is_active => Some(("status", toml::number(&value))),
         "health_headers" => {
-            for header in line.inner() {
-                if header.name.eq_ignore_ascii_case("host") {
-                    health.set("host", toml::text(header.arg(0)));
-                    context.carried(header);
-                } else {
-                    context.missing(
-                        header,
-                        "checks of brisk have no further headers",
-                        "let the server respond without it",
-                    );
-                }
-            }
-            context.carried(line);
+            headers(context, line, health);
             None
         }
         "health_port"
@@ -83,11 +74,8 @@ fn setting(context: &Context<'_>, line: &Directive, is_active: bool, health: &mu
         | "health_method"
         | "health_request_body"
         | "health_follow_redirects" => {
-            context.missing(
-                line,
-                "a check of brisk is a GET at the address of the server, of which the status counts",
-                "let the path respond so",
-            );
+            let reason = "a check of brisk is a GET at the address of the server, of which the status counts";
+            context.missing(line, reason, "let the path respond so");
             None
         }
         "fail_duration" => Some(("failure_pause", duration())),
@@ -100,11 +88,8 @@ fn setting(context: &Context<'_>, line: &Directive, is_active: bool, health: &mu
             None
         }
         "unhealthy_latency" => {
-            context.missing(
-                line,
-                "brisk has no limit of latency",
-                "write timeouts.attempt in [upstream.NAME]",
-            );
+            let action = "write timeouts.attempt in [upstream.NAME]";
+            context.missing(line, "brisk has no limit of latency", action);
             None
         }
         _ => None,
@@ -115,8 +100,34 @@ fn setting(context: &Context<'_>, line: &Directive, is_active: bool, health: &mu
             context.carried(line);
         }
         Some((_, None)) => {
-            context.missing(line, "the value is no number or time", "write it in [upstream.NAME.health]")
+            context.missing(line, "the value is no number or time", "write it in [upstream.NAME.health]");
         }
         None => {}
+    }
+}
+
+/// Headers of a check, of which brisk has `Host`.
+fn headers(context: &Context<'_>, block: &Directive, health: &mut Keys) {
+    context.carried(block);
+    for header in block.inner() {
+        if header.name.eq_ignore_ascii_case("host") {
+            health.set("host", toml::text(header.arg(0)));
+            context.carried(header);
+        } else {
+            let action = "let the server respond without it";
+            context.missing(header, "checks of brisk have no further headers", action);
+        }
+    }
+}
+
+/// The time for a check, which brisk limits to the time between two of them.
+fn limit(block: &[Directive], health: &mut Keys) {
+    let time = |name: &str, usual: u64| {
+        let line = block.iter().find(|line| line.name == name);
+        line.and_then(|line| units::milliseconds(&resolve(line.arg(0)))).unwrap_or(usual)
+    };
+    let (interval, timeout) = (time("health_interval", 30_000), time("health_timeout", 5000));
+    if timeout > interval {
+        health.set("timeout", toml::duration(interval.max(100)));
     }
 }

@@ -97,7 +97,7 @@ impl<'a> Options<'a> {
 
     /// Lines of the blocks `servers`.
     fn servers(&self) -> impl Iterator<Item = &'a Directive> {
-        self.lines().filter(|line| line.name == "servers").flat_map(|line| line.inner())
+        self.lines().filter(|line| line.name == "servers").flat_map(Directive::inner)
     }
 
     /// The keys of `[server]` besides addresses.
@@ -106,7 +106,7 @@ impl<'a> Options<'a> {
         for line in self.servers() {
             match line.name.as_str() {
                 "trusted_proxies" => trusted(context, line, keys),
-                "timeouts" => self.timeouts(context, line, &mut timeouts),
+                "timeouts" => Self::timeouts(context, line, &mut timeouts),
                 "max_header_size" => match units::size(&resolve(line.arg(0))) {
                     Some(size) => {
                         limits.set("head_size", toml::size(size.clamp(8 << 10, 1 << 20)));
@@ -135,7 +135,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    fn timeouts(&self, context: &Context<'_>, block: &Directive, timeouts: &mut Keys) {
+    fn timeouts(context: &Context<'_>, block: &Directive, timeouts: &mut Keys) {
         context.carried(block);
         for line in block.inner() {
             let key = match line.name.as_str() {
@@ -299,7 +299,7 @@ fn server_line(context: &Context<'_>, line: &Directive) {
         }
         "enable_full_duplex" | "0rtt" => context.unneeded(line, "brisk decides for each request or route"),
         "trusted_proxies_unix" | "packet_conn_wrappers" => {
-            context.missing(line, "brisk listens on IP addresses", "write an address in [server]")
+            context.missing(line, "brisk listens on IP addresses", "write an address in [server]");
         }
         _ => {}
     }
@@ -313,10 +313,10 @@ pub(crate) fn note(context: &Context<'_>, options: &Options<'_>) {
     for line in options.lines() {
         match line.name.as_str() {
             "http_port" | "https_port" | "order" | "servers" | "default_bind" | "import" => {
-                context.carried(line)
+                context.carried(line);
             }
             "auto_https" if line.arg(0) == "ignore_loaded_certs" => {
-                context.unneeded(line, "hosts with certificates obtain none")
+                context.unneeded(line, "hosts with certificates obtain none");
             }
             "auto_https" => context.carried(line),
             "admin" => context.unneeded(
@@ -324,59 +324,63 @@ pub(crate) fn note(context: &Context<'_>, options: &Options<'_>) {
                 "brisk has no interface that changes its configuration; [admin] serves metrics and states",
             ),
             "debug" => context.different(line, "write --log debug on the command line"),
-            "storage" => context.note_whole(
-                line,
-                &missing("certificates are stored in server.state_dir or Redis", "write store in [acme]"),
-            ),
-            "local_certs" => context.missing(
-                line,
-                "brisk has no authority of its own for names",
-                "write certificates in each host",
-            ),
-            "acme_dns" | "dns" => context.note_whole(line, &dns()),
-            "email" | "acme_ca" | "acme_ca_root" | "key_type" => {
-                context.unneeded(line, "no host obtains certificates")
-            }
-            "default_sni" | "fallback_sni" => context.different(
-                line,
-                "write default = true in the host whose certificate clients without a name get",
-            ),
-            "on_demand_tls" => {
-                context.carried_whole(line);
-                for own in line.inner().iter().filter(|own| matches!(&*own.name, "interval" | "burst")) {
-                    context.different(own, "write orders in on_demand of the host");
-                }
-            }
-            "metrics" => context.note_whole(
-                line,
-                &missing("metrics are served at an address of their own", "write listen in [admin]"),
-            ),
-            "ech" => {
-                context.note_whole(line, &missing("brisk has no Encrypted Client Hello", "remove the option"))
-            }
-            "log" | "grace_period" => {}
-            "skip_install_trust"
-            | "persist_config"
-            | "storage_check"
-            | "storage_clean_interval"
-            | "renew_interval"
-            | "ocsp_interval"
-            | "ocsp_stapling"
-            | "pki"
-            | "cert_lifetime"
-            | "shutdown_delay"
-            | "tls_resolvers"
-            | "renewal_window_ratio" => {
-                context.unneeded(line, "brisk has no such state, or does this without a setting");
-            }
-            "filesystem" | "events" | "tls_automate_names" | "layer4" => {
-                context.note_whole(
-                    line,
-                    &missing("brisk has no counterpart", "look for its purpose in docs/configuration.md"),
-                );
-            }
-            _ => {}
+            name => unset(context, line, name),
         }
+    }
+}
+
+/// Notes for options that are a setting of no host.
+fn unset(context: &Context<'_>, line: &Directive, name: &str) {
+    match name {
+        "storage" => context.note_whole(
+            line,
+            &missing("certificates are stored in server.state_dir or Redis", "write store in [acme]"),
+        ),
+        "local_certs" => context.missing(
+            line,
+            "brisk has no authority of its own for names",
+            "write certificates in each host",
+        ),
+        "acme_dns" | "dns" => context.note_whole(line, &dns()),
+        "email" | "acme_ca" | "acme_ca_root" | "key_type" => {
+            context.unneeded(line, "no host obtains certificates");
+        }
+        "default_sni" | "fallback_sni" => context
+            .different(line, "write default = true in the host whose certificate clients without a name get"),
+        "on_demand_tls" => {
+            context.carried_whole(line);
+            for own in line.inner().iter().filter(|own| matches!(&*own.name, "interval" | "burst")) {
+                context.different(own, "write orders in on_demand of the host");
+            }
+        }
+        "metrics" => context.note_whole(
+            line,
+            &missing("metrics are served at an address of their own", "write listen in [admin]"),
+        ),
+        "ech" => {
+            context.note_whole(line, &missing("brisk has no Encrypted Client Hello", "remove the option"));
+        }
+        "skip_install_trust"
+        | "persist_config"
+        | "storage_check"
+        | "storage_clean_interval"
+        | "renew_interval"
+        | "ocsp_interval"
+        | "ocsp_stapling"
+        | "pki"
+        | "cert_lifetime"
+        | "shutdown_delay"
+        | "tls_resolvers"
+        | "renewal_window_ratio" => {
+            context.unneeded(line, "brisk has no such state, or does this without a setting");
+        }
+        "filesystem" | "events" | "tls_automate_names" | "layer4" => {
+            context.note_whole(
+                line,
+                &missing("brisk has no counterpart", "look for its purpose in docs/configuration.md"),
+            );
+        }
+        _ => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::caddy::grammar::GLOBAL;
 use crate::caddy::path::Shape;
-use crate::caddy::program::Step;
+use crate::caddy::step::Step;
 use crate::directive::Directive;
 
 /// Names of directives in their order.

@@ -12,6 +12,7 @@ use crate::caddy::options::Options;
 use crate::caddy::program;
 use crate::caddy::site::Program;
 use crate::caddy::tls::{self, Shared};
+use crate::caddy::world::{HostName, covers};
 use crate::report::Class;
 use crate::table::Table;
 use crate::toml::{self, Keys};
@@ -105,80 +106,99 @@ impl File<'_> {
             context.carried_whole(line);
         }
         let is_all = addresses.iter().any(|address| address.host.is_empty());
-        let mut names: Vec<String> = Vec::new();
-        let mut own: BTreeSet<&str> = BTreeSet::new();
-        for address in addresses.iter().filter(|address| !address.host.is_empty()) {
+        let names = self.free_names(context, site, addresses);
+        if names.is_empty() && !is_all {
+            return;
+        }
+        let program = Program::new(context, site.directive);
+        let mut parts = if names.is_empty() { Vec::new() } else { program.hosts(&names) };
+        if is_all {
+            let others = program.hosts(&[]).into_iter();
+            parts.extend(others.filter(|(own, _)| own.iter().all(|name| !names.contains(name))));
+        }
+        for part in parts {
+            self.host(context, site, &program, part, addresses, number);
+        }
+        program::unreached(context, &program.steps);
+    }
+
+    /// The names of a site that no host has.
+    fn free_names(&self, context: &Context<'_>, site: &Site<'_>, addresses: &[Address]) -> Vec<String> {
+        let hosts: BTreeSet<&String> =
+            addresses.iter().map(|address| &address.host).filter(|host| !host.is_empty()).collect();
+        let mut own = BTreeSet::new();
+        let mut names = Vec::new();
+        for address in addresses.iter().filter(|address| hosts.contains(&address.host)) {
             if !self.names.contains(&address.host) && own.insert(&address.host) {
                 names.push(address.host.clone());
             }
         }
-        let hosts: BTreeSet<&str> =
-            addresses.iter().map(|address| address.host.as_str()).filter(|host| !host.is_empty()).collect();
-        if !names.is_empty() && hosts.len() > names.len() {
+        if names.len() == hosts.len() {
+            return names;
+        }
+        let action = "write plain = \"serve\" in the other host if both are to be the same".to_owned();
+        let is_redirect = site.directive.inner().iter().all(|line| line.name == "redir");
+        let reason =
+            "another site has the names over HTTPS, to which brisk redirects plain HTTP (308)".to_owned();
+        if names.is_empty() && is_redirect {
+            context.note_whole(site.directive, &Class::Difference(reason));
+        } else if names.is_empty() && !addresses.iter().any(|address| address.host.is_empty()) {
+            context.note_whole(site.directive, &Class::NotCarried { reason, action });
+        } else {
             let reason = "another site has some of the names: it gets their requests".to_owned();
-            let action = "write plain = \"serve\" in the other host if both are to be the same".to_owned();
             context.note(site.directive, Class::NotCarried { reason, action });
         }
-        if names.is_empty() && !is_all {
-            let reason =
-                "another site has the names over HTTPS, to which brisk redirects plain HTTP (308)".to_owned();
-            let is_redirect = site.directive.inner().iter().all(|line| line.name == "redir");
-            return context.note_whole(
-                site.directive,
-                &if is_redirect {
-                    Class::Difference(reason)
-                } else {
-                    Class::NotCarried {
-                        reason,
-                        action: "write plain = \"serve\" in the other host if both are to be the same"
-                            .to_owned(),
-                    }
-                },
-            );
+        names
+    }
+
+    /// A host of a site with its routes.
+    fn host<'a>(
+        &mut self,
+        context: &Context<'a>,
+        site: &Site<'a>,
+        program: &Program<'a>,
+        (own, host): (Vec<String>, HostName),
+        addresses: &[Address],
+        number: usize,
+    ) {
+        let is_default = own.is_empty();
+        let of_host = |address: &&Address| {
+            let is_own = |name: &String| *name == address.host || covers(&address.host, name);
+            address.host.is_empty() == is_default && (is_default || own.iter().any(is_own))
+        };
+        let is_listed = addresses.iter().any(|address| of_host(&address));
+        let mut all = addresses.iter().filter(|address| !is_listed || of_host(address));
+        let has_plain = all.clone().any(|address| !address.has_tls);
+        let has_tls = all.any(|address| address.has_tls);
+        let own = if is_default { vec![self.unnamed()] } else { own };
+        if own.iter().any(|name| self.names.contains(name)) {
+            return;
         }
-        let has_plain = addresses.iter().any(|address| !address.has_tls);
-        let has_tls = addresses.iter().any(|address| address.has_tls);
-        let program = Program::new(context, site.directive);
+        self.names.extend(own.iter().cloned());
+        let mut keys = Keys::of("names", environment::list(&own));
+        if is_default && !self.has_default {
+            keys.set("default", "true");
+            self.has_default = true;
+        }
+        if has_plain {
+            keys.set("plain", "\"serve\"");
+        }
+        if self.has_tls {
+            self.certificates(context, site, &own, has_tls, &mut keys);
+        }
+        if keys.get("client_certificates").is_some() {
+            // Over plain HTTP, brisk redirects to HTTPS, where clients have certificates.
+            keys.0.retain(|(key, _)| key != "plain");
+        }
+        self.logs.host(number, &mut keys);
         let is_tls = if has_plain && has_tls { None } else { Some(has_tls) };
-        let mut parts = if names.is_empty() { Vec::new() } else { program.hosts(&names) };
-        if is_all {
-            parts.extend(
-                program
-                    .hosts(&[])
-                    .into_iter()
-                    .filter(|(own, _)| own.iter().all(|name| !names.contains(name))),
-            );
+        let mut routes = program.routes(context, &host, is_tls, &mut keys);
+        errors::pages(context, program, &mut keys, &mut routes);
+        let table = Table { header: "[[host]]".to_owned(), keys, comment: site.directive.comment() };
+        table.write(&mut self.hosts);
+        for route in routes {
+            route.table().write(&mut self.hosts);
         }
-        for (own, host) in parts {
-            let mut keys = Keys::default();
-            let is_default = own.is_empty();
-            let own = if is_default { vec![self.unnamed()] } else { own };
-            if own.iter().any(|name| self.names.contains(name)) {
-                continue;
-            }
-            self.names.extend(own.iter().cloned());
-            keys.set("names", environment::list(&own));
-            if is_default && !self.has_default {
-                keys.set("default", "true");
-                self.has_default = true;
-            }
-            if has_plain {
-                keys.set("plain", "\"serve\"");
-            }
-            if self.has_tls {
-                self.certificates(context, site, &own, has_tls, &mut keys);
-            }
-            if keys.get("client_certificates").is_some() {
-                keys.0.retain(|(key, _)| key != "plain");
-            }
-            self.logs.host(number, &mut keys);
-            let mut routes = program.routes(context, &host, is_tls, &mut keys);
-            errors::pages(context, &program, &mut keys, &mut routes);
-            let table = Table { header: "[[host]]".to_owned(), keys, comment: site.directive.comment() };
-            table.write(&mut self.hosts);
-            routes.into_iter().for_each(|route| route.table().write(&mut self.hosts));
-        }
-        program::unreached(context, &program.steps);
     }
 
     /// The certificates of a host. One of plain HTTP needs some too, because brisk serves it over HTTPS as well.

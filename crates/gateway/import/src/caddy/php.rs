@@ -2,13 +2,13 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
-use crate::caddy::handlers::{Flow, has_file};
+use crate::caddy::flow::Absent;
+use crate::caddy::flow::Flow;
 use crate::caddy::placeholders::{Use, template};
 use crate::caddy::plan::Action;
-use crate::caddy::program::Step;
 use crate::caddy::proxy;
-use crate::caddy::run::Absent;
 use crate::caddy::state::State;
+use crate::caddy::step::Step;
 use crate::caddy::units;
 use crate::caddy::world::{View, World};
 use crate::toml::{self, Keys};
@@ -33,7 +33,7 @@ pub(crate) fn serve<'a>(
     let directive = step.directive;
     let refuse = |reason: &str| {
         context.missing(directive, reason, "until then the route refuses requests");
-        Flow::Refuse
+        Flow::REFUSE
     };
     context.carried(directive);
     let root = state.root.clone().unwrap_or_else(|| context.path(""));
@@ -44,21 +44,21 @@ pub(crate) fn serve<'a>(
         return refuse(&reason);
     }
     // After `try_files`, the path of requests without a file is the script; a `rewrite` to a script is for existing files too.
-    let mut is_script = false;
+    let mut is_fixed = false;
     match world.view.clone() {
         View::Fixed(path) => {
             let path = path.split('?').next().unwrap_or_default().to_owned();
-            if !path.ends_with(".php") {
+            if !is_script(&path) {
                 return Flow::Continue;
             }
-            is_script = true;
-            if has_file(world) == Some(false) {
+            is_fixed = true;
+            if world.has_file() == Some(false) {
                 php.script = Some(path.trim_start_matches('/').to_owned());
                 world.view = View::default();
             }
         }
         View::Pattern { .. } => return refuse("the path is rewritten before"),
-        View::Moved { .. } if has_file(world) == Some(true) => return Flow::Continue,
+        View::Moved { .. } if world.has_file() == Some(true) => return Flow::Continue,
         View::Moved { .. } => {}
     }
     let servers = match proxy::addresses(&step.args, "fastcgi") {
@@ -86,7 +86,7 @@ pub(crate) fn serve<'a>(
     }
     let name = context.named_table("upstream", "php", &keys, directive);
     let action = Action::Upstream { name, keys: Keys::default(), is_cgi: true };
-    if is_script || has_file(world).is_some() {
+    if is_fixed || world.has_file().is_some() {
         Flow::Finish(action)
     } else {
         Flow::Files(Some(Absent::Responds(action)))
@@ -119,10 +119,7 @@ fn settings(
             "try_files" => match line.args.last().map(|last| resolve(last)) {
                 Some(last) if last == "=404" => php.script = None,
                 Some(last)
-                    if last
-                        .split('?')
-                        .next()
-                        .is_some_and(|path| path.ends_with(".php") && !path.contains('{')) =>
+                    if last.split('?').next().is_some_and(|path| is_script(path) && !path.contains('{')) =>
                 {
                     php.script = last.split('?').next().map(|path| path.trim_start_matches('/').to_owned());
                 }
@@ -148,6 +145,11 @@ fn settings(
         }
     }
     Ok(())
+}
+
+/// Whether Caddy passes the path to the server.
+fn is_script(path: &str) -> bool {
+    path.to_ascii_lowercase().ends_with(".php")
 }
 
 fn timeout(php: &mut Php, key: &str, text: &str) {

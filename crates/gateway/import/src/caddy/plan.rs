@@ -141,11 +141,11 @@ impl Plan {
                 }
                 match fallback {
                     Some(Fallback::File(file)) if at.0 == "/" || root_of(&view) => {
-                        keys.set("fallback", environment::text(&relative(&file, &at.0)))
+                        keys.set("fallback", environment::text(&relative(&file, &at.0)));
                     }
                     Some(Fallback::File(_)) => is_refused = true,
                     Some(Fallback::Upstream(name)) => {
-                        keys.set("fallback", format!("{{ upstream = {} }}", toml::text(&name)))
+                        keys.set("fallback", format!("{{ upstream = {} }}", toml::text(&name)));
                     }
                     None => {}
                 }

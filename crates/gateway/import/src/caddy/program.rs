@@ -5,68 +5,12 @@ use std::rc::Rc;
 use crate::caddy::context::Context;
 use crate::caddy::matcher::{Formula, Named, named};
 use crate::caddy::path::{Place, Shape, is_plain};
+use crate::caddy::step::{Group, Step, is_known};
 use crate::directive::Directive;
 use crate::report::Class;
 
 /// Directives of a site that are no steps for requests.
 pub(crate) const SETTINGS: [&str; 6] = ["tls", "bind", "log", "handle_errors", "import", "abort_on_close"];
-
-/// A directive that is executed for the requests that meet its condition.
-#[derive(Debug)]
-pub(crate) struct Step<'a> {
-    pub(crate) directive: &'a Directive,
-    /// Arguments without the matcher.
-    pub(crate) args: Vec<String>,
-    pub(crate) formula: Rc<Formula>,
-    pub(crate) has_matcher: bool,
-    /// Steps of a block with directives.
-    pub(crate) inner: Vec<Self>,
-    /// Of the steps of a block with the same group, only the first whose condition holds is executed.
-    pub(crate) group: Option<Group>,
-    /// Whether the step, or one inside of it, refuses requests.
-    pub(crate) restricts: bool,
-    /// Work that the step causes each time.
-    pub(crate) size: usize,
-}
-
-/// Directives of which one excludes the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
-    Handle,
-    Rewrite,
-    Root,
-}
-
-impl Step<'_> {
-    /// The argument at `index`; empty if it is missing.
-    pub(crate) fn arg(&self, index: usize) -> &str {
-        self.args.get(index).map_or("", String::as_str)
-    }
-
-    /// Whether requests may pass without the step, so that one with a condition that brisk lacks can be left out.
-    pub(crate) fn is_harmless(&self) -> bool {
-        matches!(
-            &*self.directive.name,
-            "header"
-                | "encode"
-                | "log_skip"
-                | "skip_log"
-                | "log_append"
-                | "log_name"
-                | "log_level"
-                | "tracing"
-                | "push"
-        )
-    }
-
-    /// The part of the path that a `handle_path` removes.
-    pub(crate) fn stripped(&self) -> Option<&str> {
-        (self.directive.name == "handle_path").then(|| {
-            let path = self.directive.arg(0);
-            path.strip_suffix('*').unwrap_or(path).trim_end_matches('/')
-        })
-    }
-}
 
 /// The steps of a block. Those of `route` stay in the order of the file.
 pub(crate) fn steps<'a>(
@@ -152,7 +96,7 @@ fn refuses(name: &str, args: &[String]) -> bool {
     match name {
         "respond" => args.iter().filter_map(status).any(|status| status >= 400),
         "abort" | "error" | "basic_auth" | "basicauth" | "forward_auth" | "request_header" => true,
-        _ => !crate::caddy::run::is_known(name),
+        _ => !is_known(name),
     }
 }
 
@@ -211,7 +155,7 @@ pub(crate) fn places(steps: &[Step<'_>], stripped: &str, all: &mut Vec<Place>) {
 pub(crate) fn unreached(context: &Context<'_>, steps: &[Step<'_>]) {
     for step in steps {
         let is_noted = context.report.borrow().is_noted(step.directive.id);
-        if !is_noted && crate::caddy::run::is_known(&step.directive.name) {
+        if !is_noted && is_known(&step.directive.name) {
             let class = if context.is_spent(0) {
                 Class::NotCarried {
                     reason: "the file has too many conditions and paths".to_owned(),

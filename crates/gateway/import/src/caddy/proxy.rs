@@ -2,17 +2,18 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, has_variable, resolve};
-use crate::caddy::handlers::Flow;
+use crate::caddy::flow::Flow;
 use crate::caddy::headers;
 use crate::caddy::health;
 use crate::caddy::plan::Action;
-use crate::caddy::program::Step;
 use crate::caddy::rewrite::rewritten;
 use crate::caddy::state::{Change, Rule, State};
+use crate::caddy::step::Step;
 use crate::caddy::transport;
 use crate::caddy::units;
 use crate::caddy::world::World;
 use crate::directive::Directive;
+use crate::report::Class;
 use crate::toml::{self, Keys};
 
 const REFUSES: &str = "until then the route refuses requests";
@@ -37,53 +38,22 @@ pub(crate) fn serve<'a>(
     let directive = step.directive;
     let refuse = |reason: &str| {
         context.missing(directive, reason, REFUSES);
-        Flow::Refuse
+        Flow::REFUSE
     };
     context.carried(directive);
     let group = match upstream(context, step, state, world) {
         Ok(group) => group,
         Err(reason) => return refuse(&reason),
     };
-    let mut has_host = false;
     for line in directive.inner() {
-        match line.name.as_str() {
-            "header_up" => {
-                has_host |= line.arg(0).eq_ignore_ascii_case("host");
-                if !up(context, line, &group, state, world) {
-                    return Flow::Refuse;
-                }
-            }
-            "header_down" => {
-                context.carried(line);
-                headers::rule(context, line, &line.args, true, state, world);
-            }
-            "rewrite" => match rewritten(&resolve(line.arg(0)), world) {
-                Ok(view) => {
-                    world.view = view;
-                    context.carried(line);
-                }
-                Err(reason) => {
-                    context.missing(line, reason, REFUSES);
-                    return Flow::Refuse;
-                }
-            },
-            "handle_response" | "replace_status" | "method" => {
-                let class = crate::report::Class::NotCarried {
-                    reason: format!("brisk has no counterpart of {}", line.name),
-                    action: format!("write error_pages with intercept = true, or forward_auth; {REFUSES}"),
-                };
-                context.note_whole(line, &class);
-                return Flow::Refuse;
-            }
-            "request_buffers" => {
-                context.different(line, "brisk buffers whole bodies up to body_size");
-                state.buffers = true;
-                state.body_size = state.body_size.clone().or(Some("\"10MiB\"".to_owned()));
-            }
-            name if name.starts_with('@') => context.unneeded(line, "only handle_response uses the matcher"),
-            _ => {}
+        if !setting(context, line, &group, state, world) {
+            return Flow::REFUSE;
         }
     }
+    let has_host = directive
+        .inner()
+        .iter()
+        .any(|line| line.name == "header_up" && line.arg(0).eq_ignore_ascii_case("host"));
     if let Some(host) = group.host.filter(|_| !has_host && group.is_tls) {
         let is_set = state.request.iter().any(|rule| rule.name.eq_ignore_ascii_case("host"));
         if !is_set {
@@ -96,6 +66,50 @@ pub(crate) fn serve<'a>(
         }
     }
     Flow::Finish(Action::Upstream { name: group.name, keys: Keys::default(), is_cgi: false })
+}
+
+/// A line in the block. Whether the route may serve requests.
+fn setting<'a>(
+    context: &Context<'a>,
+    line: &'a Directive,
+    group: &Group,
+    state: &mut State<'a>,
+    world: &mut World,
+) -> bool {
+    match line.name.as_str() {
+        "header_up" => return up(context, line, group, state, world),
+        "header_down" => {
+            context.carried(line);
+            headers::rule(context, line, &line.args, true, state, world);
+        }
+        "rewrite" => match rewritten(&resolve(line.arg(0)), world) {
+            Ok(view) => {
+                world.view = view;
+                context.carried(line);
+            }
+            Err(reason) => {
+                context.missing(line, reason, REFUSES);
+                return false;
+            }
+        },
+        "handle_response" | "replace_status" | "method" => {
+            let class = Class::NotCarried {
+                reason: format!("brisk has no counterpart of {}", line.name),
+                action: format!("write error_pages with intercept = true, or forward_auth; {REFUSES}"),
+            };
+            context.note_whole(line, &class);
+            return false;
+        }
+        "request_buffers" => {
+            context.different(
+                line,
+                "brisk streams bodies: write buffer_request = true and body_size in the route",
+            );
+        }
+        name if name.starts_with('@') => context.unneeded(line, "only handle_response uses the matcher"),
+        _ => {}
+    }
+    true
 }
 
 /// `header_up`. Whether the route may serve requests.
@@ -146,7 +160,7 @@ pub(crate) fn upstream(
     let transport = block.iter().find(|line| line.name == "transport");
     let kind = transport::kind(transport, &named);
     let dynamic = block.iter().find(|line| line.name == "dynamic");
-    let mut servers = match dynamic {
+    let servers = match dynamic {
         Some(dynamic) => vec![transport::dynamic(context, dynamic, kind, &mut keys)?],
         None => addresses(&named, kind)?,
     };
@@ -154,7 +168,7 @@ pub(crate) fn upstream(
         return Err("there is no address of a server".to_owned());
     }
     let host = host(&servers, dynamic.is_some());
-    balance(context, block, &mut servers, &mut keys);
+    balance(context, block, &servers, &mut keys);
     if keys.get("servers").is_none() {
         keys.0.insert(0, ("servers".to_owned(), environment::list(&servers)));
     }
@@ -252,7 +266,7 @@ pub(crate) fn addresses(texts: &[String], kind: &str) -> Result<Vec<String>, Str
 }
 
 /// `lb_policy` and its relatives.
-fn balance(context: &Context<'_>, block: &[Directive], servers: &mut Vec<String>, keys: &mut Keys) {
+fn balance(context: &Context<'_>, block: &[Directive], servers: &[String], keys: &mut Keys) {
     for line in block {
         context.note_balance(line);
         match (line.name.as_str(), line.arg(0)) {
@@ -302,13 +316,13 @@ impl Context<'_> {
     fn note_balance(&self, line: &Directive) {
         match (line.name.as_str(), line.arg(0)) {
             ("lb_policy", "random" | "random_choose") => {
-                self.different(line, "brisk uses the servers in turn")
+                self.different(line, "brisk uses the servers in turn");
             }
             ("lb_policy", "query") => {
-                self.missing(line, "brisk does not balance by parameters", "write hash_by = \"path\"")
+                self.missing(line, "brisk does not balance by parameters", "write hash_by = \"path\"");
             }
             ("lb_policy", "first") => {
-                self.different(line, "the second and further servers are backups, which share requests")
+                self.different(line, "the second and further servers are backups, which share requests");
             }
             ("lb_policy", "cookie") => self.different(line, "the cookie has another value"),
             ("lb_policy", _) => self.carried_whole(line),

@@ -2,11 +2,11 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
-use crate::caddy::handlers::Flow;
+use crate::caddy::flow::Flow;
 use crate::caddy::placeholders::{Use, has_any, template};
 use crate::caddy::plan::Action;
-use crate::caddy::program::Step;
 use crate::caddy::state::State;
+use crate::caddy::step::Step;
 use crate::caddy::world::World;
 use crate::toml::{self, Keys};
 
@@ -28,14 +28,14 @@ pub(crate) fn fixed(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
         match line.name.as_str() {
             "body" => body = resolve(line.arg(0)),
             "close" => context.unneeded(line, "brisk decides about the end of connections"),
-            name if is_status(name) => status = name.to_owned(),
+            name if is_status(name) => name.clone_into(&mut status),
             _ => {}
         }
     }
     let number = if status.is_empty() { Some(200) } else { status.parse::<u16>().ok() };
     let Some(number) = number.filter(|number| (200..600).contains(number)) else {
         context.missing(directive, format!("{status} is no status of a response"), REFUSES);
-        return Flow::Refuse;
+        return Flow::REFUSE;
     };
     let mut keys = Keys::default();
     if number != 200 {
@@ -46,7 +46,7 @@ pub(crate) fn fixed(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
             Ok(own) => own,
             Err(reason) => {
                 context.missing(directive, reason, REFUSES);
-                return Flow::Refuse;
+                return Flow::REFUSE;
             }
         };
         let kind = state
@@ -92,7 +92,7 @@ pub(crate) fn redirect(context: &Context<'_>, step: &Step<'_>, state: &State<'_>
     let directive = step.directive;
     let refuse = |reason: &str| {
         context.missing(directive, reason, REFUSES);
-        Flow::Refuse
+        Flow::REFUSE
     };
     let status = match resolve(step.arg(1)).as_str() {
         "permanent" => 301,

@@ -2,9 +2,9 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::resolve;
-use crate::caddy::handlers::Flow;
+use crate::caddy::flow::Flow;
 use crate::caddy::placeholders::split;
-use crate::caddy::program::Step;
+use crate::caddy::step::Step;
 use crate::caddy::world::{View, World};
 use crate::nginx::pattern;
 
@@ -26,7 +26,7 @@ pub(crate) fn apply(context: &Context<'_>, step: &Step<'_>, world: &mut World) -
                 &format!("{{1}}{}{{2}}", arg(2)),
             )
             .inspect(|_| {
-                context.different(directive, "brisk replaces the first occurrence, and only in the path")
+                context.different(directive, "brisk replaces the first occurrence, and only in the path");
             }),
             "path_regexp" => Err("brisk replaces the whole path by one expression".to_owned()),
             "query" => {
@@ -49,7 +49,7 @@ pub(crate) fn apply(context: &Context<'_>, step: &Step<'_>, world: &mut World) -
         }
         Err(reason) => {
             context.missing(directive, reason, REFUSES);
-            Flow::Refuse
+            Flow::REFUSE
         }
     }
 }
@@ -127,17 +127,21 @@ pub(crate) fn rewritten(target: &str, world: &World) -> Result<View, String> {
     if !add.is_empty() {
         return Err("brisk changes the path of a request once".to_owned());
     }
-    let own = world.expression().map(str::to_owned);
+    template(&target, end, strip, world)
+}
+
+/// A path with groups of the expression of the route, or with the path itself.
+fn template(target: &str, end: &str, strip: &str, world: &World) -> Result<View, String> {
     let has_groups = target.contains("{re.") || target.contains("{http.regexp.");
-    let pattern = match own {
-        Some(own) if has_groups => own,
+    let pattern = match world.expression() {
+        Some(own) if has_groups => own.to_owned(),
         None if has_groups => {
             return Err("the rewrite has groups of an expression that the route does not have".to_owned());
         }
         _ => format!("^{}(.*)$", regex::escape(strip)),
     };
     let mut to = String::new();
-    let mut rest = target.as_str();
+    let mut rest = target;
     while let Some((before, name, behind)) = split(rest) {
         to.push_str(&before.replace('{', "{{"));
         let group = name.strip_prefix("re.").or_else(|| name.strip_prefix("http.regexp."));

@@ -4,11 +4,12 @@
 //! the routes for all others. Every request of the first part has a route there, so the second part needs no negated condition.
 
 use crate::caddy::context::Context;
-use crate::caddy::handlers::{Flow, apply};
+use crate::caddy::flow::{Absent, Flow};
+use crate::caddy::handlers::apply;
 use crate::caddy::matcher::Value;
 use crate::caddy::plan::{Action, Plan, combine};
-use crate::caddy::program::{Group, Step};
 use crate::caddy::state::State;
+use crate::caddy::step::{Group, Step};
 use crate::caddy::world::{Branch, View, World};
 use crate::directive::Directive;
 use crate::nginx::condition::When;
@@ -23,50 +24,6 @@ const MOST_ROUTES: usize = 1000;
 
 /// Steps inside each other at most.
 const DEEPEST: usize = 48;
-
-/// Names of the directives that this importer reads.
-pub(crate) fn is_known(name: &str) -> bool {
-    matches!(
-        name,
-        "tracing"
-            | "map"
-            | "vars"
-            | "fs"
-            | "root"
-            | "log_append"
-            | "skip_log"
-            | "log_skip"
-            | "log_name"
-            | "log_level"
-            | "header"
-            | "request_body"
-            | "redir"
-            | "method"
-            | "rewrite"
-            | "uri"
-            | "try_files"
-            | "basicauth"
-            | "basic_auth"
-            | "forward_auth"
-            | "request_header"
-            | "encode"
-            | "push"
-            | "intercept"
-            | "templates"
-            | "invoke"
-            | "handle"
-            | "handle_path"
-            | "route"
-            | "abort"
-            | "error"
-            | "respond"
-            | "metrics"
-            | "reverse_proxy"
-            | "php_fastcgi"
-            | "file_server"
-            | "acme_server"
-    )
-}
 
 /// A block whose steps are executed.
 #[derive(Clone, Debug)]
@@ -119,11 +76,8 @@ pub(crate) fn follow<'p, 'a>(
                     Flow::Finish(action) => {
                         return finish(context, &state, &world, action, Some(step.directive), routes);
                     }
-                    Flow::Refuse => {
-                        return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
-                    }
                     Flow::Files(missing) => {
-                        return files(context, step, frames, state, world, missing, depth, routes);
+                        return files(context, step, frames, &state, &world, missing, depth, routes);
                     }
                 }
             }
@@ -136,7 +90,7 @@ pub(crate) fn follow<'p, 'a>(
                 return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
             }
             Value::Undecided(Branch::File) => {
-                return files(context, step, frames, state, world, None, depth, routes);
+                return files(context, step, frames, &state, &world, None, depth, routes);
             }
             Value::Undecided(branch) => {
                 let first = world.with(&branch, true);
@@ -144,23 +98,25 @@ pub(crate) fn follow<'p, 'a>(
                     context.is_spent(state.size() + 4 * world.size());
                     follow(context, frames.clone(), state.clone(), first, depth + 1, routes);
                     world = world.with(&branch, false);
-                } else if step.is_harmless() {
-                    context.different(
-                        step.directive,
-                        "without the requests that also meet another condition of the same kind",
-                    );
-                    frame.at += 1;
-                } else {
-                    context.missing(
-                        step.directive,
-                        "brisk has one condition of this kind for each route",
-                        ADVICE,
-                    );
+                } else if clashes(context, step) {
                     return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+                } else {
+                    frame.at += 1;
                 }
             }
         }
     }
+}
+
+/// Notes a condition that cannot be combined with those of the route. Whether the route has to refuse requests.
+fn clashes(context: &Context<'_>, step: &Step<'_>) -> bool {
+    if step.is_harmless() {
+        let detail = "without the requests that also meet another condition of the same kind";
+        context.different(step.directive, detail);
+        return false;
+    }
+    context.missing(step.directive, "brisk has one condition of this kind for each route", ADVICE);
+    true
 }
 
 /// Divides requests by the existence of their file. `missing` is the path of those without one, if a directive states it.
@@ -169,8 +125,8 @@ fn files<'p, 'a>(
     context: &Context<'a>,
     step: &'p Step<'a>,
     frames: Vec<Frame<'p, 'a>>,
-    state: State<'a>,
-    world: World,
+    state: &State<'a>,
+    world: &World,
     missing: Option<Absent>,
     depth: usize,
     routes: &mut Vec<Plan>,
@@ -180,7 +136,7 @@ fn files<'p, 'a>(
     let mut absent = world.with(&Branch::File, false);
     match missing {
         Some(Absent::Responds(action)) => {
-            finish(context, &state, &absent, action, Some(step.directive), &mut without);
+            finish(context, state, &absent, action, Some(step.directive), &mut without);
         }
         Some(Absent::Path(path)) => {
             absent.view = View::Fixed(path);
@@ -204,18 +160,9 @@ fn files<'p, 'a>(
         }
         Err(reason) => {
             context.missing(step.directive, reason, ADVICE);
-            finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
+            finish(context, state, world, Action::Refuse, Some(step.directive), routes);
         }
     }
-}
-
-/// Requests without a file.
-#[derive(Clone, Debug)]
-pub(crate) enum Absent {
-    /// They continue with this path.
-    Path(String),
-    /// They have this response.
-    Responds(Action),
 }
 
 fn finish(

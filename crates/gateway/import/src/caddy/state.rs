@@ -40,7 +40,6 @@ pub(crate) struct State<'a> {
     pub(crate) body_size: Option<String>,
     pub(crate) has_log: Option<bool>,
     pub(crate) real_ip: bool,
-    pub(crate) buffers: bool,
     /// Values of `vars`.
     pub(crate) vars: BTreeMap<String, String>,
     /// Names that `map` sets.
@@ -70,9 +69,6 @@ impl State<'_> {
         }
         if let Some(size) = self.body_size.as_ref().filter(|_| has_upstream) {
             keys.set("body_size", size.clone());
-            if self.buffers {
-                keys.set("buffer_request", "true");
-            }
         }
         if has_upstream {
             if let Some(rules) = rules(context, &self.request, false) {

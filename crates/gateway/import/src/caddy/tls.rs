@@ -48,10 +48,10 @@ pub(crate) fn certificates(
             [] => {}
             [word] if resolve(word) == "internal" => is_internal = true,
             [email] if email.contains('@') || environment::has_variable(email) => {
-                shared.email = Some(email.clone())
+                shared.email = Some(email.clone());
             }
             [chain, key, ..] => {
-                pairs.push(format!("{{ chain = {}, key = {} }}", context.file(chain), context.file(key)))
+                pairs.push(format!("{{ chain = {}, key = {} }}", context.file(chain), context.file(key)));
             }
             [other] if other == "force_automate" => {}
             [_] => context.missing(line, "the certificate has no key", "write certificates in the host"),
@@ -69,9 +69,9 @@ pub(crate) fn certificates(
         demand(context, site, names, options, keys);
     } else if is_internal || options.has_no_certificates() || plain.iter().any(|name| is_private(name)) {
         if plain.iter().all(|name| is_development(name)) {
-            lines.iter().for_each(|line| {
-                context.different(line, "the certificate is one of brisk's development authority")
-            });
+            for line in &lines {
+                context.different(line, "the certificate is one of brisk's development authority");
+            }
             return;
         }
         let name = toml::name(plain.first().map_or("site", String::as_str));
@@ -117,10 +117,6 @@ fn demand(context: &Context<'_>, site: &Site<'_>, names: &[String], options: &Op
 }
 
 fn setting(context: &Context<'_>, line: &Directive, shared: &mut Shared, keys: &mut Keys) {
-    let missing = |reason: &str, action: &str| Class::NotCarried {
-        reason: reason.to_owned(),
-        action: action.to_owned(),
-    };
     match line.name.as_str() {
         "protocols" => {
             if line.arg(0) == "tls1.3" {
@@ -161,6 +157,17 @@ fn setting(context: &Context<'_>, line: &Directive, shared: &mut Shared, keys: &
         ),
         "client_auth" => client(context, line, keys),
         "on_demand" => context.carried(line),
+        name => other(context, line, name, keys),
+    }
+}
+
+fn missing(reason: &str, action: &str) -> Class {
+    Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() }
+}
+
+/// Settings of `tls` that are about files and keys.
+fn other(context: &Context<'_>, line: &Directive, name: &str, keys: &mut Keys) {
+    match name {
         "load" => {
             if let [folder] = line.args.as_slice() {
                 keys.set("certificate_folder", context.file(folder));
@@ -170,7 +177,7 @@ fn setting(context: &Context<'_>, line: &Directive, shared: &mut Shared, keys: &
             }
         }
         "ciphers" | "curves" | "alpn" => {
-            context.different(line, "brisk has fixed suites and groups, and ALPN in [tls]")
+            context.different(line, "brisk has fixed suites and groups, and ALPN in [tls]");
         }
         "key_type" => {
             let kind = if resolve(line.arg(0)).starts_with("rsa") { "rsa" } else { "ecdsa" };
@@ -186,7 +193,7 @@ fn setting(context: &Context<'_>, line: &Directive, shared: &mut Shared, keys: &
             &missing("brisk gets certificates by ACME or from files", "write certificates in the host"),
         ),
         "reuse_private_keys" | "insecure_secrets_log" | "renewal_window_ratio" => {
-            context.unneeded(line, "brisk has no such setting")
+            context.unneeded(line, "brisk has no such setting");
         }
         _ => {}
     }
@@ -201,7 +208,7 @@ fn client(context: &Context<'_>, block: &Directive, keys: &mut Keys) {
         match line.name.as_str() {
             "mode" => mode = resolve(line.arg(0)),
             "trusted_ca_cert_file" if ca.is_some() => {
-                context.missing(line, "authorities of clients are one file", "join the files in ca")
+                context.missing(line, "authorities of clients are one file", "join the files in ca");
             }
             "trusted_ca_cert_file" => ca = Some(line.arg(0).to_owned()),
             "trust_pool" if line.arg(0) == "file" => {

@@ -94,7 +94,10 @@ pub(crate) fn settings(
     context.carried(transport);
     match transport.arg(0) {
         "http" => {}
-        "fastcgi" => return fastcgi(context, transport, state, world, keys),
+        "fastcgi" => {
+            fastcgi(context, transport, state, world, keys);
+            return Ok(());
+        }
         other => return Err(format!("brisk has no transport {other}")),
     }
     let is_tls = servers.iter().any(|server| server.contains("https://"));
@@ -114,19 +117,13 @@ pub(crate) fn settings(
                 keys.set("proxy_protocol", toml::text(&value));
                 context.carried(line);
             }
-            "max_conns_per_host" => match toml::number(&value).filter(|number| number != "0") {
-                Some(number) => {
-                    keys.set("pool.max_connections", number);
-                    context.carried(line);
-                }
-                None => context.unneeded(line, "0 is no limit"),
-            },
+            "max_conns_per_host" => connections(context, line, &value, keys),
             "keepalive" if value == "off" => {
                 keys.set("pool.idle_connections", "0");
                 context.carried(line);
             }
             "dial_timeout" | "response_header_timeout" | "read_timeout" | "keepalive" => {
-                wait(context, line, &value, keys)
+                wait(context, line, &value, keys);
             }
             "write_timeout"
             | "expect_continue_timeout"
@@ -151,6 +148,16 @@ pub(crate) fn settings(
         }
     }
     Ok(())
+}
+
+fn connections(context: &Context<'_>, line: &Directive, value: &str, keys: &mut Keys) {
+    match toml::number(value).filter(|number| number != "0") {
+        Some(number) => {
+            keys.set("pool.max_connections", number);
+            context.carried(line);
+        }
+        None => context.unneeded(line, "0 is no limit"),
+    }
 }
 
 fn wait(context: &Context<'_>, line: &Directive, value: &str, keys: &mut Keys) {
@@ -221,13 +228,7 @@ fn trust(context: &Context<'_>, line: &Directive, files: &[String], keys: &mut K
 }
 
 /// A server of FastCGI without `php_fastcgi`.
-fn fastcgi(
-    context: &Context<'_>,
-    transport: &Directive,
-    state: &State<'_>,
-    world: &World,
-    keys: &mut Keys,
-) -> Result<(), String> {
+fn fastcgi(context: &Context<'_>, transport: &Directive, state: &State<'_>, world: &World, keys: &mut Keys) {
     let mut cgi = Keys::default();
     let root =
         transport.inner().iter().find(|line| line.name == "root").map(|line| context.path(line.arg(0)));
@@ -259,5 +260,4 @@ fn fastcgi(
     if !cgi.is_empty() {
         keys.set("cgi", cgi.inline());
     }
-    Ok(())
 }

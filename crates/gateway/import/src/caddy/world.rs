@@ -130,11 +130,16 @@ impl World {
     pub(crate) fn with(&self, branch: &Branch, holds: bool) -> Self {
         let mut world = self.clone();
         if holds {
-            world.truths.push(branch.clone())
+            world.truths.push(branch.clone());
         } else {
-            world.falsehoods.push(branch.clone())
+            world.falsehoods.push(branch.clone());
         }
         world
+    }
+
+    /// Whether the requests have a file, if that is known.
+    pub(crate) fn has_file(&self) -> Option<bool> {
+        self.known(&Branch::File)
     }
 
     /// Whether a condition is known.
@@ -224,7 +229,7 @@ impl World {
         };
         let own = self.view.original(&own).ok_or_else(unknown)?;
         let branch = Branch::Paths(vec![Part::new(own)]);
-        Ok(self.known(&branch).map_or(Err(branch), Ok))
+        Ok(self.known(&branch).ok_or(branch))
     }
 
     /// The expression for the path that the route has, whose groups have values.

@@ -247,7 +247,8 @@ fn request(server: SocketAddr, line: &str) -> Message {
     let header = words.next().map(|header| format!("{header}\r\n")).unwrap_or_default();
     let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
     let mut stream = TcpStream::connect(server).expect("a server");
-    let text = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{length}{header}Connection: close\r\n\r\n");
+    let text =
+        format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{length}{header}Connection: close\r\n\r\n");
     stream.write_all(text.as_bytes()).expect("a request");
     Message::read_response(&mut stream).expect("a response")
 }
@@ -266,10 +267,15 @@ fn outcome(server: SocketAddr, line: &str, applications: &[&Origin]) -> Outcome 
         .filter(|(name, value)| name != "cache-control" || value != "no-store")
         .collect();
     let new = applications.iter().zip(counts).flat_map(|(origin, count)| origin.requests().split_off(count));
-    let forwarded = new.map(|request| format!("{} {:?}", request.head.line, named(&request.head, &FORWARDED))).collect();
+    let forwarded =
+        new.map(|request| format!("{} {:?}", request.head.line, named(&request.head, &FORWARDED))).collect();
     let status = response.status();
     // Pages for errors without a text are each server's own.
-    let body = if status >= 400 && !["no", "rest"].contains(&&*response.text()) { String::new() } else { response.text() };
+    let body = if status >= 400 && !["no", "rest"].contains(&&*response.text()) {
+        String::new()
+    } else {
+        response.text()
+    };
     Outcome { status, headers, body, forwarded }
 }
 
@@ -289,11 +295,16 @@ fn imported_sites_respond_as_in_caddy() {
         let imported = brisk_import::caddy(&path).expect("an import");
         assert_eq!((imported.files.len(), imported.report.counts()[3]), (1, 0), "{}", imported.report);
         let text = &imported.files[0];
-        let users: String = text.lines().filter_map(|line| line.strip_prefix("# bob:")).map(|hash| format!("bob:{hash}\n")).collect();
+        let users: String = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# bob:"))
+            .map(|hash| format!("bob:{hash}\n"))
+            .collect();
         let file = input.path().join("users-1");
         fs::write(&file, users).expect("a file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a file");
-        let text = text.replace("http = [\"0.0.0.0:8080\", \"[::]:8080\"]", "http = [\"127.0.0.1:0\"]\nworkers = 2");
+        let text =
+            text.replace("http = [\"0.0.0.0:8080\", \"[::]:8080\"]", "http = [\"127.0.0.1:0\"]\nworkers = 2");
         let brisk = setup().config(&text).start();
         for line in requests.lines() {
             let applications = [&one, &two];

@@ -138,6 +138,84 @@ fn imported_configurations_of_haproxy_pass_the_check() {
     assert!(count >= 15, "{count} files");
 }
 
+/// Caddyfiles of the tests of the importer.
+const CADDYFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gateway/import/tests/caddy");
+
+/// Folders and files below `/srv` that the Caddyfiles name.
+const SITES: [&str; 12] = [
+    "cloud/x",
+    "www/x",
+    "mautic/x",
+    "birds/x",
+    "files/x",
+    "blog/x",
+    "app/404.html",
+    "app/index.html",
+    "social/public/500.html",
+    "shop/public/x",
+    "log/x",
+    "app/assets/x",
+];
+
+/// A line of a file of users, with a password as Caddy hashes it.
+const CADDY_USERS: &str = "birdnet:$2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n";
+
+#[test]
+fn imported_caddyfiles_pass_the_check() {
+    let (folder, setup) = (TempDir::with_prefix("brisk-test-import-").expect("a temporary folder"), setup());
+    let write = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    };
+    for place in SITES {
+        write(&format!("srv/{place}"), b"x");
+    }
+    let ca = TestCa::new();
+    for name in ["registry", "ha-home-lan"] {
+        let leaf = ca.server(&[&name.replace("-", ".")]).issue();
+        write(&format!("{name}.pem"), &fs::read(&leaf.chain).expect("a file"));
+        write(&format!("{name}.key"), &fs::read(&leaf.key).expect("a file"));
+        write("clients.pem", &fs::read(&leaf.chain).expect("a file"));
+    }
+    write("users-1", CADDY_USERS.as_bytes());
+    let here = format!("{}/", folder.path().display());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut count = 0;
+    for input in fs::read_dir(CADDYFILES).expect("inputs") {
+        let input = input.expect("an input").path();
+        if input.is_dir() {
+            for snippet in fs::read_dir(&input).expect("snippets") {
+                let snippet = snippet.expect("a snippet").path();
+                let name = snippet.file_name().expect("a name").to_string_lossy().into_owned();
+                write(&format!("snippets/{name}"), &fs::read(&snippet).expect("a file"));
+            }
+        }
+    }
+    for input in fs::read_dir(CADDYFILES).expect("inputs") {
+        let input = input.expect("an input").path();
+        if input.is_dir() {
+            continue;
+        }
+        let text = fs::read_to_string(&input).expect("text");
+        let text = text
+            .replace("/srv/", &format!("{here}srv/"))
+            .replace("/etc/ssl/", &here)
+            .replace("/var/log/caddy/", &format!("{here}srv/log/"));
+        fs::write(folder.path().join("Caddyfile"), text).expect("a file");
+        let [conf, output, report] = ["Caddyfile", "brisk.toml", "report.md"].map(path);
+        let arguments = ["caddy", &conf, "-o", &output, "--report", &report, "--force"];
+        let files = setup.run("import", &arguments).success();
+        for file in files.lines() {
+            let checked = setup.run("check", &[file]);
+            let text = fs::read_to_string(file).expect("a result");
+            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
+            count += 1;
+        }
+    }
+    assert!(count >= 17, "{count} files");
+}
+
 #[test]
 fn mistakes_and_existing_files_are_named() {
     let (folder, setup) = (folder(), setup());
