@@ -43,7 +43,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    fn of(is_true: bool) -> Self {
+    pub(crate) fn of(is_true: bool) -> Self {
         if is_true { Self::True } else { Self::False }
     }
 
@@ -177,19 +177,27 @@ fn definition(directive: &Directive, peers: bool) -> Formula {
 /// Several matchers, which all have to hold; those of one kind are alternatives.
 fn set(block: &[Directive], peers: bool) -> Formula {
     let mut kinds: Vec<(String, Vec<Formula>)> = Vec::new();
+    let mut queries = Vec::new();
     for line in block.iter().filter(|line| line.name != "import") {
         let key = match line.name.as_str() {
-            "header" | "header_regexp" | "query" => {
+            "header" | "header_regexp" => {
                 format!("{} {}", line.name, line.arg(0).to_ascii_lowercase())
             }
             "not" => format!("not {}", kinds.len()),
             name => name.to_owned(),
         };
+        if line.name == "query" {
+            queries.extend(line.args.iter().map(|arg| resolve(arg)));
+            continue;
+        }
         let formula = one(&line.name, &line.args, line.inner(), peers);
         match kinds.iter_mut().find(|(own, _)| *own == key) {
             Some((_, all)) => all.push(formula),
             None => kinds.push((key, vec![formula])),
         }
+    }
+    if !queries.is_empty() {
+        kinds.push(("query".to_owned(), vec![query(&queries)]));
     }
     let any = |mut all: Vec<Formula>| match (all.len(), all.pop()) {
         (1, Some(one)) => one,

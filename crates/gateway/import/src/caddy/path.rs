@@ -72,18 +72,18 @@ impl Shape {
     }
 
     /// Whether all requests of a place match, or none; otherwise the expression that decides. `widely` also finds paths in another
-    /// case, and `/apix` for `/api*`.
-    pub(crate) fn decide(&self, place: &Place, widely: bool) -> Decision {
+    /// case, and `/apix` for `/api*`. `forced` also finds paths that would have a place of their own.
+    pub(crate) fn decide(&self, place: &Place, widely: bool, forced: bool) -> Decision {
         let path = place.path.as_str();
         let below = |text: &str| starts_with(text, path);
         match self {
             Self::Every => Decision::Always,
             Self::Exact(own) if place.exact => Decision::of(own.eq_ignore_ascii_case(path)),
-            Self::Exact(own) if widely && below(own) && has_letter(own) => {
+            Self::Exact(own) if below(own) && (forced || widely && has_letter(own)) => {
                 Decision::Expression(format!("(?i)^{}$", escape(own)))
             }
             Self::Prefix(own) if starts_with(path, own) => Decision::Always,
-            Self::Prefix(own) if widely && !place.exact && below(own) && has_letter(own) => {
+            Self::Prefix(own) if !place.exact && below(own) && (forced || widely && has_letter(own)) => {
                 Decision::Expression(format!("(?i)^{}", escape(own)))
             }
             Self::Exact(_) | Self::Prefix(_) => Decision::Never,
@@ -202,16 +202,16 @@ mod tests {
     #[test]
     fn places_decide_about_patterns() {
         let api = Shape::of("/api/*").expect("a shape");
-        assert_eq!(api.decide(&place("/api/", false), false), Decision::Always);
-        assert_eq!(api.decide(&place("/api/v1/", false), false), Decision::Always);
-        assert_eq!(api.decide(&place("/", false), false), Decision::Never);
-        assert_eq!(api.decide(&place("/", false), true), Decision::Expression("(?i)^/api/".into()));
-        assert_eq!(api.decide(&place("/API/x", true), false), Decision::Always);
+        assert_eq!(api.decide(&place("/api/", false), false, false), Decision::Always);
+        assert_eq!(api.decide(&place("/api/v1/", false), false, false), Decision::Always);
+        assert_eq!(api.decide(&place("/", false), false, false), Decision::Never);
+        assert_eq!(api.decide(&place("/", false), true, false), Decision::Expression("(?i)^/api/".into()));
+        assert_eq!(api.decide(&place("/API/x", true), false, false), Decision::Always);
         let php = Shape::of("*.php").expect("a shape");
-        assert_eq!(php.decide(&place("/a.PHP", true), false), Decision::Always);
-        assert_eq!(php.decide(&place("/", false), false), Decision::Expression("(?i)\\.php$".into()));
+        assert_eq!(php.decide(&place("/a.PHP", true), false, false), Decision::Always);
+        assert_eq!(php.decide(&place("/", false), false, false), Decision::Expression("(?i)\\.php$".into()));
         let exact = Shape::of("/a").expect("a shape");
-        assert_eq!(exact.decide(&place("/", false), false), Decision::Never);
-        assert_eq!(exact.decide(&place("/b/", false), true), Decision::Never);
+        assert_eq!(exact.decide(&place("/", false), false, false), Decision::Never);
+        assert_eq!(exact.decide(&place("/b/", false), true, false), Decision::Never);
     }
 }

@@ -221,7 +221,8 @@ mod tests {
     #[test]
     fn placeholders_become_variables() {
         let place = Place { path: "/".to_owned(), exact: false };
-        let world = World::new(place, HostName::Name("a.b.example".to_owned()), Some(true));
+        let world =
+            World::new(place, HostName::Name("a.b.example".to_owned()), Some(true), std::rc::Rc::default());
         let text = |text: &str, use_of| template(text, &State::default(), &world, use_of);
         assert_eq!(text("https://www.{host}{uri}", Use::Redirect).as_deref(), Ok("https://www.{host}{path}"));
         assert_eq!(

@@ -29,8 +29,15 @@ pub(crate) fn steps<'a>(
     }
     let is_step =
         |line: &&Directive| !SETTINGS.contains(&&*line.name) && !line.name.starts_with(['@', '(', '&']);
-    let all: Vec<_> =
+    let mut all: Vec<_> =
         block.iter().filter(is_step).map(|line| step(context, line, &matchers, depth)).collect();
+    // Caddy forms a group of several directives only; one alone is joined with a neighbour that has the same matcher.
+    for group in [Group::Handle, Group::Root] {
+        let mut members: Vec<_> = all.iter_mut().filter(|step| step.group == Some(group)).collect();
+        if let [one] = members.as_mut_slice() {
+            one.group = None;
+        }
+    }
     if sorted { context.order.sort(all) } else { all }
 }
 
@@ -148,6 +155,21 @@ pub(crate) fn places(steps: &[Step<'_>], stripped: &str, all: &mut Vec<Place>) {
             Some(prefix) => places(&step.inner, &format!("{stripped}{prefix}"), all),
             None => places(&step.inner, stripped, all),
         }
+    }
+}
+
+/// Paths in the conditions of steps that refuse requests, at most 1,000, because each condition is compared with all of them.
+pub(crate) fn restricted(steps: &[Step<'_>], all: &mut Vec<Shape>) {
+    for step in steps.iter().filter(|step| step.restricts) {
+        step.formula.visit(&mut |part| {
+            let Formula::Path(shapes) = part else { return };
+            for shape in shapes {
+                if all.len() < 1000 && shape.place().is_some() && !all.contains(shape) {
+                    all.push(shape.clone());
+                }
+            }
+        });
+        restricted(&step.inner, all);
     }
 }
 

@@ -164,7 +164,12 @@ mod tests {
 
     #[test]
     fn targets_become_paths() {
-        let world = World::new(Place { path: "/".to_owned(), exact: false }, HostName::Other, Some(true));
+        let world = World::new(
+            Place { path: "/".to_owned(), exact: false },
+            HostName::Other,
+            Some(true),
+            std::rc::Rc::default(),
+        );
         let moved = |add: &str| Ok(View::Moved { strip: String::new(), add: add.to_owned() });
         assert_eq!(rewritten("/app{uri}", &world), moved("/app"));
         assert_eq!(rewritten("/index.html", &world), Ok(View::Fixed("/index.html".to_owned())));

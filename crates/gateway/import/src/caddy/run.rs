@@ -31,11 +31,32 @@ pub(crate) struct Frame<'p, 'a> {
     steps: &'p [Step<'a>],
     at: usize,
     taken: Vec<Group>,
+    /// Whether the step before was executed.
+    last: Option<bool>,
 }
 
 impl<'p, 'a> Frame<'p, 'a> {
     pub(crate) fn new(steps: &'p [Step<'a>]) -> Self {
-        Self { steps, at: 0, taken: Vec::new() }
+        Self { steps, at: 0, taken: Vec::new(), last: None }
+    }
+}
+
+impl Frame<'_, '_> {
+    /// Goes on to the next step.
+    fn pass(&mut self, is_executed: Option<bool>) {
+        self.at += 1;
+        self.last = is_executed;
+    }
+
+    /// Whether the step is executed because the one before it was, or was not: Caddy joins neighbours with the same matcher, which it
+    /// compares once, even if the first of them changes the path.
+    fn repeated(&self) -> Option<bool> {
+        let (step, before) = (self.steps.get(self.at)?, self.steps.get(self.at.checked_sub(1)?)?);
+        let is_apart = |step: &Step<'_>| matches!(&*step.directive.name, "try_files" | "php_fastcgi");
+        let is_same = step.group == before.group
+            && step.has_matcher == before.has_matcher
+            && step.formula == before.formula;
+        self.last.filter(|_| is_same && !is_apart(step) && !is_apart(before))
     }
 }
 
@@ -57,18 +78,20 @@ pub(crate) fn follow<'p, 'a>(
             frames.pop();
             continue;
         };
-        if step.group.is_some_and(|group| frame.taken.contains(&group)) {
-            frame.at += 1;
+        let repeated = frame.repeated();
+        if repeated != Some(true) && step.group.is_some_and(|group| frame.taken.contains(&group)) {
+            frame.pass(Some(false));
             continue;
         }
         if context.is_spent(step.size + world.size()) || depth > DEEPEST || routes.len() > MOST_ROUTES {
             context.missing(step.directive, "the site has too many conditions", ADVICE);
             return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
         }
-        match step.formula.value(&world, step.restricts) {
-            Value::False => frame.at += 1,
+        let value = repeated.map_or_else(|| step.formula.value(&world, step.restricts), Value::of);
+        match value {
+            Value::False => frame.pass(Some(false)),
             Value::True => {
-                frame.at += 1;
+                frame.pass(Some(true));
                 frame.taken.extend(step.group);
                 match apply(context, step, &mut state, &mut world) {
                     Flow::Continue => {}
@@ -83,7 +106,7 @@ pub(crate) fn follow<'p, 'a>(
             }
             Value::Unknown(reason) if step.is_harmless() => {
                 context.missing(step.directive, reason, "write a route with `when` for it");
-                frame.at += 1;
+                frame.pass(None);
             }
             Value::Unknown(reason) => {
                 context.missing(step.directive, reason, ADVICE);
@@ -101,7 +124,7 @@ pub(crate) fn follow<'p, 'a>(
                 } else if clashes(context, step) {
                     return finish(context, &state, &world, Action::Refuse, Some(step.directive), routes);
                 } else {
-                    frame.at += 1;
+                    frame.pass(None);
                 }
             }
         }

@@ -1,17 +1,18 @@
 //! Sites and the hosts of brisk for them, with their routes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::resolve;
 use crate::caddy::matcher::{Formula, Named};
-use crate::caddy::path::{Place, is_plain};
+use crate::caddy::path::{Place, Shape, is_plain};
 use crate::caddy::plan::{Action, Plan};
 use crate::caddy::program;
 use crate::caddy::run::{Frame, follow};
 use crate::caddy::state::State;
 use crate::caddy::step::Step;
-use crate::caddy::world::{HostName, World, covers};
+use crate::caddy::world::{Facts, HostName, World, covers};
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::location::Route;
@@ -28,6 +29,7 @@ pub(crate) struct Program<'a> {
     /// The folder that the site has for all requests.
     pub(crate) root: Option<String>,
     places: Vec<Place>,
+    restricted: Vec<Shape>,
 }
 
 impl<'a> Program<'a> {
@@ -40,7 +42,9 @@ impl<'a> Program<'a> {
         places.dedup();
         let is_root = |step: &&Step<'_>| step.directive.name == "root" && !step.has_matcher;
         let root = steps.iter().find(is_root).map(|step| context.path(step.arg(0)));
-        Self { site, steps, root, places }
+        let mut restricted = Vec::new();
+        program::restricted(&steps, &mut restricted);
+        Self { site, steps, root, places, restricted }
     }
 
     /// Names of hosts that conditions of the site compare.
@@ -94,11 +98,13 @@ impl<'a> Program<'a> {
         let mut known: BTreeMap<Place, Vec<Plan>> = BTreeMap::new();
         let mut places = self.places.clone();
         places.sort_by_key(|place| (place.path.len(), place.exact));
+        let facts = Facts { places: places.iter().cloned().collect(), restricted: self.restricted.clone() };
+        let facts = Rc::new(facts);
         for place in places {
             if context.is_spent(1) {
                 return vec![refused(self.site)];
             }
-            let world = World::new(place.clone(), host.clone(), is_tls);
+            let world = World::new(place.clone(), host.clone(), is_tls, Rc::clone(&facts));
             let mut plans = Vec::new();
             follow(context, vec![Frame::new(&self.steps)], State::default(), world, 0, &mut plans);
             if context.is_spent(0) {

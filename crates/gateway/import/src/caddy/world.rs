@@ -1,5 +1,8 @@
 //! Requests of a route while the program of a site is followed: their place, host, path and conditions.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use crate::caddy::path::{self, Decision, Place, Shape};
 use crate::nginx::condition::When;
 use crate::nginx::pattern;
@@ -103,6 +106,15 @@ pub(crate) enum Branch {
     File,
 }
 
+/// Paths of the whole program.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Places that have routes of their own, so that others do not get their requests.
+    pub(crate) places: BTreeSet<Place>,
+    /// Paths with which steps refuse requests: all conditions find them in any case.
+    pub(crate) restricted: Vec<Shape>,
+}
+
 /// Requests that are followed.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -111,14 +123,15 @@ pub(crate) struct World {
     /// Whether the requests come over TLS; none if they may come both ways.
     pub(crate) is_tls: Option<bool>,
     pub(crate) view: View,
+    facts: Rc<Facts>,
     truths: Vec<Branch>,
     falsehoods: Vec<Branch>,
 }
 
 impl World {
-    pub(crate) fn new(place: Place, host: HostName, is_tls: Option<bool>) -> Self {
+    pub(crate) fn new(place: Place, host: HostName, is_tls: Option<bool>, facts: Rc<Facts>) -> Self {
         let (truths, falsehoods) = (Vec::new(), Vec::new());
-        Self { place, host, is_tls, view: View::default(), truths, falsehoods }
+        Self { place, host, is_tls, view: View::default(), facts, truths, falsehoods }
     }
 
     /// Work that a copy or a condition causes.
@@ -167,7 +180,11 @@ impl World {
                 }
                 _ => None,
             }),
-            Branch::When(_) | Branch::File => None,
+            Branch::When(wanted) => self
+                .truths
+                .iter()
+                .find_map(|own| matches!(own, Branch::When(own) if own.implies(wanted)).then_some(true)),
+            Branch::File => None,
         }
     }
 
@@ -192,7 +209,8 @@ impl World {
         let visible = self.view.visible(&self.place).ok_or_else(unknown)?;
         let mut alternatives = Vec::new();
         for shape in shapes {
-            match shape.decide(&visible, widely) {
+            let is_wide = widely || self.facts.restricted.contains(shape);
+            match shape.decide(&visible, is_wide, self.is_unplaced(shape)) {
                 Decision::Always => return Ok(Ok(true)),
                 Decision::Never => {}
                 Decision::Expression(expression) => alternatives.push(expression),
@@ -216,6 +234,18 @@ impl World {
             }
         }
         Ok(Ok(false))
+    }
+
+    /// Whether no place has the requests of a shape, because the path is changed before.
+    fn is_unplaced(&self, shape: &Shape) -> bool {
+        let View::Moved { strip, add } = &self.view else { return false };
+        let Some(Place { path, exact }) = shape.place().filter(|_| !self.view.is_original()) else {
+            return false;
+        };
+        match path.strip_prefix(add.as_str()) {
+            Some(rest) => !self.facts.places.contains(&Place { path: format!("{strip}{rest}"), exact }),
+            None => false,
+        }
     }
 
     /// The meaning of the matcher `path_regexp`.
@@ -331,7 +361,7 @@ mod tests {
     #[test]
     fn ends_of_paths_exclude_each_other() {
         let place = Place { path: "/".to_owned(), exact: false };
-        let world = World::new(place, HostName::Other, Some(true));
+        let world = World::new(place, HostName::Other, Some(true), Rc::default());
         let paths =
             |all: &[&str]| Branch::Paths(all.iter().map(|own| Part::new((*own).to_owned())).collect());
         let world = world.with(&paths(&["(?i)\\.css$", "(?i)\\.js$"]), true);

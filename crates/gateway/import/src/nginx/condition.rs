@@ -54,6 +54,15 @@ impl When {
         self.0.iter().any(|(key, _, value)| *key == "methods" && value == "[]")
     }
 
+    /// Whether another condition is that a header, cookie or parameter of this one has any value.
+    pub(crate) fn implies(&self, other: &Self) -> bool {
+        let [(key, name, test)] = other.0.as_slice() else { return false };
+        let is_present = |(own, own_name, own_test): &(&'static str, String, String)| {
+            own == key && own_name.eq_ignore_ascii_case(name) && own_test != "false"
+        };
+        test == "true" && self.0.iter().any(is_present)
+    }
+
     /// Whether there is no condition.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -172,8 +172,10 @@ fn imported_caddyfiles_pass_the_check() {
         write(&format!("srv/{place}"), b"x");
     }
     let ca = TestCa::new();
-    for name in ["registry", "ha-home-lan"] {
-        let leaf = ca.server(&[&name.replace("-", ".")]).issue();
+    let pairs: [(&str, &[&str]); 2] =
+        [("registry", &["registry.example.com"]), ("ha-home-lan", &["ha.home.lan", "printer.home.lan"])];
+    for (name, names) in pairs {
+        let leaf = ca.server(names).issue();
         write(&format!("{name}.pem"), &fs::read(&leaf.chain).expect("a file"));
         write(&format!("{name}.key"), &fs::read(&leaf.key).expect("a file"));
         write("clients.pem", &fs::read(&leaf.chain).expect("a file"));
