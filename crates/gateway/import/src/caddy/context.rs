@@ -30,7 +30,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Steps of all sites together.
-    const MOST: usize = 16_000_000;
+    const MOST: usize = 6_000_000;
 
     pub(crate) fn new(report: &'a RefCell<Report>, folder: &Path, order: Order) -> Self {
         Self {

@@ -209,7 +209,9 @@ impl World {
         let visible = self.view.visible(&self.place).ok_or_else(unknown)?;
         let mut alternatives = Vec::new();
         for shape in shapes {
-            let is_wide = widely || self.facts.restricted.contains(shape);
+            let restricted = &self.facts.restricted;
+            // With many of them, every path is compared so, which is always safe and takes less time.
+            let is_wide = widely || restricted.len() > 64 || restricted.contains(shape);
             match shape.decide(&visible, is_wide, self.is_unplaced(shape)) {
                 Decision::Always => return Ok(Ok(true)),
                 Decision::Never => {}
