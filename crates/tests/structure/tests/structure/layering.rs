@@ -33,10 +33,16 @@ const LONGEST_WITH_TESTS: usize = 600;
 const LARGE: usize = 8_000;
 
 /// Crates with more lines, and the reason why each is one concept.
-const LARGE_CRATES: &[(&str, &str)] = &[(
-    "answer",
-    "features of hosts and routes with their keys, resolution and stages: the stages need the exchange, and the service needs the stages",
-)];
+const LARGE_CRATES: &[(&str, &str)] = &[
+    (
+        "answer",
+        "features of hosts and routes with their keys, resolution and stages: the stages need the exchange, and the service needs the stages",
+    ),
+    (
+        "import",
+        "languages of other servers, each in a folder: they share directives, report, tables and the translation of expressions",
+    ),
+];
 
 /// The dependencies of a crate, and whether only its tests have them.
 fn dependencies(path: &Path) -> BTreeMap<String, bool> {
