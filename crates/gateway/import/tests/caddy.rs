@@ -289,8 +289,10 @@ fn mistakes_are_named_with_their_line() {
 
 #[test]
 fn many_conditions_end_in_a_refusal() {
-    let headers: String =
-        (0..60).map(|index| format!("@m{index} header X{index} 1\nheader @m{index} Y{index} 2\n")).collect();
+    let headers = (0..60)
+        .map(|index| format!("@m{index} header X{index} 1\nheader @m{index} Y{index} 2\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let result = toml(&format!(":80 {{\n{headers}respond ok\n}}\n"));
     assert!(result.contains("status = 501") && result.len() < (4 << 20), "{} bytes", result.len());
 }

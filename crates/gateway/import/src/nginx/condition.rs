@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use crate::directive::Directive;
 use crate::nginx::context::Context;
 use crate::nginx::location::has_parameters;
+use crate::nginx::methods::common_methods;
 use crate::nginx::variables::variable;
 use crate::nginx::{maps, pattern};
 use crate::toml::{self, Keys};
@@ -102,26 +103,6 @@ impl When {
         }
         keys.inline()
     }
-}
-
-/// The methods of both lists, in which `GET` includes `HEAD`.
-fn common_methods(first: &str, second: &str) -> String {
-    let methods = |list: &str| -> Vec<String> {
-        let inner = list.trim_start_matches('[').trim_end_matches(']');
-        let all = inner.split(',').map(|method| method.trim().trim_matches('"').to_owned());
-        all.filter(|method| !method.is_empty()).collect()
-    };
-    let (first, second) = (methods(first), methods(second));
-    let has = |list: &[String], method: &str| {
-        list.iter().any(|own| own == method || (own == "GET" && method == "HEAD"))
-    };
-    let mut both: Vec<_> = first.iter().filter(|method| has(&second, method)).collect();
-    for method in second.iter().filter(|method| has(&first, method)) {
-        if !both.contains(&method) {
-            both.push(method);
-        }
-    }
-    toml::list(both)
 }
 
 /// Texts that are true in nginx: all except the empty one and `0`.

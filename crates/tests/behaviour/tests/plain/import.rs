@@ -111,7 +111,9 @@ fn imported_configurations_of_haproxy_pass_the_check() {
     };
     let leaf = TestCa::new().server(&["x.example"]).issue();
     let [chain, key] = [&leaf.chain, &leaf.key].map(|path| fs::read(path).expect("a file"));
-    PAIRS.iter().for_each(|name| write(&format!("srv/{name}"), &[chain.clone(), key.clone()].concat()));
+    for name in PAIRS {
+        write(&format!("srv/{name}"), &[chain.clone(), key.clone()].concat());
+    }
     write("srv/ca.pem", &chain);
     write("srv/trusted.lst", b"10.0.0.0/8\n");
     write("pushers.users", USERS.as_bytes());
