@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use brisk_certs::{CertError, StoreError};
 use brisk_keys::KeyError;
+use http::StatusCode;
 use thiserror::Error;
 
 use crate::dns::DnsError;
@@ -147,6 +148,18 @@ impl AcmeError {
     }
 }
 
+/// An error response that is not JSON, probably of a proxy before the authority.
+#[derive(Debug, Error)]
+#[error("{request}: the server responded with {status}{excerpt}")]
+pub(crate) struct ForeignError {
+    /// Method and URL of the request.
+    pub(crate) request: String,
+    /// Status of the response.
+    pub(crate) status: StatusCode,
+    /// Beginning of its text, after a colon; may be empty.
+    pub(crate) excerpt: String,
+}
+
 /// Returns whether a nonce was reused or too old; the request may be repeated at once (RFC 8555 section 6.5).
 pub(crate) fn is_bad_nonce(error: &instant_acme::Error) -> bool {
     matches!(error, instant_acme::Error::Api(problem) if is_type(problem, "badNonce"))
@@ -165,7 +178,13 @@ pub(crate) fn is_account_gone(error: &instant_acme::Error) -> bool {
 
 /// Returns whether the authority would refuse the same request again.
 pub(crate) fn is_refused(error: &instant_acme::Error) -> bool {
-    matches!(error, instant_acme::Error::Api(problem) if !is_passing(problem))
+    match error {
+        instant_acme::Error::Api(problem) => !is_passing(problem),
+        instant_acme::Error::Other(source) => source
+            .downcast_ref::<ForeignError>()
+            .is_some_and(|error| !is_passing_status(error.status.as_u16())),
+        _ => false,
+    }
 }
 
 /// Returns whether the same request may succeed later.
@@ -173,7 +192,11 @@ fn is_passing(problem: &instant_acme::Problem) -> bool {
     is_type(problem, "badNonce")
         || is_type(problem, "rateLimited")
         || is_type(problem, "serverInternal")
-        || problem.status.is_some_and(|status| status >= 500 || status == 429)
+        || problem.status.is_some_and(is_passing_status)
+}
+
+fn is_passing_status(status: u16) -> bool {
+    status >= 500 || status == 429
 }
 
 fn is_type(problem: &instant_acme::Problem, name: &str) -> bool {

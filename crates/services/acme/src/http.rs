@@ -15,6 +15,8 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use serde_json::Value;
 use tokio::task;
 
+use crate::error::ForeignError;
+
 /// Longest accepted `Retry-After`. A longer one would leave names without certificates.
 const LONGEST: Duration = Duration::from_hours(24);
 
@@ -83,7 +85,7 @@ impl HttpClient for Http {
             let fetched = client.send(Request::from_parts(head, body)).await;
             let mut fetched = fetched.map_err(|error| Error::Other(Box::new(error)))?;
             noted.note(bound_retry_after(&mut fetched.headers), Instant::now());
-            understood(&place, &fetched)?;
+            understood(place, &fetched)?;
             let mut response = Response::new(Full::new(body_with_status(&fetched)));
             *response.status_mut() = fetched.status;
             *response.headers_mut() = fetched.headers;
@@ -95,19 +97,19 @@ impl HttpClient for Http {
 /// Longest excerpt of an error response, in characters.
 const EXCERPT: usize = 200;
 
-/// Reports an error response that is not JSON by its status and the beginning of its text. Without it, `instant-acme`
-/// would report a JSON syntax error.
-fn understood(place: &str, response: &FetchResponse) -> Result<(), Error> {
+/// Reports an error response that is not JSON as a [`ForeignError`]. Without it, `instant-acme` would report a JSON syntax
+/// error.
+pub(crate) fn understood(request: String, response: &FetchResponse) -> Result<(), Error> {
     let kind = response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if response.status.is_success() || response.status.is_redirection() || kind.contains("json") {
+    let status = response.status;
+    if status.is_success() || status.is_redirection() || kind.contains("json") {
         return Ok(());
     }
-    let mut message = format!("{place}: the server responded with {}", response.status);
-    let text = excerpt(&response.body);
-    if !text.is_empty() {
-        message = format!("{message}: {text}");
+    let mut excerpt = excerpt(&response.body);
+    if !excerpt.is_empty() {
+        excerpt.insert_str(0, ": ");
     }
-    Err(Error::Other(message.into()))
+    Err(Error::Other(Box::new(ForeignError { request, status, excerpt })))
 }
 
 /// The body, in which a problem document has the status of the response. RFC 9457 section 3.1.2: the member is optional and

@@ -15,7 +15,7 @@ use crate::AcmeError;
 use crate::account::{Authority, NONCES};
 use crate::certify::{check, new_key, request};
 use crate::dns::DnsSettings;
-use crate::error::{is_account_gone, is_bad_nonce, is_gone, is_refused};
+use crate::error::{ForeignError, is_account_gone, is_bad_nonce, is_gone, is_refused};
 use crate::prove::{Prover, why_invalid};
 use crate::records::{IssuedCertificate, Pending, Records, Secret, seconds};
 use crate::responses::{ChallengeResponses, withdraw};
@@ -264,6 +264,7 @@ fn identifier(name: &str) -> Identifier {
 fn is_worth_another(error: &instant_acme::Error) -> bool {
     match error {
         instant_acme::Error::Api(_) => is_refused(error) && !is_account_gone(error),
+        instant_acme::Error::Other(source) if source.is::<ForeignError>() => is_refused(error),
         // `instant-acme` reports an authority that ignores `replaces` as `Other`. After a failed request, the authority may
         // have created the order all the same.
         instant_acme::Error::Other(source) => !source.is::<FetchError>(),
@@ -274,9 +275,11 @@ fn is_worth_another(error: &instant_acme::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use brisk_fetch::Reason;
+    use brisk_fetch::{FetchResponse, Reason};
+    use http::{HeaderMap, StatusCode};
 
     use super::*;
+    use crate::http::understood;
 
     /// A failure that passes used to cost the exemption from rate limits that `replaces` gives.
     #[test]
@@ -294,6 +297,18 @@ mod tests {
             [("serverInternal", 500), ("malformed", 503), ("rateLimited", 429), ("accountDoesNotExist", 400)]
         {
             assert!(!is_worth_another(&problem(name, status)), "{name}");
+        }
+        // A proxy before the authority responds with a page, also after the authority has created the order.
+        let page = |status: StatusCode| {
+            let body = "<h1>later</h1>".into();
+            let response = FetchResponse { status, headers: HeaderMap::new(), body };
+            understood("POST https://ca.test/order".to_owned(), &response).expect_err("an error")
+        };
+        assert!(is_worth_another(&page(StatusCode::BAD_REQUEST)));
+        for status in
+            [StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE]
+        {
+            assert!(!is_worth_another(&page(status)), "{status}");
         }
         let unreachable = FetchError {
             method: http::Method::POST,
