@@ -26,6 +26,7 @@ use super::{
     problem::{Area, Problem},
     router::Router,
     sealing::{VERSION, opened, sealed},
+    settings::RedisAddress,
     shared::Shared,
     store::RedisStore,
 };
@@ -72,6 +73,7 @@ impl TicketKeySync {
             keyring,
             held: BTreeMap::new(),
             forced: false,
+            redirection: None,
             stopped,
         };
         Ok(PreparedKeySync { queue: store.reserve()?, exchange: Box::new(exchange), stop })
@@ -104,11 +106,19 @@ pub(super) struct Exchange {
     held: BTreeMap<u64, SharedKey>,
     /// Whether a rotation was forced and no [`round`](Self::round) has succeeded since.
     forced: bool,
+    /// The node that redirected the last [`round`](Self::round) to another one, and its reply.
+    redirection: Option<(RedisAddress, Problem)>,
     stopped: oneshot::Receiver<()>,
 }
 
-/// A round failed because of Redis. The cause is recorded in [`Problems`](super::problem::Problems).
-struct Failed;
+/// Why a round failed.
+enum Failed {
+    /// The link has ended, the reply was unexpected, or Redis refused a command. Recorded in
+    /// [`Problems`](super::problem::Problems), except an unexpected reply.
+    Here,
+    /// Another node of the cluster has the keys, or a migration of their slot is in progress. Not recorded.
+    Elsewhere(Problem),
+}
 
 impl Exchange {
     /// Executes a [`round`](Self::round) every [`POLL`] until the [`TicketKeySync`] is dropped.
@@ -123,13 +133,19 @@ impl Exchange {
         }
     }
 
-    async fn round(&mut self, router: &Router, shared: &Shared) -> Result<(), Failed> {
-        let link = router.node(&self.hash).and_then(|node| node.link()).ok_or(Failed)?;
-        let done = self.exchange(&link, shared).await;
-        if link.take_moved() {
-            router.doubt();
+    async fn round(&mut self, router: &Router, shared: &Shared) {
+        // Before the exchange, which the timeout may cancel.
+        let former = self.redirection.take();
+        let Some(link) = router.node(&self.hash).and_then(|node| node.link()) else { return };
+        let Err(Failed::Elsewhere(problem)) = self.exchange(&link, shared).await else { return };
+        // The slots of the cluster are outdated.
+        router.doubt();
+        let redirection = (link.address().clone(), problem);
+        // One redirection is usual during a migration. While a migration stays open, every round fails.
+        if former.as_ref() == Some(&redirection) {
+            shared.problems.begin(link.address(), Area::Exchange, redirection.1.clone());
         }
-        done
+        self.redirection = Some(redirection);
     }
 
     async fn exchange(&mut self, link: &Link, shared: &Shared) -> Result<(), Failed> {
@@ -188,7 +204,7 @@ impl Exchange {
         let fields = match link.ask(&command).await {
             Ok(Value::Array(fields)) => fields,
             Ok(Value::ServerError(error)) => return Err(refused("HGETALL", &error, link, shared)),
-            _ => return Err(Failed),
+            _ => return Err(Failed::Here),
         };
         let pairs = fields.chunks_exact(2).take(MOST_FIELDS);
         Ok(pairs.filter_map(|pair| self.open(&pair[0], &pair[1])).map(|key| (key.slot(), key)).collect())
@@ -198,7 +214,7 @@ impl Exchange {
         match link.ask(command).await {
             Ok(Value::ServerError(error)) => Err(refused("HSETNX or HDEL", &error, link, shared)),
             Ok(_) => Ok(()),
-            Err(()) => Err(Failed),
+            Err(()) => Err(Failed::Here),
         }
     }
 
@@ -221,11 +237,10 @@ fn context(slot: u64) -> Vec<u8> {
 }
 
 fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shared) -> Failed {
-    // The cached slots of the cluster are outdated.
+    let problem = Problem::refused(command, error);
     if is_elsewhere(error) {
-        link.set_moved();
-    } else {
-        shared.problems.begin(link.address(), Area::Exchange, Problem::refused(command, error));
+        return Failed::Elsewhere(problem);
     }
-    Failed
+    shared.problems.begin(link.address(), Area::Exchange, problem);
+    Failed::Here
 }
