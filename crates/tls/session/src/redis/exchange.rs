@@ -175,9 +175,8 @@ impl Exchange {
         let keys: Vec<SharedKey> = published.values().cloned().collect();
         self.keyring.install(&keys, now);
         (self.held, self.forced) = (published, false);
-        shared.problems.end(link.address(), Area::Exchange);
-        // Of a node that had the keys before.
-        shared.problems.forget_others(link.address(), Area::Exchange);
+        // The keys may have been on another node before.
+        shared.problems.end_area(link.address(), Area::Exchange);
         Ok(())
     }
 

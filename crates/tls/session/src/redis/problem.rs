@@ -179,14 +179,20 @@ impl Problems {
         self.any.store(entries.values().any(|entry| entry.lasts), Ordering::Relaxed);
     }
 
+    /// Records that this function works, which needs one server only. Removes its problems with all servers but `server`, since
+    /// their end would not be noticed.
+    pub(super) fn end_area(&self, server: &RedisAddress, area: Area) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        self.lock().retain(|(other, kind), _| *kind != area || other == server);
+        // Last, because it sets `any` according to the remaining problems.
+        self.end(server, area);
+    }
+
     /// Removes the problems of `server`, which is no longer used.
     pub(super) fn forget(&self, server: &RedisAddress) {
         self.lock().retain(|(other, _), _| other != server);
-    }
-
-    /// Removes the problems of this [`Area`] with all servers but `server`, since their end would not be noticed.
-    pub(super) fn forget_others(&self, server: &RedisAddress, area: Area) {
-        self.lock().retain(|(other, kind), _| *kind != area || other == server);
     }
 
     /// The current problems, one line each.
@@ -233,10 +239,12 @@ mod tests {
             problems.end(&server(port), Area::Connection);
         }
         assert_eq!(problems.lines().len(), 2);
-        problems.forget_others(&server(1), Area::Slots);
-        assert_eq!(problems.lines().len(), 1);
-        problems.end(&server(1), Area::Slots);
+        problems.end_area(&server(1), Area::Slots);
         assert_eq!(problems.lines(), [""; 0]);
+        assert!(!problems.any.load(Ordering::Relaxed), "the next end needs no lock");
+        problems.begin(&server(2), Area::Slots, Problem::no_slots(None));
+        problems.end_area(&server(1), Area::Slots);
+        assert!(!problems.any.load(Ordering::Relaxed), "the only problem was that of another server");
     }
 
     #[test]

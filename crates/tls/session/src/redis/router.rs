@@ -151,8 +151,7 @@ impl Router {
             match self.ask_cluster(address).await {
                 Ok(slots) => {
                     self.set(slots);
-                    self.shared.problems.end(address, Area::Slots);
-                    self.shared.problems.forget_others(address, Area::Slots);
+                    self.shared.problems.end_area(address, Area::Slots);
                     self.forget_problems(|other| !self.nodes.borrow().contains_key(other));
                     self.pause(CLUSTER_POLL).await;
                 }
