@@ -31,8 +31,7 @@ const LEASE: Duration = Duration::from_mins(2);
 /// Age after which the holder extends a [`Lock`]: a quarter of [`LEASE`], so that several extensions may fail.
 const RENEWAL: Duration = Duration::from_secs(30);
 
-/// Age at which a [`Lock`] that could not be extended is given up: the next call may be a minute later, until when no other
-/// gateway may get the lock.
+/// Age at which a [`Lock`] that could not be extended is given up: the rest of [`LEASE`] is for the work until the next call.
 const GIVEN_UP: Duration = Duration::from_mins(1);
 
 /// Expiry of the mark of a removed value, in seconds; longer than a gateway with a copy of the value is stopped.
@@ -378,7 +377,8 @@ impl Lock for RedisLock {
                 true
             }
             Ok(false) => false,
-            // Redis keeps the lease meanwhile, and the next call tries again.
+            // Redis keeps the lease meanwhile, and the next call tries again. If responses of the authority are slow, that call may
+            // be too late.
             Err(_) => self.age() < GIVEN_UP,
         }
     }
