@@ -10,7 +10,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, kill_process_group, waitid,
+};
 use thiserror::Error;
 
 use crate::{Interrupt, Plan, ProcessSource, Target, Variables};
@@ -301,19 +303,31 @@ impl Process {
         Err(ServerError::Silent { name: self.name.clone(), address: address.to_owned() })
     }
 
-    /// Waits until the process has exited with success. Processes that it has left behind may be wanted and get no signal.
+    /// Waits until the process has exited with success. Processes that it has left behind may be wanted and get no signal; after
+    /// a failure, they are stopped.
     fn wait_until_done(&mut self, interrupt: &Interrupt) -> Result<(), ServerError> {
-        while !self.has_exited()? {
-            rest(interrupt)?;
+        let exit = loop {
+            match self.exit()? {
+                Some(exit) => break exit,
+                None => rest(interrupt)?,
+            }
+        };
+        if exit.exit_status() == Some(0) {
+            self.collect()?;
+            return Ok(());
         }
-        let status = self.collect()?;
-        if status.success() { Ok(()) } else { Err(self.ended(status)) }
+        let status = self.stop()?;
+        Err(self.ended(status))
     }
 
-    /// Whether the process has exited. Its status is not collected, so until then no other process or group has the ID.
     fn has_exited(&self) -> io::Result<bool> {
+        Ok(self.exit()?.is_some())
+    }
+
+    /// How the process has exited, if it has. Its status is not collected, so until then no other process or group has the ID.
+    fn exit(&self) -> io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?)
     }
 
     fn collect(&mut self) -> io::Result<ExitStatus> {
@@ -323,6 +337,10 @@ impl Process {
 
     /// Stops the process, unless it has exited, and its remaining children.
     fn stop(&mut self) -> io::Result<ExitStatus> {
+        debug_assert!(
+            self.exit().is_ok(),
+            "after its status was collected, its ID may be that of another process"
+        );
         let pid = Pid::from_child(&self.child);
         // Errors mean that it has ended already.
         // Only to the server, which stops its children itself.
@@ -425,9 +443,34 @@ mod tests {
     fn a_server_that_has_ended_gets_no_signal() {
         let ended = "false";
         let mut process = Process::spawn("one", &mut Command::new(ended), ended).unwrap();
+        while !process.has_exited().unwrap() {
+            thread::sleep(POLL);
+        }
+        assert!(
+            is_running(process.child.id()),
+            "its status is collected, so its ID may be that of another process"
+        );
+        // `stop` asserts the same before the signals.
         let error = process.wait_until_ready("127.0.0.1:1", &Interrupt::default()).unwrap_err();
         assert!(matches!(error, ServerError::Ended { .. }), "{error}");
         assert!(process.done, "its ID may belong to another process");
+    }
+
+    /// They occupied ports and processors during the next run.
+    #[test]
+    fn processes_of_a_failed_command_are_stopped() {
+        let (mut left, stdout) = io::pipe().unwrap();
+        let shell = "sh";
+        let mut command = Command::new(shell);
+        command.args(["-c", "(sleep 60; echo left) & exit 1"]).stdout(stdout);
+        let mut process = Process::spawn("one", &mut command, shell).unwrap();
+        // It has the writing end too.
+        drop(command);
+        let error = process.wait_until_done(&Interrupt::default()).unwrap_err();
+        assert!(matches!(error, ServerError::Ended { .. }), "{error}");
+        let mut text = String::new();
+        left.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "");
     }
 
     #[test]
