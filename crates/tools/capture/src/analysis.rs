@@ -392,6 +392,33 @@ mod tests {
         assert!(!output.connections.is_empty());
     }
 
+    /// They were reassembled until the end of the connection, in the memory for HTTP.
+    #[test]
+    fn bytes_of_other_protocols_are_not_kept_after_a_word_in_upper_case_or_an_upgrade() {
+        let mail = ["EHLO host\r\n", "250 host\r\n"];
+        let upgrade = ["GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\n\r\n"];
+        for (texts, requests) in [(mail, None), (upgrade, Some(1))] {
+            let [client, server] = texts.map(|text| text.len() as u32);
+            let mut packets = handshake();
+            packets.push(Written::new(40, Client, 101, 501, texts[0].as_bytes()));
+            packets.push(Written::new(50, Server, 501, 101 + client, texts[1].as_bytes()));
+            // Behind a gap.
+            packets.push(Written::new(60, Client, 200 + client, 501 + server, &[7; 100]));
+            packets.push(Written::new(70, Server, 600 + server, 101 + client, &[7; 100]));
+            let (capture, mut output) = (pcap(packets), Results::default());
+            let mut table = Table::new(Settings::default());
+            let mut reader = PacketReader::new(&capture[..]).expect("a capture");
+            while let Some(packet) = reader.next().expect("packets") {
+                let segment = decode::segment(packet.link, reader.bytes(&packet)).expect("a segment");
+                table.add(&segment, (packet.number, packet.time), &mut output).expect("no error");
+            }
+            let connection = table.connections.values().next().expect("a connection");
+            assert_eq!(connection.http.as_ref().map(|http| http.count()), requests);
+            let kept: usize = connection.sides.iter().map(|side| side.stream.memory()).sum();
+            assert_eq!(kept, 0, "{texts:?}");
+        }
+    }
+
     #[test]
     fn reused_ports_are_another_connection_and_late_packets_are_not() {
         let close = |millis, from, seq, ack| {

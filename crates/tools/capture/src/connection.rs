@@ -346,7 +346,10 @@ impl Connection {
             is_known = true;
             match (&mut *tls, &mut *http) {
                 (Some(tls), http) => tls.add(from, place, bytes, secrets, http),
-                (None, Some(http)) => http.add(from, place, bytes),
+                (None, Some(http)) => {
+                    http.add(from, place, bytes);
+                    is_other = http.is_other();
+                }
                 (None, None) => {}
             }
         });
@@ -354,6 +357,8 @@ impl Connection {
         // No protocol is recognised later, so neither direction needs memory for reassembly.
         if is_other {
             self.sides.iter_mut().for_each(|side| side.stream.end());
+            // The first word of other protocols (SMTP, IRC) may be in upper case too.
+            self.http = self.http.take().filter(|http| http.count() > 0);
         }
     }
 

@@ -154,6 +154,11 @@ impl Http {
         !matches!(Protocol::of(first), Protocol::Other)
     }
 
+    /// Whether another protocol follows, or the bytes violate HTTP: no further bytes are read.
+    pub(crate) fn is_other(&self) -> bool {
+        matches!(self.protocol, Protocol::Other)
+    }
+
     /// Adds bytes of the stream, not encrypted.
     pub(crate) fn add(&mut self, from: Party, place: Place, bytes: &[u8]) {
         if let Protocol::Unknown = self.protocol {
