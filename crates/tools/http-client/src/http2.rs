@@ -72,9 +72,10 @@ struct PendingResponse<'a> {
 }
 
 impl PendingResponse<'_> {
-    fn end(&mut self) -> Result<(), Reason> {
+    fn end(&mut self) -> Result<(), HttpError> {
         let length = self.response.header("content-length").and_then(|length| number(length.as_bytes()));
-        self.response.end(length).map_err(|_| Reason::PROTOCOL_ERROR)
+        let ended = self.response.end(length);
+        ended.map_err(|fault| HttpError::protocol(format!("the response is not HTTP/2: {fault}")))
     }
 }
 
@@ -176,7 +177,7 @@ impl Http2 {
         let mut wanted = PendingResponse { stream: self.next - 2, response };
         while wanted.response.done_at.is_none() {
             while let Some((head, payload)) = self.next_frame()? {
-                self.frame(head, &payload, &mut wanted).map_err(broken)?;
+                self.frame(head, &payload, &mut wanted)?;
             }
             // Before the check of the end: acknowledgements must not wait for the next request.
             if !self.out.is_empty() {
@@ -250,13 +251,13 @@ impl Http2 {
         head: FrameHead,
         payload: &[u8],
         wanted: &mut PendingResponse<'_>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), HttpError> {
         // Floods of `PING` or `SETTINGS` without a response would keep the client busy (CVE-2019-9512,
         // CVE-2019-9515).
         if head.kind != kind::DATA {
             self.control += 1;
             if self.control > CONTROL {
-                return Err(Reason::ENHANCE_YOUR_CALM);
+                return Err(Reason::ENHANCE_YOUR_CALM.into());
             }
         }
         self.order.check(head)?;
@@ -282,9 +283,9 @@ impl Http2 {
                 let reason = Reason(word(payload.get(4..).unwrap_or_default()));
                 self.goaway = Some((word(payload) & 0x7fff_ffff, reason));
             }
-            kind::RST_STREAM if head.stream == wanted.stream => return Err(Reason(word(payload))),
+            kind::RST_STREAM if head.stream == wanted.stream => return Err(Reason(word(payload)).into()),
             // RFC 9113 section 8.4: the settings of this side disable push.
-            kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
+            kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR.into()),
             _ => {}
         }
         Ok(())
@@ -295,7 +296,7 @@ impl Http2 {
         head: FrameHead,
         payload: &[u8],
         wanted: &mut PendingResponse<'_>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), HttpError> {
         wanted.response.head_bytes += HEAD + payload.len();
         let block = if head.kind == kind::HEADERS {
             self.order.headers(head, payload)?
@@ -315,7 +316,7 @@ impl Http2 {
         head: FrameHead,
         block: &HeaderBlock<'_>,
         wanted: &mut PendingResponse<'_>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), HttpError> {
         let mut lines = DecodedFields::default();
         // Before the check of the stream: RFC 9113 section 4.3 has one table for the blocks of all streams.
         let decoded = self.decoder.decode(&block.bytes, FIELDS, LIST as usize, &mut lines);
@@ -334,7 +335,7 @@ impl Http2 {
                     lines.0.into_iter().filter(|(name, _)| !name.starts_with(':')).collect();
                 wanted.response.head_at = Some(Instant::now());
             }
-            _ if wanted.response.status == 0 => return Err(Reason::PROTOCOL_ERROR),
+            _ if wanted.response.status == 0 => return Err(Reason::PROTOCOL_ERROR.into()),
             // Trailers.
             _ => {}
         }
@@ -346,7 +347,7 @@ impl Http2 {
         head: FrameHead,
         payload: &[u8],
         wanted: &mut PendingResponse<'_>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), HttpError> {
         let bytes = without_padding(head.flags, payload)?.len();
         // RFC 9113 section 6.9.1: padding counts against the windows too.
         let length = i64::from(head.length);
@@ -354,10 +355,10 @@ impl Http2 {
             (self.connection_window - length, self.stream_window - length);
         self.log.frame(Party::Server, head, payload, Some((self.connection_window, self.stream_window)));
         if self.connection_window < 0 || self.stream_window < 0 {
-            return Err(Reason::FLOW_CONTROL_ERROR);
+            return Err(Reason::FLOW_CONTROL_ERROR.into());
         }
         if head.stream != wanted.stream || wanted.response.status == 0 {
-            return Err(Reason::PROTOCOL_ERROR);
+            return Err(Reason::PROTOCOL_ERROR.into());
         }
         wanted.response.body_bytes += bytes as u64;
         if head.has(flag::END_STREAM) {
@@ -383,15 +384,17 @@ fn ended(reason: Reason) -> HttpError {
     HttpError::connection(format!("the server ended the connection: GOAWAY with {reason}"))
 }
 
-fn broken(reason: Reason) -> HttpError {
-    HttpError::protocol(match reason {
-        Reason::COMPRESSION_ERROR => "a header block of the server cannot be decoded".to_owned(),
-        Reason::ENHANCE_YOUR_CALM => {
-            format!("the server sends more than {CONTROL} control frames, and no answer")
-        }
-        Reason::FLOW_CONTROL_ERROR => "the server sends more than the window allows".to_owned(),
-        reason => format!("the stream was reset, or a frame breaks the protocol: {reason}"),
-    })
+impl From<Reason> for HttpError {
+    fn from(reason: Reason) -> Self {
+        Self::protocol(match reason {
+            Reason::COMPRESSION_ERROR => "a header block of the server cannot be decoded".to_owned(),
+            Reason::ENHANCE_YOUR_CALM => {
+                format!("the server sends more than {CONTROL} control frames, and no answer")
+            }
+            Reason::FLOW_CONTROL_ERROR => "the server sends more than the window allows".to_owned(),
+            reason => format!("the stream was reset, or a frame breaks the protocol: {reason}"),
+        })
+    }
 }
 
 #[cfg(test)]
