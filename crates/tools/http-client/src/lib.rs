@@ -17,4 +17,4 @@ mod response;
 pub use error::HttpError;
 pub use http2::{Frame, Http2};
 pub use request::Request;
-pub use response::Response;
+pub use response::{Response, number};

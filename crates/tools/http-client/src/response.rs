@@ -49,7 +49,7 @@ impl Response {
 }
 
 /// The number of decimal digits only, without a sign; `None` for other text or an overflow.
-pub(crate) fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
+pub fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
     // `parse` alone accepts a plus sign.
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use brisk_handshake_view::Party;
 use brisk_http_client::http1::{Body, parse_head};
+use brisk_http_client::number;
 
 use super::{Exchange, Exchanges, NotHttp, Place, short};
 
@@ -107,7 +108,7 @@ impl Http1 {
         let body = match value("content-length") {
             // RFC 9112 section 6.3: `Transfer-Encoding` overrides `Content-Length`.
             _ if is_chunked => Body::chunked(),
-            Some(length) => Body::of_length(number(length).ok_or(NotHttp)?),
+            Some(length) => Body::of_length(number(length.trim_ascii()).ok_or(NotHttp)?),
             None => Body::none(),
         };
         let kind = match method {
@@ -164,13 +165,4 @@ impl Http1 {
         let heads: usize = self.sides.iter().map(|side| side.head.capacity()).sum();
         size_of::<Self>() + heads + self.pending.capacity() * size_of::<(Option<usize>, Method)>()
     }
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    let digits = text.trim_ascii();
-    // `parse` alone accepts a plus sign.
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    str::from_utf8(digits).ok()?.parse().ok()
 }
