@@ -34,6 +34,9 @@ const WARMUP: Duration = Duration::from_secs(1);
 const CONCURRENCY: u32 = 16;
 const CONCURRENCY_FIXED: u32 = 256;
 
+/// Maximum number of concurrent operations: each needs memory from the begin of the run.
+const MOST: usize = 10_000_000;
+
 /// The options of a run, as typed. `None` and empty lists stand for the defaults of [`Settings`].
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as typed: each is a flag of its own")]
@@ -297,12 +300,8 @@ impl Options {
     }
 
     fn schedule(&self) -> Result<Schedule, BenchError> {
-        let concurrency = |usual| self.connections.map_or(usual, NonZeroU32::get);
         let streams = self.streams.or(self.http3).map_or(1, NonZeroU32::get);
-        let at_once = |connections: u32| {
-            let error = || BenchError::settings("connections times streams has to be below 2^32");
-            connections.checked_mul(streams).ok_or_else(error)
-        };
+        let at_once = |usual: u32| self.connections.map_or(usual, NonZeroU32::get).saturating_mul(streams);
         let rate = match (self.rate, self.ramp) {
             (Some(_), Some(_)) => return Err(conflict("--rate", "--ramp")),
             (Some(rate), None) if rate > 0.0 && rate.is_finite() => Some(Steps::constant(rate)),
@@ -311,9 +310,7 @@ impl Options {
         };
         let pace = match (rate, self.ramp_connections) {
             (Some(_), Some(_)) => return Err(conflict("--ramp-connections", "a rate")),
-            (Some(rate), None) => {
-                Pace::Fixed { rate, concurrency: at_once(concurrency(CONCURRENCY_FIXED))? as usize }
-            }
+            (Some(rate), None) => Pace::Fixed { rate, concurrency: at_once(CONCURRENCY_FIXED) as usize },
             (None, Some(_)) if self.connections.is_some() => {
                 return Err(conflict("--ramp-connections", "-c"));
             }
@@ -321,8 +318,11 @@ impl Options {
                 return Err(BenchError::settings("--ramp-connections: connections come in whole numbers"));
             }
             (None, Some(steps)) => Pace::Closed(steps.times(streams)),
-            (None, None) => Pace::Closed(Steps::constant(f64::from(at_once(concurrency(CONCURRENCY))?))),
+            (None, None) => Pace::Closed(Steps::constant(f64::from(at_once(CONCURRENCY)))),
         };
+        if pace.most() > MOST {
+            return Err(BenchError::settings("connections times streams must be at most 10 million"));
+        }
         let warmup = self.warmup.unwrap_or(if self.count.is_some() { Duration::ZERO } else { WARMUP });
         // Endless only without time, count and steps: then the default time applies.
         let schedule = Schedule::new(pace.clone(), warmup, self.time, self.count);

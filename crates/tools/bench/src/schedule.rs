@@ -117,10 +117,7 @@ impl Schedule {
 
     /// Maximum number of concurrent operations during the whole run.
     pub fn most(&self) -> usize {
-        match &self.pace {
-            Pace::Closed(steps) => steps.most().round() as usize,
-            Pace::Fixed { concurrency, .. } => *concurrency,
-        }
+        self.pace.most()
     }
 
     /// When slot number `slot` of [`most`](Self::most) becomes available.
@@ -164,6 +161,14 @@ fn arrival(rate: &Steps, warmup: Duration, index: u64) -> Duration {
 }
 
 impl Pace {
+    /// Maximum number of concurrent operations.
+    pub fn most(&self) -> usize {
+        match self {
+            Self::Closed(steps) => steps.most().round() as usize,
+            Self::Fixed { concurrency, .. } => *concurrency,
+        }
+    }
+
     fn steps(&self) -> &Steps {
         match self {
             Self::Closed(steps) | Self::Fixed { rate: steps, .. } => steps,

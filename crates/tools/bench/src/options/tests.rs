@@ -62,15 +62,25 @@ fn streams_are_operations_at_once() {
 }
 
 #[test]
-fn more_streams_than_can_be_counted_are_refused() {
+fn more_operations_at_once_than_10_million_are_refused() {
+    const MANY: &str = "connections times streams must be at most 10 million";
     for rate in [None, Some(1.0)] {
         let error = refused(|options| {
             options.streams = NonZeroU32::new(65_536);
             options.connections = NonZeroU32::new(65_536);
             options.rate = rate;
         });
-        assert_eq!(error, "connections times streams has to be below 2^32");
+        assert_eq!(error, MANY);
     }
+    // Floats have no overflow, so a ramp of this size began.
+    let ramp = |streams| {
+        refused(move |options| {
+            options.streams = NonZeroU32::new(streams);
+            options.ramp_connections = "1:65536:1/1s".parse().ok();
+        })
+    };
+    assert_eq!(ramp(65_536), MANY);
+    assert_eq!(ramp(153), MANY, "65,536 times 153 is above 10 million");
 }
 
 #[test]
