@@ -157,7 +157,7 @@ impl Site {
     ) -> Response<Body> {
         // Before the stages, which change headers for their own route. The upstream call takes the head away.
         let kept = exchange.hold_head(|| size_of_fields(&request.head.headers));
-        let mut head = request.head.clone();
+        let mut head = kept.is_ok().then(|| request.head.clone());
         let answered = route.stages.request(exchange, request, &mut state).await;
         let mut is_of_stage = answered.is_some();
         let mut answered = match (answered, kept) {
@@ -167,7 +167,8 @@ impl Site {
         };
         let (mut headers, mut returned) = (HeaderList::new(), None);
         for count in 0.. {
-            let Some(response) = answered.as_mut().ok().filter(|_| !is_of_stage) else { break };
+            let found = answered.as_mut().ok().filter(|_| !is_of_stage);
+            let (Some(response), Some(head)) = (found, &mut head) else { break };
             let target =
                 if route.internal.redirects { internal::target(&self.folders, response) } else { None };
             let Some(target) = target else { break };
@@ -178,7 +179,7 @@ impl Site {
             answered = Err(Refusal::new(StatusCode::BAD_GATEWAY, "internal-redirect"));
             exchange.drop_response();
             let Some(target) = target.ok().filter(|_| count < internal::MOST_REDIRECTS) else { break };
-            internal::redirect(&mut head, target);
+            internal::redirect(head, target);
             let mut next = ClientRequest::new(head.clone(), ClientBody::default());
             if next.is_ambiguous {
                 break;
@@ -195,6 +196,7 @@ impl Site {
         let mut response = answered.unwrap_or_else(|refusal| refuse(refusal, state.version, exchange));
         internal::add(&headers, route.has_files(), &mut response);
         if let Some(page) = route.error_route(&state, &response)
+            && let Some(mut head) = head
             && let Some(target) = page.target(&RequestValues { exchange, head: &head }, &head)
         {
             returned = returned.or_else(|| exchange.returned.take());
