@@ -295,11 +295,12 @@ fn imported_sites_respond_as_in_caddy() {
         let imported = brisk_import::caddy(&path).expect("an import");
         assert_eq!((imported.files.len(), imported.report.counts()[3]), (1, 0), "{}", imported.report);
         let text = &imported.files[0];
-        let users: String = text
+        let users = text
             .lines()
             .filter_map(|line| line.strip_prefix("# bob:"))
             .map(|hash| format!("bob:{hash}\n"))
-            .collect();
+            .collect::<Vec<_>>()
+            .concat();
         let file = input.path().join("users-1");
         fs::write(&file, users).expect("a file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a file");

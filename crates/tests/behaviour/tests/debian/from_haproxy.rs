@@ -137,7 +137,7 @@ fn outcome(server: SocketAddr, request: &(&str, &str, &[&str], u8)) -> (u16, Vec
     let (line, host, headers, last) = request;
     let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, *last), server);
     let host = if host.is_empty() { "x.example" } else { host };
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let headers = headers.iter().map(|header| format!("{header}\r\n")).collect::<Vec<_>>().concat();
     write!(stream, "{line} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n")
         .expect("a server");
     let response = if line.starts_with("HEAD ") {
