@@ -19,6 +19,7 @@ mod group;
 mod host_name;
 mod limits;
 mod logs;
+mod map;
 mod pages;
 mod path_test;
 mod proxy;
@@ -35,6 +36,7 @@ mod tcp;
 mod template;
 mod test;
 mod unit;
+mod values;
 mod when;
 
 use std::path::Path;

@@ -10,7 +10,7 @@ mod closing;
 pub(crate) mod condition;
 mod content;
 mod context;
-mod dialect;
+pub(crate) mod dialect;
 mod directives;
 mod dns;
 mod error_pages;

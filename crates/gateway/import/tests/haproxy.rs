@@ -334,3 +334,136 @@ fn routes_of_the_limited_input_are_those_of_its_rules() {
     assert!(text.contains("[limit.web]\nrate = \"10/s burst 100\"\n"), "{text}");
     assert!(!text.contains("501"), "{text}");
 }
+
+#[test]
+fn a_changed_part_of_the_request_is_not_tested_as_the_client_sent_it() {
+    for (lines, refused) in [
+        (
+            " http-request del-header X-Admin\n http-request set-header X-Admin 1 if { src 10.0.0.0/8 }\n http-request deny if { path_beg /admin } !{ hdr(X-Admin) 1 }",
+            "path_regex = \"^/admin\" }; respond = { status = 501 }",
+        ),
+        (
+            " http-request del-header Cookie\n http-request deny unless { req.cook(s) 1 }",
+            "respond = { status = 501 }",
+        ),
+        (
+            " http-request set-header Host a.example\n http-request deny unless { hdr(host) a.example }",
+            "respond = { status = 501 }",
+        ),
+        (
+            " http-request deny if { path_beg /admin }\n http-request replace-path /api(/.*)? \\1 if { path_beg /api }\n http-request deny if { path_beg /admin }",
+            "path_regex = \"^/api\" }; respond = { status = 501 }",
+        ),
+    ] {
+        let routes = routes(&import_lines(lines));
+        assert!(routes.iter().any(|route| route.ends_with(refused)), "{lines}\n{routes:?}");
+        assert!(!routes.iter().any(|route| route.contains("x-admin")), "{routes:?}");
+    }
+    let lines = " http-request del-header X-A\n http-request set-header X-B %[req.hdr(X-A)]";
+    let expected = ["upstream = \"app\"; request_headers = { remove = [\"X-A\", \"X-B\"] }"];
+    assert_eq!(routes(&import_lines(lines)), expected);
+}
+
+#[test]
+fn tests_that_brisk_would_compare_in_another_way_refuse() {
+    for test in [
+        "req.hdr(X-Forwarded-For) -m ip 192.0.2.0/24",
+        "req.hdr(X-Level) -m int 3",
+        "method -m beg PO",
+        "src -m beg 10.0.0.1",
+        "path_reg -i %2f",
+        "path_sub %2f",
+        "hdr_reg(host) :8080$",
+        "hdr_end(host) :8080",
+        "hdr(host) [2001:db8::1]",
+        "hdr_reg(x-a) a.+b",
+        "hdr_reg(x-a) [^a]b",
+        "hdr_sub(x-a) a,b",
+        "path_beg -M -f missing.map",
+    ] {
+        let imported = import_lines(&format!(" http-request deny unless {{ {test} }}"));
+        assert_eq!(routes(&imported), ["respond = { status = 501 }"], "{test}");
+    }
+    for (test, condition) in [
+        (r"hdr_reg(x-a) ^192\.0\.2\.", r"headers = { x-a = { regex = '(?:^|,)\s*192\.0\.2\.' } }"),
+        ("hdr_reg(x-a) -i bot|crawler", r#"headers = { x-a = { regex = "(?i)bot|crawler" } }"#),
+        ("path_dom admin", "path_regex = \"(?:^|[/?.:])admin(?:[/?.:]|$)\""),
+        ("path_dir /a/", "path_regex = \"(?:^|/)a(?:/|$)\""),
+    ] {
+        let imported = import_lines(&format!(" http-request deny if {{ {test} }}"));
+        assert_eq!(routes(&imported)[0], format!("when = {{ {condition} }}; respond = {{ status = 403 }}"));
+    }
+    // A listed host has a name, and no port.
+    let imported = import_lines(
+        " use_backend other if { hdr(host) a.example [::1] } or { hdr_reg(host) ^b\\.example(:[0-9]+)?$ }",
+    );
+    let text = imported.files.concat();
+    assert!(text.contains("names = [\"a.example\", \"b.example\"]"), "{text}");
+    let routes = routes(&import_lines(" http-request deny if { path_beg -i /xab } { path_sub A }"));
+    assert_eq!(routes[0], "when = { path_regex = \"(?i)^/xab\" }; respond = { status = 501 }");
+}
+
+/// The import of some lines of a frontend beside a map `m.map`.
+fn import_with_map(lines: &str, map: &str) -> Imported {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = format!(
+        "defaults\n mode http\nfrontend f\n bind :80\n{lines}\n default_backend app\nbackend app\n server a 10.0.0.1:80\n"
+    );
+    fs::write(folder.path().join("m.map"), map).expect("a file");
+    fs::write(folder.path().join("haproxy.cfg"), text).expect("a file");
+    haproxy(&folder.path().join("haproxy.cfg")).expect("an import")
+}
+
+#[test]
+fn the_line_of_a_map_that_decides_in_haproxy_decides() {
+    let allow = |call: &str| format!(" http-request deny unless {{ {call} -m str allow }}");
+    let (open, closed) = ("upstream = \"app\"", "respond = { status = 403 }");
+    for (lines, map, expected) in [
+        (
+            allow("path,map_beg(m.map,deny)"),
+            "/api allow\n/api/admin deny\n",
+            vec![("^/api/admin", closed), ("^/api", open), ("", closed)],
+        ),
+        (
+            allow("path,map_beg(m.map)"),
+            "/api allow\n/api/admin allow\n/x deny\n",
+            vec![("^/api/admin|^/api", open), ("", closed)],
+        ),
+        (
+            allow("path,map_end(m.map)"),
+            ".php deny\np allow\n",
+            vec![(r"\.php$", closed), ("p$", open), ("", closed)],
+        ),
+        (allow("path,map(m.map)"), "/a allow\n/a deny\n/b deny\n", vec![("^/a$", open), ("", closed)]),
+        (allow("path,map(m.map)"), "/a deny\n/a allow\n", vec![("", closed)]),
+        (allow("path,map(m.map) -i"), "/a ALLOW\n", vec![("\"^/a$", open), ("", closed)]),
+        (
+            " http-request deny if { path_beg -M -f m.map }".to_owned(),
+            "/api allow\n",
+            vec![("^/api", closed), ("", open)],
+        ),
+    ] {
+        let imported = import_with_map(&lines, map);
+        let routes = routes(&imported);
+        assert_eq!(routes.len(), expected.len(), "{lines}\n{routes:?}");
+        for (route, (path, end)) in routes.iter().zip(expected) {
+            let is_path = path.is_empty() != route.contains("path_regex");
+            assert!(route.contains(path) && is_path && route.ends_with(end), "{lines}\n{routes:?}");
+        }
+    }
+    // Without the header, HAProxy has no value of the map.
+    for call in ["hdr(x),map(m.map,allow)", "path,map_int(m.map)"] {
+        assert_eq!(routes(&import_with_map(&allow(call), "a 1\n")), ["respond = { status = 501 }"], "{call}");
+    }
+    assert_eq!(
+        routes(&import_with_map(" http-request deny if { path,map(m.map) -m int gt 4 }", "/a 5\n")),
+        ["respond = { status = 501 }"]
+    );
+}
+
+#[test]
+fn rules_for_connections_and_sessions_accept_separately() {
+    let lines = " tcp-request connection accept if { src 10.0.0.0/8 }\n tcp-request session reject if { src 10.6.6.6 }";
+    let routes = routes(&import_lines(lines));
+    assert_eq!(routes[0], "when = { networks = [\"10.6.6.6\"] }; respond = { status = 403 }");
+}

@@ -163,18 +163,18 @@ impl<'c, 'a> Conditions<'c, 'a> {
         let mut flags = Flags::default();
         let mut rest = rest.iter();
         let mut patterns: Vec<String> = Vec::new();
+        let mut is_map = false;
         while let Some(word) = rest.next() {
             match word.as_str() {
                 "-i" => flags.ignore_case = true,
-                "-n" | "-u" | "-M" => {
-                    if word != "-n" {
-                        rest.next();
-                    }
-                }
+                "-n" => {}
+                // Lines of the files have a value behind the pattern.
+                "-M" => is_map = true,
+                "-u" => drop(rest.next()),
                 "-m" => flags.method = rest.next().cloned(),
                 "-f" => {
                     let name = rest.next().map_or("", String::as_str);
-                    match self.context.files.borrow_mut().lines(name) {
+                    match self.list(name, is_map) {
                         Ok(lines) => patterns.extend(lines),
                         Err(reason) => return Formula::unknown(reason),
                     }
@@ -197,6 +197,21 @@ impl<'c, 'a> Conditions<'c, 'a> {
         self.test(criterion, &flags, &patterns)
     }
 
+    /// The patterns of a file, of which each test has a copy.
+    fn list(&self, name: &str, is_map: bool) -> Result<Vec<String>, String> {
+        let lines = self.context.files.borrow_mut().lines(name)?;
+        let bytes: usize = if self.context.step(lines.len()) {
+            lines.iter().map(|line| line.len() + 64).sum()
+        } else {
+            usize::MAX
+        };
+        if lines.len() > MOST_PATTERNS || !self.context.copied(bytes) {
+            return Err("the lists of all tests together are too long".to_owned());
+        }
+        let first = |line: &String| if is_map { entry(line).0.to_owned() } else { line.clone() };
+        Ok(lines.iter().map(first).collect())
+    }
+
     /// Names of the proxies whose tables the proxy can use.
     pub(crate) fn stick_table(&self, name: &str) -> Option<&'a Directive> {
         if name.is_empty() {
@@ -204,6 +219,12 @@ impl<'c, 'a> Conditions<'c, 'a> {
         }
         self.context.table_of(name)?.one("stick-table", "")
     }
+}
+
+/// The pattern and the value of a line of a map.
+pub(crate) fn entry(line: &str) -> (&str, &str) {
+    let (key, value) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    (key, value.trim())
 }
 
 /// All of the tests between two `or`. HAProxy refuses an empty list, which would hold for all requests.

@@ -19,6 +19,9 @@ const MOST_LOGS: usize = 60;
 /// Bytes of all routes at most.
 const LARGEST: usize = 24 << 20;
 
+/// Bytes of the lists of all tests at most.
+const LARGEST_LISTS: usize = 128 << 20;
+
 /// The translation of one configuration.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
@@ -47,6 +50,8 @@ pub(crate) struct Context<'a> {
     pub(crate) connections: RefCell<Keys>,
     steps: Cell<usize>,
     size: Cell<usize>,
+    /// Bytes of lists of patterns.
+    lists: Cell<usize>,
 }
 
 impl<'a> Context<'a> {
@@ -79,6 +84,7 @@ impl<'a> Context<'a> {
             connections: RefCell::default(),
             steps: Cell::new(0),
             size: Cell::new(0),
+            lists: Cell::new(0),
         }
     }
 
@@ -161,6 +167,12 @@ impl<'a> Context<'a> {
     pub(crate) fn step(&self, count: usize) -> bool {
         self.steps.set(self.steps.get().saturating_add(count));
         self.steps.get() <= MOST_STEPS && self.size.get() <= LARGEST
+    }
+
+    /// Counts the bytes of a copy of a list. Whether there is room for it.
+    pub(crate) fn copied(&self, bytes: usize) -> bool {
+        self.lists.set(self.lists.get().saturating_add(bytes));
+        self.lists.get() <= LARGEST_LISTS
     }
 
     /// Counts the bytes of a route. Whether there is room for it.

@@ -37,6 +37,7 @@ impl<'a> Site<'_, '_, 'a> {
                 if let Err(reason) = self.header(flow, rule) {
                     self.lost(rule.line, reason);
                 }
+                rule.action.note_change(&mut flow.state.changed);
                 return Next::Rule;
             }
         };
@@ -102,7 +103,17 @@ impl<'a> Site<'_, '_, 'a> {
                 let rules = self.rules_of(flow);
                 let resolve = |sample: Sample| rules.0.resolved(sample);
                 let use_of = if of == Of::Response { Use::Response } else { Use::Value };
-                match template::text(format, use_of, &self.place(flow, &resolve)) {
+                let text = template::text(format, use_of, &self.place(flow, &resolve));
+                let text = text.and_then(|text| {
+                    let is_in = |name: &String| text.contains(&format!("{{request.header.{name}}}"));
+                    let is_changed = flow.state.changed.iter().any(is_in);
+                    if is_changed {
+                        Err("a rule has changed the header in the value before".to_owned())
+                    } else {
+                        Ok(text)
+                    }
+                });
+                match text {
                     Ok(text) => text,
                     Err(reason) => {
                         // A value of the client must not take the place of the missing one.
@@ -112,6 +123,12 @@ impl<'a> Site<'_, '_, 'a> {
                         return Err(reason);
                     }
                 }
+            }
+            Action::Replace(..)
+                if of == Of::Request && flow.state.changed.contains(&name.to_ascii_lowercase()) =>
+            {
+                flow.state.request.remove(name);
+                return Err("a rule has changed the header before".to_owned());
             }
             Action::Replace(_, _, from, to) => self.replaced(of, name, from, to, rule)?,
             _ => String::new(),
@@ -269,6 +286,9 @@ fn new_path(path: &Path, flow: &mut Flow<'_>) -> Result<(), String> {
             Err("the new path may begin without a slash".to_owned())
         }
         Path::Before(text) => set_path(flow, "replace_prefix", toml::text(text)),
+        Path::Replaced(from, ..) if from.contains('%') => {
+            Err("brisk changes the path without percent-encoding".to_owned())
+        }
         Path::Replaced(from, to, ignore_case) => {
             let from = pattern::translate(from, *ignore_case)?;
             let own = from.strip_prefix("(?i)").unwrap_or(&from);
@@ -287,6 +307,9 @@ fn new_path(path: &Path, flow: &mut Flow<'_>) -> Result<(), String> {
 }
 
 fn replaced_path(from: &str, to: &str, flow: &mut Flow<'_>) -> Result<(), String> {
+    if from.contains('%') {
+        return Err("brisk changes the path without percent-encoding".to_owned());
+    }
     let regex = pattern::translate(from, false)?;
     let (regex, to) = with_slash(&regex, &grouped(to, 0)?);
     rewrite(flow, &regex, &to)

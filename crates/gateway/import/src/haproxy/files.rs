@@ -25,6 +25,8 @@ pub(crate) struct Files {
     /// Whether files that the configuration names are read.
     reads_others: bool,
     known: BTreeMap<PathBuf, Result<Arc<str>, String>>,
+    /// Lines of lists and maps.
+    lists: BTreeMap<PathBuf, Arc<[String]>>,
     folders: BTreeMap<PathBuf, Option<Arc<[String]>>>,
 }
 
@@ -66,8 +68,8 @@ impl Files {
     }
 
     fn new(folder: &Path, reads_others: bool) -> Self {
-        let (known, folders) = (BTreeMap::new(), BTreeMap::new());
-        Self { folder: folder.to_owned(), bytes: 0, opened: 0, reads_others, known, folders }
+        let (known, lists, folders) = Default::default();
+        Self { folder: folder.to_owned(), bytes: 0, opened: 0, reads_others, known, lists, folders }
     }
 
     /// The name of a file, absolute if the folder is.
@@ -93,10 +95,16 @@ impl Files {
     }
 
     /// The lines of a file with patterns, without comments.
-    pub(crate) fn lines(&mut self, name: &str) -> Result<Vec<String>, String> {
+    pub(crate) fn lines(&mut self, name: &str) -> Result<Arc<[String]>, String> {
+        let path = self.path(name);
+        if let Some(known) = self.lists.get(&path) {
+            return Ok(Arc::clone(known));
+        }
         let text = self.text(name)?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Ok(lines.map(str::to_owned).collect())
+        let lines: Arc<[String]> = lines.map(str::to_owned).collect();
+        self.lists.insert(path, Arc::clone(&lines));
+        Ok(lines)
     }
 
     /// Names of the files in a folder, sorted; none if there is no such folder on this machine, or if it has too many.

@@ -125,6 +125,7 @@ impl<'a> Site<'_, '_, 'a> {
                 ports: &self.ports,
                 known: &flow.known,
                 is_moved: !flow.state.path.is_empty(),
+                changed: &flow.state.changed,
             };
             let formula = rule.formula.at(&facts);
             let next = match formula.first() {
@@ -221,6 +222,7 @@ impl<'a> Site<'_, '_, 'a> {
     /// Leaves out a rule without which no more is allowed: exceptions, and rules for headers.
     fn skipped(&self, flow: &mut Flow<'a>, rule: &Rule<'a>, reason: &str) -> bool {
         let headers = "write request_headers or response_headers in a route with `when`";
+        rule.action.note_change(&mut flow.state.changed);
         match &rule.action {
             Action::Allow | Action::Silent => {
                 self.context.missing(rule.line, reason, "write the exception as a route by hand");

@@ -1,10 +1,11 @@
 //! Conditions as formulas of tests, and their values at a place of the translation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::haproxy::host_name::{HostName, Names};
 use crate::haproxy::path_test;
-use crate::haproxy::when::Test;
+use crate::haproxy::when::{Part, Test};
 
 /// Nature of a test without a counterpart, which decides whether a route refuses requests because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +129,20 @@ pub(crate) struct Facts<'f> {
     pub(crate) known: &'f Known,
     /// Whether a rule has replaced the path before.
     pub(crate) is_moved: bool,
+    /// Headers of the request that rules have changed before, in lower case.
+    pub(crate) changed: &'f BTreeSet<String>,
+}
+
+impl Facts<'_> {
+    /// Whether a rule has changed the part of the request before, so that a test of brisk would look at what the client sent.
+    fn is_changed(&self, test: &Test) -> bool {
+        match test {
+            Test::Path(_) => self.is_moved,
+            Test::Named(Part::Header, name, _) => self.changed.contains(&name.to_ascii_lowercase()),
+            Test::Named(Part::Cookie, ..) => self.changed.contains("cookie"),
+            _ => false,
+        }
+    }
 }
 
 impl Formula {
@@ -196,13 +211,14 @@ impl Formula {
     /// The formula with the values of all known tests.
     pub(crate) fn at(&self, facts: &Facts<'_>) -> Self {
         match self {
-            Self::Test(test) => match facts.known.of(test) {
-                Some(known) => known,
-                None if facts.is_moved && matches!(**test, Test::Path(_)) => {
-                    Self::unknown("a rule has changed the path before")
-                }
-                None => self.clone(),
-            },
+            // An earlier result concerns the value before the change.
+            Self::Test(test) if facts.is_changed(test) => {
+                Self::unknown("a rule has changed this part of the request before")
+            }
+            Self::Test(test) => facts.known.of(test).unwrap_or_else(|| self.clone()),
+            Self::Host(_) if facts.changed.contains("host") => {
+                Self::unknown("a rule has changed the host before")
+            }
             Self::Host(names) => match names.accept(facts.host) {
                 Some(true) => Self::True,
                 Some(false) => Self::False,

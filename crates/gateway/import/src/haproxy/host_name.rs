@@ -71,7 +71,12 @@ impl Names {
                 && is_name(parent)
                 && parent.contains('.')
         };
-        self.patterns.iter().all(is_listed)
+        self.patterns.iter().all(is_listed) && !self.has_others()
+    }
+
+    /// Whether the test accepts texts that are no names of hosts in brisk, such as addresses in brackets.
+    fn has_others(&self) -> bool {
+        self.exact.iter().any(|name| !is_name(name))
     }
 
     /// Adds the hosts that the test needs.
@@ -102,7 +107,7 @@ impl Names {
                 Some(self.exact.contains(name) || self.patterns.iter().any(|pattern| accepts(pattern, name)))
             }
             HostName::Below(parent) => {
-                let mut result = Some(false);
+                let mut result = (!self.has_others()).then_some(false);
                 for pattern in &self.patterns {
                     match accepts_below(pattern, parent) {
                         Some(true) => return Some(true),
@@ -118,7 +123,7 @@ impl Names {
                 if self.patterns.iter().any(is_every) {
                     return Some(true);
                 }
-                self.patterns.is_empty().then_some(false)
+                (self.patterns.is_empty() && !self.has_others()).then_some(false)
             }
         }
     }

@@ -37,13 +37,27 @@ impl Pattern {
             Match::Begin => format!("^{text}"),
             Match::End => format!("{text}$"),
             Match::Part => text,
-            Match::Folder => format!("(?:^|/){}(?:/|$)", pattern::escaped(self.text.trim_matches('/'))),
-            Match::Domain => {
-                format!("(?:^|[/.]){}(?:[/.]|$)", pattern::escaped(self.text.trim_matches(['/', '.'])))
+            Match::Folder | Match::Domain => {
+                let (text, set) = (pattern::escaped(self.bare()), self.delimiters());
+                if self.kind == Match::Folder {
+                    format!("(?:^|/){text}(?:/|$)")
+                } else {
+                    format!("(?:^|[{set}]){text}(?:[{set}]|$)")
+                }
             }
             Match::Expression => self.text.clone(),
         };
         if self.ignore_case { format!("(?i:{own})") } else { own }
+    }
+
+    /// Characters between which a folder or domain is. Paths have no query.
+    fn delimiters(&self) -> &'static str {
+        if self.kind == Match::Domain { "/?.:" } else { "/" }
+    }
+
+    /// The text without the delimiters around it.
+    pub(crate) fn bare(&self) -> &str {
+        self.text.trim_matches(|next| self.delimiters().contains(next))
     }
 
     /// Whether the pattern accepts a fixed text.
@@ -85,7 +99,13 @@ impl Pattern {
         }
         let same_case =
             self.ignore_case == other.ignore_case || self.is_letterless() || other.is_letterless();
+        // A letter of the beginning in one case may be in the part, in the other one not.
+        let is_mixed = |start: &Self, part: &Self| {
+            start.ignore_case && !part.ignore_case && !start.is_letterless() && !part.is_letterless()
+        };
         match (self.kind, other.kind) {
+            (Match::Begin, _) if other.kind != Match::Begin && is_mixed(self, other) => Err(()),
+            (_, Match::Begin) if self.kind != Match::Begin && is_mixed(other, self) => Err(()),
             (Match::Begin, Match::Begin) | (Match::End, Match::End) if same_case => {
                 let (long, short) =
                     if self.text.len() < other.text.len() { (other, self) } else { (self, other) };
@@ -120,15 +140,19 @@ impl Pattern {
 
     /// A beginning with an end or a part, which may overlap.
     fn then(&self, other: &Self) -> Self {
-        type Whole = fn(&str) -> Vec<String>;
-        let bare = other.text.trim_matches(['/', '.']);
-        let (texts, tail, is_whole): (Vec<String>, &str, Whole) = match other.kind {
-            Match::End => (vec![other.text.clone()], "$", |_| Vec::new()),
-            Match::Folder => (vec![format!("/{bare}")], "(?:/|$)", |text| vec![format!("{text}/")]),
-            Match::Domain => (vec![format!("/{bare}"), format!(".{bare}")], "(?:[/.]|$)", |text| {
-                vec![format!("{text}/"), format!("{text}.")]
-            }),
-            _ => (vec![other.text.clone()], "", |text| vec![text.to_owned()]),
+        let (bare, set) = (other.bare(), other.delimiters());
+        let tail = if other.kind == Match::Folder { "(?:/|$)".to_owned() } else { format!("(?:[{set}]|$)") };
+        let before = || set.chars().map(|next| format!("{next}{bare}")).collect::<Vec<_>>();
+        let (texts, tail): (_, &str) = match other.kind {
+            Match::End => (vec![other.text.clone()], "$"),
+            Match::Folder | Match::Domain => (before(), &tail),
+            _ => (vec![other.text.clone()], ""),
+        };
+        // Texts with which a beginning has the whole part.
+        let is_whole = |text: &str| match other.kind {
+            Match::End => Vec::new(),
+            Match::Folder | Match::Domain => set.chars().map(|next| format!("{text}{next}")).collect(),
+            _ => vec![text.to_owned()],
         };
         let fold = |text: &str| if other.ignore_case { text.to_lowercase() } else { text.to_owned() };
         let is_in =

@@ -1,5 +1,6 @@
 //! Rules of proxies in the order in which HAProxy runs them.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::directive::Directive;
@@ -43,6 +44,19 @@ pub(crate) enum Action {
     Silent,
     /// The request or its response would be another one, without a counterpart.
     Unknown(String),
+}
+
+impl Action {
+    /// Notes the name of the header of the request that the action changes.
+    pub(crate) fn note_change(&self, changed: &mut BTreeSet<String>) {
+        if let Self::Set(Of::Request, name, _)
+        | Self::Add(Of::Request, name, _)
+        | Self::Remove(Of::Request, name)
+        | Self::Replace(Of::Request, name, ..) = self
+        {
+            changed.insert(name.to_ascii_lowercase());
+        }
+    }
 }
 
 /// A rule with its condition.
@@ -89,7 +103,8 @@ impl<'a> Program<'a> {
         Self {
             request: vec![
                 segment(&monitor),
-                segment(&of("tcp-request", &["connection", "session"])),
+                segment(&of("tcp-request", &["connection"])),
+                segment(&of("tcp-request", &["session"])),
                 segment(&of("tcp-request", &["content"])),
                 segment(&http),
                 segment(&|line| (line.name == "redirect").then(|| conditions.redirect_rule(line, 0))),

@@ -1,5 +1,7 @@
 //! The state of a request between rules: header rules, restrictions and the new path, and the keys of its route.
 
+use std::collections::BTreeSet;
+
 use crate::haproxy::formula::Need;
 use crate::haproxy::rule::Of;
 use crate::toml::{self, Keys};
@@ -86,6 +88,8 @@ impl Headers {
 pub(crate) struct State {
     pub(crate) request: Headers,
     pub(crate) response: Headers,
+    /// Names of the headers of the request that rules have changed, in lower case.
+    pub(crate) changed: BTreeSet<String>,
     pub(crate) real_ip: bool,
     /// Keys for a new path.
     pub(crate) path: Keys,
@@ -102,7 +106,8 @@ pub(crate) struct State {
 impl State {
     /// Bytes of the texts.
     pub(crate) fn size(&self) -> usize {
-        self.request.size() + self.response.size() + self.limits.iter().map(String::len).sum::<usize>()
+        let texts = self.limits.iter().chain(&self.changed);
+        self.request.size() + self.response.size() + texts.map(String::len).sum::<usize>()
     }
 
     /// The keys of the restrictions, which routes of every kind have.

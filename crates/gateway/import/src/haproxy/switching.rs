@@ -1,13 +1,13 @@
 //! The choice of a backend, also by a map, and limits of connections.
 
 use crate::directive::Directive;
-use crate::haproxy::acl::Conditions;
+use crate::haproxy::acl::{Conditions, entry};
 use crate::haproxy::formula::Formula;
 use crate::haproxy::limits;
+use crate::haproxy::map::map_kind;
 use crate::haproxy::path_test::Match;
 use crate::haproxy::rule::{Action, Rule};
 use crate::haproxy::sample::Sample;
-use crate::haproxy::test::map_kind;
 
 /// Entries of a map that choose backends at most.
 const MOST_ENTRIES: usize = 20_000;
@@ -45,12 +45,12 @@ impl<'a> Conditions<'_, 'a> {
         let kind = map_kind(&map.name).ok_or("the name of the backend is formed from the request")?;
         let lines = self.context.files.borrow_mut().lines(map.arg(0))?;
         let mut entries: Vec<(String, String)> = Vec::new();
-        for line in &lines {
-            let (key, backend) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-            entries.push((key.to_owned(), backend.trim().to_owned()));
-        }
-        if entries.len() > MOST_ENTRIES {
+        if lines.len() > MOST_ENTRIES || !self.context.step(lines.len()) {
             return Err(format!("the map has more than {MOST_ENTRIES} lines"));
+        }
+        for line in lines.iter() {
+            let (key, backend) = entry(line);
+            entries.push((key.to_owned(), backend.to_owned()));
         }
         if kind == Match::Begin {
             // The longest beginning decides.

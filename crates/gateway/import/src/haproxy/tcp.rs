@@ -6,7 +6,7 @@ use crate::directive::Directive;
 use crate::haproxy::bind::Listeners;
 use crate::haproxy::certificates;
 use crate::haproxy::context::{Context, milliseconds};
-use crate::haproxy::formula::{Facts, Formula, Kind, Known};
+use crate::haproxy::formula::{Facts, Formula, Kind};
 use crate::haproxy::host_name::HostName;
 use crate::haproxy::rule::{Action, Rule, Segment};
 use crate::haproxy::site::Front;
@@ -112,9 +112,15 @@ impl<'a> Context<'a> {
         host: &HostName,
     ) -> Result<Option<usize>, (Option<&'a Directive>, String)> {
         let program = &front.rules.1;
-        let known = Known::default();
-        let facts =
-            Facts { host, secure: listeners.tls, ports: &listeners.ports, known: &known, is_moved: false };
+        let (known, changed) = Default::default();
+        let facts = Facts {
+            host,
+            secure: listeners.tls,
+            ports: &listeners.ports,
+            known: &known,
+            is_moved: false,
+            changed: &changed,
+        };
         let mut segments: Vec<Segment<'a>> = program.request.clone();
         segments.push(Rc::clone(&program.switching));
         let mut index = None;

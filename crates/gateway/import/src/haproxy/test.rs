@@ -6,9 +6,11 @@ use crate::haproxy::acl::{Conditions, Flags};
 use crate::haproxy::counter::{numbers, size};
 use crate::haproxy::formula::{Formula, Need};
 use crate::haproxy::host_name::Names;
+use crate::haproxy::map::map_kind;
 use crate::haproxy::path_test::{Match, Pattern, divided};
 use crate::haproxy::sample::{Call, Sample};
-use crate::haproxy::when::{Network, Part, Test, Value};
+use crate::haproxy::values::{counted, named};
+use crate::haproxy::when::{Network, Test};
 use crate::nginx::pattern;
 
 /// Ends of the names of samples that state the way of the comparison.
@@ -48,6 +50,10 @@ impl Conditions<'_, '_> {
             Ok(sample) => sample,
             Err(reason) => return Formula::unknown(reason),
         };
+        if !fits(method, &sample) {
+            let method = method.unwrap_or_default();
+            return Formula::unknown(format!("brisk does not compare {} by {method}", sample.fetch.name));
+        }
         let request = Request { sample, kind: kind.unwrap_or(Match::Exact), ignore_case: flags.ignore_case };
         let is_found = method == Some("found");
         constant(&request, is_found, patterns)
@@ -55,36 +61,8 @@ impl Conditions<'_, '_> {
             .unwrap_or_else(|| self.compared(&request, is_found, patterns))
     }
 
-    /// Tests of the result of a `map`, whose file lists the values of the sample.
-    fn mapped(&self, request: &Request, is_found: bool, patterns: &[String]) -> Option<Formula> {
-        let (map, before) = request.sample.converters.split_last()?;
-        let kind = map_kind(&map.name)?;
-        let lines = match self.context.files.borrow_mut().lines(map.arg(0)) {
-            Ok(lines) => lines,
-            Err(reason) => return Some(Formula::unknown(reason)),
-        };
-        let wanted = |value: &str| {
-            let accepts = |text: &String| {
-                let pattern =
-                    Pattern { kind: request.kind, text: text.clone(), ignore_case: request.ignore_case };
-                pattern.accepts(value)
-            };
-            is_found || patterns.iter().any(accepts)
-        };
-        let default = map.args.get(1).is_some_and(|default| wanted(default));
-        let entries = lines.iter().map(|line| line.split_once([' ', '\t']).unwrap_or((line, "")));
-        let (accepted, others): (Vec<_>, Vec<_>) = entries.partition(|(_, value)| wanted(value.trim()));
-        if default {
-            let reason = "the default of the map is accepted too";
-            return Some(if others.is_empty() { Formula::True } else { Formula::unknown(reason) });
-        }
-        let keys: Vec<_> = accepted.into_iter().map(|(key, _)| key.to_owned()).collect();
-        let sample = Sample { fetch: request.sample.fetch.clone(), converters: before.to_vec() };
-        Some(self.compared(&Request { sample, kind, ignore_case: request.ignore_case }, false, &keys))
-    }
-
     /// Tests of a part of the request.
-    fn compared(&self, request: &Request, is_found: bool, patterns: &[String]) -> Formula {
+    pub(crate) fn compared(&self, request: &Request, is_found: bool, patterns: &[String]) -> Formula {
         let sample = &request.sample;
         let name = sample.name();
         let argument = sample.fetch.arg(0);
@@ -92,7 +70,7 @@ impl Conditions<'_, '_> {
             _ if sample.is_host() => host(request, is_found, patterns),
             "path" | "url" | "base" if !is_found => path(request, patterns),
             "src" if sample.converters.is_empty() && !is_found => networks(patterns),
-            "method" if !is_found => methods(patterns),
+            "method" if !is_found && request.is_method() => methods(patterns),
             "ssl_sni" if self.proxy.is_tcp() => host(request, is_found, patterns),
             // Without the first message of TLS, brisk passes nothing on.
             "ssl_hello_type" if self.proxy.is_tcp() && patterns == ["1"] => Formula::True,
@@ -110,15 +88,21 @@ impl Conditions<'_, '_> {
 
 /// A comparison with its sample.
 #[derive(Debug)]
-struct Request {
-    sample: Sample,
-    kind: Match,
-    ignore_case: bool,
+pub(crate) struct Request {
+    pub(crate) sample: Sample,
+    pub(crate) kind: Match,
+    pub(crate) ignore_case: bool,
 }
 
 impl Request {
+    /// Whether the whole method is compared, of which converters change the case only.
+    fn is_method(&self) -> bool {
+        let is_case = |call: &Call| matches!(&*call.name, "lower" | "upper");
+        self.kind == Match::Exact && self.sample.converters.iter().all(is_case)
+    }
+
     /// Whether letters of any case match. None if a converter changes the sample in another way.
-    fn is_folded(&self, texts: &[String]) -> Option<bool> {
+    pub(crate) fn is_folded(&self, texts: &[String]) -> Option<bool> {
         let mut ignore_case = self.ignore_case;
         for Call { name, .. } in &self.sample.converters {
             match name.as_str() {
@@ -130,6 +114,23 @@ impl Request {
             }
         }
         Some(ignore_case)
+    }
+}
+
+/// Whether brisk compares a sample as `-m` states: a text as text, a number as number, an address as address.
+fn fits(method: Option<&str>, sample: &Sample) -> bool {
+    let is_map = sample.converters.last().is_some_and(|call| map_kind(&call.name).is_some());
+    let is_text = is_map
+        || sample.is_host()
+        || matches!(
+            sample.name(),
+            "hdr" | "cook" | "url_param" | "path" | "url" | "base" | "method" | "ssl_sni" | "ssl_c_s_dn"
+        );
+    match method {
+        None | Some("found") => true,
+        Some("ip") => !is_map && sample.name() == "src",
+        Some("int" | "bool") => !is_text && sample.name() != "src",
+        Some(_) => is_text || !matches!(sample.name(), "src" | "dst_port" | "fc_dst_port" | "ssl_fc"),
     }
 }
 
@@ -208,23 +209,36 @@ fn path(request: &Request, texts: &[String]) -> Formula {
     Formula::any(any)
 }
 
+/// Reason for encoded texts without a counterpart.
+const ENCODED: &str = "brisk compares the path without percent-encoding";
+
 /// The pattern for a path, which brisk compares without percent-encoding.
 fn pattern_of(kind: Match, text: &str, ignore_case: bool) -> Result<Pattern, String> {
     if kind == Match::Expression {
+        if text.contains('%') {
+            return Err(ENCODED.to_owned());
+        }
         let text = pattern::translate(text, false)?;
         return Ok(Pattern { kind, text, ignore_case });
     }
-    let text = decoded(text).ok_or("the encoded text is not UTF-8")?;
-    Ok(Pattern { kind, text, ignore_case })
+    let pattern = decoded(text).map(|text| Pattern { kind, text, ignore_case }).ok_or(ENCODED)?;
+    // Delimiters alone are no folder or domain.
+    if matches!(kind, Match::Folder | Match::Domain) && pattern.bare().is_empty() {
+        return Err("the text has no letters".to_owned());
+    }
+    Ok(pattern)
 }
 
-/// The text without percent-encoding.
+/// The text without percent-encoding. None if it has an encoded slash or percent sign, because paths of brisk have none.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
         let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if matches!(byte, Some(b'/' | b'%')) {
+            return None;
+        }
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { &behind[2..] } else { behind };
     }
@@ -235,19 +249,34 @@ fn host(request: &Request, is_found: bool, patterns: &[String]) -> Formula {
     if is_found {
         return Formula::True;
     }
-    let mut all = Vec::new();
+    let (mut all, mut any) = (Vec::new(), Vec::new());
     for text in patterns {
-        let text = if request.kind == Match::Expression {
-            match pattern::translate(text, false) {
-                Ok(text) => text,
-                Err(reason) => return Formula::unknown(reason),
-            }
-        } else {
-            text.clone()
-        };
-        all.push(Pattern { kind: request.kind, text, ignore_case: true });
+        match host_text(request.kind, text) {
+            Ok(text) => all.push(Pattern { kind: request.kind, text, ignore_case: true }),
+            Err(reason) => any.push(Formula::unknown(reason)),
+        }
     }
-    Formula::Host(Arc::new(Names::new(all)))
+    any.push(Formula::Host(Arc::new(Names::new(all))));
+    Formula::any(any)
+}
+
+/// The text for names, which have no port in brisk.
+fn host_text(kind: Match, text: &str) -> Result<String, String> {
+    let port = Err("brisk compares the host without its port".to_owned());
+    match kind {
+        Match::Exact => Ok(text.to_owned()),
+        Match::Expression => {
+            // An optional port is never there.
+            let mut bare = text.to_owned();
+            for optional in [r"(:[0-9]+)?", r"(?::[0-9]+)?", r"(:\d+)?", r"(?::\d+)?"] {
+                bare = bare.replace(optional, "");
+            }
+            if bare.replace("(?:", "(").contains(':') { port } else { pattern::translate(&bare, false) }
+        }
+        Match::End if !text.starts_with(':') && text.matches(':').count() < 2 => Ok(text.to_owned()),
+        _ if text.contains(':') => port,
+        _ => Ok(text.to_owned()),
+    }
 }
 
 fn networks(patterns: &[String]) -> Formula {
@@ -277,95 +306,4 @@ fn methods(patterns: &[String]) -> Formula {
         return Formula::all([head.not(), test(methods)]);
     }
     test(methods)
-}
-
-/// Headers, cookies and parameters.
-fn named(request: &Request, is_found: bool, patterns: &[String]) -> Formula {
-    let sample = &request.sample;
-    let (part, name) = match sample.name() {
-        "hdr" => (Part::Header, sample.fetch.arg(0).to_ascii_lowercase()),
-        "cook" => (Part::Cookie, sample.fetch.arg(0).to_owned()),
-        _ => (Part::Query, sample.fetch.arg(0).to_owned()),
-    };
-    let is_first = sample.fetch.args.len() < 2 || sample.fetch.arg(1) == "-1";
-    if name.is_empty() || !is_first {
-        return Formula::unknown("the test concerns one of several values");
-    }
-    if part == Part::Header && name == "host" {
-        return Formula::unknown("brisk compares the host by its name only");
-    }
-    let test = |value| Formula::Test(Arc::new(Test::Named(part, name.clone(), value)));
-    if is_found {
-        return test(Value::Any);
-    }
-    let Some(ignore_case) = request.is_folded(patterns) else {
-        return Formula::unknown("the converters of the value have no counterpart");
-    };
-    // HAProxy divides the values of headers at commas.
-    let is_list = part == Part::Header && !sample.fetch.name.ends_with("fhdr");
-    let mut any = Vec::new();
-    let mut expressions = Vec::new();
-    for text in patterns {
-        let escaped = pattern::escaped(text);
-        let (start, end) = if is_list { (r"(?:^|,)\s*", r"\s*(?:,|$)") } else { ("^", "$") };
-        expressions.push(match request.kind {
-            Match::Exact if !is_list && !ignore_case && patterns.len() == 1 => {
-                any.push(test(Value::Equal(text.clone())));
-                continue;
-            }
-            Match::Exact => format!("{start}{escaped}{end}"),
-            Match::Begin => format!("{start}{escaped}"),
-            Match::End => format!("{escaped}{end}"),
-            Match::Part => escaped,
-            Match::Folder => format!("(?:^|[/,]){escaped}(?:[/,]|$)"),
-            Match::Domain => format!("(?:^|[/.,:]){escaped}(?:[/.,:]|$)"),
-            Match::Expression => match pattern::translate(text, false) {
-                Ok(text) => text,
-                Err(reason) => {
-                    any.push(Formula::unknown(reason));
-                    continue;
-                }
-            },
-        });
-    }
-    let lists = divided(
-        expressions.into_iter().map(|text| Pattern { kind: Match::Expression, text, ignore_case }).collect(),
-    );
-    any.extend(lists.iter().map(|list| test(Value::Expression(crate::haproxy::path_test::any(list)))));
-    Formula::any(any)
-}
-
-/// The comparison of a converter `map`.
-pub(crate) fn map_kind(name: &str) -> Option<Match> {
-    Some(match name {
-        "map" | "map_str" => Match::Exact,
-        "map_beg" => Match::Begin,
-        "map_end" => Match::End,
-        "map_sub" => Match::Part,
-        "map_dir" => Match::Folder,
-        "map_dom" => Match::Domain,
-        "map_reg" => Match::Expression,
-        _ => return None,
-    })
-}
-
-/// Numbers of headers or cookies: whether there is one.
-fn counted(request: &Request, patterns: &[String]) -> Formula {
-    let words: Vec<_> = patterns.iter().map(String::as_str).collect();
-    let found = Request {
-        sample: Sample {
-            fetch: Call {
-                name: request.sample.name().trim_end_matches("_cnt").trim_start_matches('f').to_owned(),
-                args: request.sample.fetch.args.clone(),
-            },
-            converters: Vec::new(),
-        },
-        kind: Match::Exact,
-        ignore_case: false,
-    };
-    match words.as_slice() {
-        ["gt", "0"] | ["ge", "1"] => named(&found, true, &[]),
-        ["0"] | ["eq", "0"] | ["lt", "1"] => named(&found, true, &[]).not(),
-        _ => Formula::unknown("brisk does not count headers and cookies"),
-    }
 }
