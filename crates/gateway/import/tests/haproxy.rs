@@ -467,3 +467,105 @@ fn rules_for_connections_and_sessions_accept_separately() {
     let routes = routes(&import_lines(lines));
     assert_eq!(routes[0], "when = { networks = [\"10.6.6.6\"] }; respond = { status = 403 }");
 }
+
+#[test]
+fn headers_that_settings_add_are_never_those_of_clients() {
+    for (line, expected) in [
+        ("option forwardfor except 10.0.0.0/8", "upstream = \"app\""),
+        (
+            "option forwardfor header X-Client-IP",
+            "upstream = \"app\"; request_headers = { set = { X-Client-IP = \"{client.address}\" } }",
+        ),
+        ("option originalto", "upstream = \"app\"; request_headers = { remove = [\"X-Original-To\"] }"),
+        (
+            "http-send-name-header X-Server",
+            "upstream = \"app\"; request_headers = { remove = [\"X-Server\"] }",
+        ),
+        (
+            "http-request set-header X-A 1\n unique-id-header X-Unique",
+            "upstream = \"app\"; request_headers = { set = { X-A = \"1\", X-Unique = \"{request.id}\" } }",
+        ),
+    ] {
+        let imported = import_lines(&format!(" {line}"));
+        assert_eq!(routes(&imported), [expected], "{line}");
+        assert!(!imported.files.concat().contains("trusted_proxies"));
+    }
+}
+
+#[test]
+fn a_refused_name_below_an_accepted_one_closes_the_listener() {
+    let text = |lines: &str, backend: &str| {
+        format!(
+            "defaults\n mode tcp\nfrontend f\n bind :443\n{lines}\nlisten other\n bind :22\n server a 10.0.0.1:22\nbackend b\n{backend} server a 10.0.0.1:443\n"
+        )
+    };
+    let wild = " tcp-request content reject if { req.ssl_sni secret.example.com }\n use_backend b if { req.ssl_sni -m end .example.com }";
+    let several = " tcp-request content reject if { req.ssl_sni a.example.com z.example.org }\n use_backend b if { req.ssl_sni -m end .example.com }";
+    for (lines, backend) in [(wild, ""), (several, ""), (" default_backend b", " disabled\n")] {
+        let files = import_text(&text(lines, backend)).files.concat();
+        assert!(files.contains(":22\"]") && !files.contains(":443\"]"), "{lines}\n{files}");
+    }
+    let files =
+        import_text(&text(" use_backend b if { req.ssl_sni -m end .example.com }", "")).files.concat();
+    assert!(files.contains("names = [\"*.example.com\"]"), "{files}");
+}
+
+#[test]
+fn listeners_with_restrictions_of_names_or_namespaces_are_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("haproxy.cfg");
+    let files = |bind: &str, list: &str| {
+        let text = format!("listen l\n mode http\n bind :80\n bind :443 {bind}\n server a 10.0.0.1:80\n");
+        fs::write(&path, text).expect("a file");
+        fs::write(folder.path().join("list.txt"), list).expect("a file");
+        let imported = haproxy(&path).expect("an import");
+        (imported.files.concat().contains(":443\""), imported.report.counts()[3])
+    };
+    let bind = "ssl crt /etc/main.pem crt-list list.txt";
+    for (bind, list, expected) in [
+        (bind, "/c.pem [verify required ca-file /ca.pem] admin.example.com\n", (false, 1)),
+        (bind, "/c.pem [alpn h2] a.example.com\n", (true, 1)),
+        (bind, "/c.pem a.example.com\n", (true, 0)),
+        ("namespace internal", "", (false, 1)),
+    ] {
+        assert_eq!(files(bind, list), expected, "{bind} {list}");
+    }
+}
+
+#[test]
+fn a_frontend_that_redirects_never_serves_plain_http() {
+    let text = "defaults\n mode http\nfrontend a\n bind :443 ssl crt a.pem\n bind :80\n default_backend app\nfrontend b\n bind :8080\n redirect scheme https\nbackend app\n server s 10.0.0.9:80\n";
+    for swapped in [false, true] {
+        let mut text = text.to_owned();
+        if swapped {
+            let at = text.find("frontend a").expect("a part");
+            let (other, backend) = (
+                text.find("frontend b").expect("a part"),
+                text.find("backend app\n server").expect("a part"),
+            );
+            text = [&text[..at], &text[other..backend], &text[at..other], &text[backend..]].concat();
+        }
+        let files = import_text(&text).files;
+        let file = files.iter().find(|file| file.contains("0.0.0.0:8080")).expect("a file");
+        assert!(
+            !file.contains("plain = \"serve\"")
+                && !file.contains("\"0.0.0.0:8080\"]\nunknown_host = \"default\"\n\n# haproxy.cfg:3"),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn limits_of_clients_belong_to_their_frontend_and_the_smaller_one_holds() {
+    let text = "defaults\n mode http\nfrontend a\n bind :80\n tcp-request connection reject if { src_conn_cur gt 50 }\n tcp-request connection reject if { src_conn_cur gt 20 }\n tcp-request connection reject if { src_conn_cur gt 30 }\n default_backend app\nfrontend b\n bind :81\n tcp-request connection reject if { src_conn_cur gt 90 }\n default_backend app\nbackend app\n server s 10.0.0.9:80\n";
+    let files = import_text(text).files;
+    for (file, limit) in files.iter().zip([20, 90]) {
+        assert!(file.contains(&format!("max_connections_per_client = {limit}\n")), "{file}");
+    }
+    let lines = " stick-table type ip size 1m expire 10s store http_req_rate(10s)\n http-request track-sc0 src if { path /a }\n http-request track-sc0 src if { path /b }\n http-request deny deny_status 429 if { sc_http_req_rate(0) gt 100 }";
+    let routes = routes(&import_lines(lines));
+    for path in ["^/a$", "^/b$"] {
+        let own = routes.iter().find(|route| route.contains(path)).expect(path);
+        assert!(own.contains("limits = [\"f\"]"), "{routes:?}");
+    }
+}

@@ -183,14 +183,14 @@ impl<'a> Context<'a> {
             let mut value = || rest.next().map_or("", String::as_str);
             match word.as_str() {
                 "crt" => own.certificates.push(self.certificate(value())),
-                "crt-list" => own.certificates.extend(self.certificate_list(value())?),
+                "crt-list" => own.certificates.extend(self.certificate_list(line, value())?),
                 "verify" => verify = Some(value()),
                 "ca-file" => authority = Some(value()),
                 "crl-file" => lists.push(self.based(value(), "ca-base")),
                 "ca-verify-file" | "alpn" => drop(value()),
                 "ssl-min-ver" => own.is_recent = value() == "TLSv1.3",
-                "interface" => {
-                    return Err(format!("brisk does not listen on the interface {} alone", value()));
+                "interface" | "namespace" => {
+                    return Err(format!("brisk does not listen on the {word} {} alone", value()));
                 }
                 "ca-ignore-err" | "crt-ignore-err" => {
                     let errors = value();
@@ -199,7 +199,7 @@ impl<'a> Context<'a> {
                         format!("brisk refuses certificates of clients with the errors {errors}"),
                     );
                 }
-                "ca-sign-file" | "ca-sign-pass" | "namespace" | "ocsp-update" => {
+                "ca-sign-file" | "ca-sign-pass" | "ocsp-update" => {
                     let value = value();
                     self.missing(
                         line,
@@ -247,16 +247,41 @@ impl<'a> Context<'a> {
         Certificate { path, is_folder, names: Vec::new() }
     }
 
-    /// The certificates of a `crt-list` with their names.
-    fn certificate_list(&self, name: &str) -> Result<Vec<Certificate>, String> {
+    /// The certificates of a `crt-list` with their names. Options in brackets concern the names of a line.
+    fn certificate_list(&self, line: &'a Directive, name: &str) -> Result<Vec<Certificate>, String> {
         let lines = self.files.borrow_mut().lines(name)?;
-        let read = |line: &String| {
-            let (path, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-            let rest = rest.split_once(']').map_or(rest, |(_, rest)| rest);
+        let mut all = Vec::new();
+        for text in lines.iter() {
+            let (path, mut rest) = text.split_once([' ', '\t', '[']).unwrap_or((text, ""));
+            if text.contains('[') {
+                let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+                let (options, names) = bracketed.ok_or("the crt-list has a bracket without its end")?;
+                self.certificate_options(line, options)?;
+                rest = names;
+            }
             let names = rest.split_whitespace().filter(|name| !name.starts_with('!'));
-            Certificate { names: names.map(str::to_ascii_lowercase).collect(), ..self.certificate(path) }
-        };
-        Ok(lines.iter().map(read).collect())
+            let names = names.map(str::to_ascii_lowercase).collect();
+            all.push(Certificate { names, ..self.certificate(path) });
+        }
+        Ok(all)
+    }
+
+    /// Notes options of a line of a `crt-list`. An error if they restrict clients, because a listener of brisk has one rule.
+    fn certificate_options(&self, line: &'a Directive, options: &str) -> Result<(), String> {
+        let words: Vec<_> = options.split_whitespace().collect();
+        let is_verified = words.windows(2).any(|pair| pair[0] == "verify" && pair[1] != "none");
+        if is_verified || words.iter().any(|word| matches!(*word, "ca-file" | "crl-file" | "ca-verify-file"))
+        {
+            return Err(
+                "the crt-list verifies clients for some names: write client_certificates of these hosts"
+                    .to_owned(),
+            );
+        }
+        if !words.is_empty() {
+            let reason = format!("brisk has no options of certificates: {}", words.join(" "));
+            self.missing(line, reason, "look for their purpose in docs/configuration.md, [tls]");
+        }
+        Ok(())
     }
 }
 

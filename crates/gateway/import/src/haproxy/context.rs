@@ -22,6 +22,9 @@ const LARGEST: usize = 24 << 20;
 /// Bytes of the lists of all tests at most.
 const LARGEST_LISTS: usize = 128 << 20;
 
+/// A number and its period in milliseconds.
+type Limit = (u64, u64);
+
 /// The translation of one configuration.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
@@ -46,8 +49,8 @@ pub(crate) struct Context<'a> {
     seen: RefCell<BTreeSet<String>>,
     /// Groups of servers by the number of their proxy, its frontend's mode and the connection.
     pub(crate) groups: RefCell<BTreeMap<(usize, bool), Result<String, String>>>,
-    /// Limits of the connections of each client, for `[server]`.
-    pub(crate) connections: RefCell<Keys>,
+    /// Limits of the connections of each client by frontends, for `[server]`: the number, and the number in a period.
+    pub(crate) connections: RefCell<BTreeMap<&'a str, (Option<Limit>, Option<Limit>)>>,
     steps: Cell<usize>,
     size: Cell<usize>,
     /// Bytes of lists of patterns.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::directive::Directive;
 use crate::haproxy::acl::Conditions;
 use crate::haproxy::context::milliseconds;
 use crate::haproxy::formula::{Formula, Kind, Rate};
@@ -107,15 +106,31 @@ impl Conditions<'_, '_> {
         let (mut table, mut by, mut condition) =
             (table.to_owned(), "{client.address}".to_owned(), Formula::True);
         if let Some(slot) = slot {
-            let (line, at) = self.tracking(slot).ok_or(format!("no rule tracks the counter {slot}"))?;
-            let (words, own) = self.of_rule(&line.args);
-            condition = own;
-            let key = words.get(at + 1).map_or("", String::as_str);
-            let sample = Sample::read(key).ok_or("the key has no counterpart")?;
-            by = template::variable(&self.resolved(sample)?).ok_or(format!("brisk has no key for {key}"))?;
-            if let Some(place) = words.iter().position(|word| word == "table") {
-                words.get(place + 1).unwrap_or(&String::new()).clone_into(&mut table);
+            let word = format!("track-sc{slot}");
+            let rules =
+                self.proxy.lines().filter(|line| matches!(&*line.name, "http-request" | "tcp-request"));
+            let mut tracked: Option<(String, String)> = None;
+            condition = Formula::False;
+            for line in rules {
+                let Some(at) = line.args.iter().position(|arg| *arg == word) else { continue };
+                if !self.context.step(100) {
+                    return Err("the rules are too many".to_owned());
+                }
+                let (words, own) = self.of_rule(&line.args);
+                let key = words.get(at + 1).cloned().unwrap_or_default();
+                let place = words.iter().position(|word| word == "table");
+                let of =
+                    place.map_or(table.clone(), |place| words.get(place + 1).cloned().unwrap_or_default());
+                if tracked.as_ref().is_some_and(|known| *known != (key.clone(), of.clone())) {
+                    return Err(format!("rules track the counter {slot} by different keys"));
+                }
+                tracked = Some((key, of));
+                condition = Formula::any([condition, own]);
             }
+            let (key, of) = tracked.ok_or(format!("no rule tracks the counter {slot}"))?;
+            let sample = Sample::read(&key).ok_or("the key has no counterpart")?;
+            by = template::variable(&self.resolved(sample)?).ok_or(format!("brisk has no key for {key}"))?;
+            table = of;
         }
         let line = self.stick_table(&table).ok_or("there is no stick-table")?;
         let stored = line.args.iter().position(|arg| arg == "store").map_or("", |at| line.arg(at + 1));
@@ -127,14 +142,6 @@ impl Conditions<'_, '_> {
         let table = if table.is_empty() { self.proxy.name().to_owned() } else { table };
         let rate = Formula::Rate(Arc::new(Rate { requests, period, by, table }));
         Ok(Formula::all([condition, rate]))
-    }
-
-    /// The rule that tracks a counter, and the place of the word in it.
-    fn tracking(&self, slot: &str) -> Option<(&Directive, usize)> {
-        let word = format!("track-sc{slot}");
-        let mut rules =
-            self.proxy.lines().filter(|line| matches!(&*line.name, "http-request" | "tcp-request"));
-        rules.find_map(|line| Some((line, line.args.iter().position(|arg| *arg == word)?)))
     }
 }
 

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use crate::directive::Directive;
 use crate::haproxy::context::{Context, milliseconds};
+use crate::haproxy::limits;
 use crate::haproxy::proxy::Proxy;
+use crate::haproxy::state::{Headers, State};
 use crate::haproxy::unit::Unit;
 use crate::table::Table;
 use crate::toml::{self, Keys};
@@ -79,7 +81,14 @@ impl<'a> Context<'a> {
 
     /// Keys of the process.
     fn process(&self, proxy: &Proxy<'a>, server: &mut Keys) {
-        server.0.extend(self.connections.borrow().0.clone());
+        if let Some((number, rate)) = self.connections.borrow().get(proxy.name()) {
+            if let Some((most, _)) = number {
+                server.set("max_connections_per_client", most.to_string());
+            }
+            if let Some((most, period)) = rate {
+                server.set("rates.connections", format!("\"{}\"", limits::rate(*most, *period)));
+            }
+        }
         let most = proxy.one("maxconn", "").into_iter().chain(self.global("maxconn"));
         let most = most.filter_map(|line| {
             self.different(line, "brisk closes the connection that is idle longest in place of waiting");
@@ -98,36 +107,59 @@ impl<'a> Context<'a> {
             self.carried(line);
             server.set("abort_on_close", "true");
         }
-        if let Some(line) = proxy.option("forwardfor") {
-            self.forwarded(line, server);
+    }
+
+    /// Headers that settings of the proxies add. The ones of clients never reach the server.
+    pub(crate) fn own_headers(&self, front: &Proxy<'a>, back: &Proxy<'a>, state: &mut State) {
+        let lines = |name: &'static str| back.one(name, "").or_else(|| front.one(name, ""));
+        let value = |line: &'a Directive, name: &str| {
+            line.args.iter().position(|arg| arg == name).map(|at| line.arg(at + 1))
+        };
+        for line in [front, back].into_iter().filter_map(|proxy| proxy.option("forwardfor")) {
+            self.carried(line);
+            if line.has("except") || line.has("if-none") {
+                let detail = "brisk replaces the header of all clients: write proxies before it as trusted_proxies in [server]";
+                self.different(line, detail);
+            }
+            let name = value(line, "header").unwrap_or("X-Forwarded-For");
+            if name.eq_ignore_ascii_case("x-real-ip") {
+                state.real_ip = true;
+            } else if !name.eq_ignore_ascii_case("x-forwarded-for") && self.is_header(line, name) {
+                state.request.set(name, "{client.address}");
+                self.different(line, "brisk replaces the header of clients, and sends X-Forwarded-For too");
+            }
+        }
+        for line in [front, back].into_iter().filter_map(|proxy| proxy.option("originalto")) {
+            let name = value(line, "header").unwrap_or("X-Original-To");
+            self.missing(line, format!("brisk does not send {name}"), "write request_headers in the route");
+            if self.is_header(line, name) {
+                state.request.remove(name);
+            }
+        }
+        if let Some(line) = lines("http-send-name-header").filter(|line| self.is_header(line, line.arg(0))) {
+            let reason = "brisk does not send the name of the server";
+            self.missing(line, reason, "write request_headers in the route");
+            state.request.remove(line.arg(0));
+        }
+        if let Some(line) = lines("unique-id-header").filter(|line| self.is_header(line, line.arg(0))) {
+            self.different(line, "the value is the id of the access log of brisk");
+            // brisk sends this header without a rule.
+            if line.arg(0).eq_ignore_ascii_case("x-request-id") {
+                state.request.default(line.arg(0));
+            } else {
+                state.request.set(line.arg(0), "{request.id}");
+            }
         }
     }
 
-    /// `option forwardfor`, whose header brisk always sends.
-    fn forwarded(&self, line: &Directive, server: &mut Keys) {
-        self.carried(line);
-        let value = |name: &str| line.args.iter().position(|arg| arg == name).map(|at| line.arg(at + 1));
-        if let Some(network) = value("except") {
-            match crate::haproxy::when::Network::read(network) {
-                Some(network) => {
-                    server.set("trusted_proxies", toml::list([network.text()]));
-                    self.different(
-                        line,
-                        "brisk keeps the addresses that the network states, and adds its own",
-                    );
-                }
-                None => self.missing(line, "the network is not read", "write trusted_proxies in [server]"),
-            }
+    /// Whether a text is the name of a header.
+    fn is_header(&self, line: &Directive, name: &str) -> bool {
+        let is_own = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let is_header = !name.is_empty() && name.bytes().all(is_own) && !Headers::is_framing(name);
+        if !is_header {
+            self.missing(line, "brisk does not change such a header", "write another name");
         }
-        if line.has("if-none") {
-            self.different(line, "brisk replaces the header of clients, except of trusted_proxies");
-        }
-        if let Some(name) = value("header").filter(|name| !name.eq_ignore_ascii_case("x-forwarded-for")) {
-            let action = format!(
-                "write request_headers = {{ set = {{ {name} = \"{{client.address}}\" }} }} in [server]"
-            );
-            self.missing(line, format!("brisk sends X-Forwarded-For and not {name}"), &action);
-        }
+        is_header
     }
 
     fn client_timeouts(&self, proxy: &Proxy<'a>, server: &mut Keys) {
@@ -174,18 +206,6 @@ impl<'a> Context<'a> {
             keys.set("buffer_request", "true");
             if keys.get("body_size").is_none() {
                 keys.set("body_size", "\"1MiB\"");
-            }
-        }
-        if let Some(own) = line("unique-id-header", "") {
-            self.different(own, "the value is the id of the access log of brisk");
-            let rule = format!("{{ set = {{ {} = \"{{request.id}}\" }} }}", toml::bare(own.arg(0)));
-            if own.arg(0).eq_ignore_ascii_case("x-request-id") {
-                // brisk sends this header without a rule.
-            } else if keys.get("request_headers").is_none() {
-                keys.set("request_headers", rule);
-            } else {
-                let reason = "the route has other rules for headers";
-                self.missing(own, reason, "add the header to request_headers of the route");
             }
         }
     }

@@ -207,7 +207,9 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         };
         let mut keys = Keys::of("upstream", toml::text(&name));
         self.restrictions(flow, &mut keys);
-        flow.state.forwarding(&mut keys);
+        let mut state = flow.state.clone();
+        self.context.own_headers(self.front.proxy, backend, &mut state);
+        state.forwarding(&mut keys);
         self.context.of_route(self.front.proxy, backend, &mut keys);
         let comment = backend.directive.comment();
         self.push(

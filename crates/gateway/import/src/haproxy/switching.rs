@@ -3,7 +3,6 @@
 use crate::directive::Directive;
 use crate::haproxy::acl::{Conditions, entry};
 use crate::haproxy::formula::Formula;
-use crate::haproxy::limits;
 use crate::haproxy::map::map_kind;
 use crate::haproxy::path_test::Match;
 use crate::haproxy::rule::{Action, Rule};
@@ -83,17 +82,25 @@ impl<'a> Conditions<'_, 'a> {
             Formula::Any(parts) => parts.as_slice(),
             own => std::slice::from_ref(own),
         };
-        if parts.is_empty() || !parts.iter().all(|part| matches!(part, Formula::Connections(..))) {
+        // A listener of brisk has the limit, whichever backend its requests have.
+        if !self.proxy.is_frontend()
+            || parts.is_empty()
+            || !parts.iter().all(|part| matches!(part, Formula::Connections(..)))
+        {
             return false;
         }
-        let mut keys = self.context.connections.borrow_mut();
+        let mut all = self.context.connections.borrow_mut();
+        let own = all.entry(self.proxy.name()).or_default();
         for part in parts {
-            match part {
-                Formula::Connections(most, None) => keys.set("max_connections_per_client", most.to_string()),
-                Formula::Connections(most, Some(period)) => {
-                    keys.set("rates.connections", format!("\"{}\"", limits::rate(*most, *period)));
-                }
-                _ => {}
+            let Formula::Connections(most, period) = part else { continue };
+            // The smaller number for each second, without rounding.
+            let is_smaller = |other: &(u64, u64)| {
+                u128::from(*most) * u128::from(other.1)
+                    < u128::from(other.0) * u128::from(period.unwrap_or(1))
+            };
+            let limit = if period.is_some() { &mut own.1 } else { &mut own.0 };
+            if limit.as_ref().is_none_or(is_smaller) {
+                *limit = Some((*most, period.unwrap_or(1)));
             }
         }
         self.context.different(

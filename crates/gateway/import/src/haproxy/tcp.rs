@@ -1,5 +1,6 @@
 //! Frontends of mode `tcp`: `[[tcp]]`, also by the name of the server in the first message of TLS.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::directive::Directive;
@@ -42,23 +43,25 @@ impl<'a> Context<'a> {
         let hosts = front.hosts().ok_or((None, "the rules name more than 20,000 names".to_owned()))?;
         let has_names = hosts.len() > 1 || reads_names(front);
         let mut groups: Vec<(usize, Vec<String>)> = Vec::new();
-        let (mut refused, mut all) = (None, None);
+        let (mut refused, mut accepted) = (Vec::new(), BTreeSet::new());
         for host in &hosts {
             let name = host.text().unwrap_or_else(|| "*".to_owned());
             match self.destination(front, listeners, host)? {
                 Some(index) => {
-                    if *host == HostName::Other {
-                        all = Some(index);
-                    }
+                    accepted.insert(name.clone());
                     match groups.iter_mut().find(|(own, _)| *own == index) {
                         Some((_, names)) => names.push(name),
                         None => groups.push((index, vec![name])),
                     }
                 }
-                None => refused = Some(name),
+                None => refused.push(name),
             }
         }
-        if let Some(name) = refused.filter(|_| all.is_some()) {
+        let is_inside = |name: &&String| {
+            let wild = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+            accepted.contains("*") || wild.is_some_and(|wild| accepted.contains(&wild))
+        };
+        if let Some(name) = refused.iter().find(is_inside) {
             return Err((None, format!("[[tcp]] of brisk cannot refuse {name} beside all other names")));
         }
         let mut tables = Vec::new();
@@ -212,6 +215,10 @@ fn reads_names(front: &Front<'_, '_>) -> bool {
 
 /// Rules of a backend, which may only accept.
 fn behind<'a>(front: &Front<'_, 'a>, index: usize) -> Result<(), (Option<&'a Directive>, String)> {
+    let backend = &front.context.proxies.all[index];
+    if backend.is_disabled() {
+        return Err((Some(backend.directive), "the backend is disabled".to_owned()));
+    }
     if index == front.index {
         return Ok(());
     }

@@ -62,7 +62,10 @@ impl<'a> Context<'a> {
         }
         units.append(&mut alone);
         for unit in tcp {
-            match units.iter_mut().find(|other| other.listeners.proxy == unit.listeners.proxy) {
+            let is_fit = |other: &&mut Unit<'a>| {
+                other.listeners.proxy == unit.listeners.proxy && self.has_same_limits(other.front, unit.front)
+            };
+            match units.iter_mut().find(is_fit) {
                 Some(other) => {
                     other.tcp.extend(unit.tcp);
                     other.used.extend(unit.used);
@@ -129,11 +132,15 @@ impl<'a> Context<'a> {
         let is_redirect = unit.hosts.iter().all(redirects);
         let is_fit = |other: &&mut Unit<'a>| {
             other.listeners.proxy == unit.listeners.proxy
+                && self.has_same_limits(other.front, unit.front)
                 && hosts_of(&other.listeners.addresses) == hosts_of(&unit.listeners.addresses)
+                // `serve` would concern the addresses of the redirect too.
+                && other.hosts.iter().all(|host| host.plain != Some("serve"))
         };
         if is_redirect && let Some(other) = units.iter_mut().find(is_fit) {
             self.note_plain(&unit);
             other.http.append(&mut unit.http);
+            other.hosts.iter_mut().for_each(|host| host.plain = Some("redirect"));
             return None;
         }
         let is_own = |other: &&mut Unit<'a>| {
@@ -149,9 +156,11 @@ impl<'a> Context<'a> {
             let own = |name: &HostName| unit.hosts.iter().find(|own| own.names.contains(name));
             let all: Option<Vec<&Host>> = host.names.iter().map(own).collect();
             let Some(all) = all else { return Some(unit) };
-            kinds.push(if all.iter().all(|own| own.routes == host.routes) {
+            // Another frontend redirects requests at its addresses.
+            let may_serve = host.plain != Some("redirect");
+            kinds.push(if may_serve && all.iter().all(|own| own.routes == host.routes) {
                 "serve"
-            } else if all.iter().all(|own| redirects(own)) {
+            } else if all.iter().all(|own| redirects(own)) && host.plain != Some("serve") {
                 "redirect"
             } else {
                 return Some(unit);
@@ -166,6 +175,13 @@ impl<'a> Context<'a> {
         other.http.append(&mut unit.http);
         other.used.append(&mut unit.used);
         None
+    }
+
+    /// Whether two frontends limit the connections of clients alike, because a file has one limit.
+    fn has_same_limits(&self, one: usize, other: usize) -> bool {
+        let connections = self.connections.borrow();
+        let of = |index: usize| connections.get(self.proxies.all[index].name());
+        of(one) == of(other)
     }
 
     /// Notes the redirects to HTTPS, and the routes for validations of certificates, which brisk has itself.
