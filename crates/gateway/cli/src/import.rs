@@ -41,7 +41,7 @@ fn translate(
     }
     eprint!("{}", summary(&report));
     let open = report.open();
-    // An error although the files are written: a script must not use a result that permits more than nginx.
+    // An error although the files are written: a script must not use a result that permits more than the input.
     if !open.is_empty() {
         bail!(
             "{server} refuses requests that the result serves, because of {}: write routes with `respond` or `deny` for them before use",

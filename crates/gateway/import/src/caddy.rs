@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::directive::Directive;
-use crate::report::{Class, Report};
+use crate::report::{self, Class, Report};
 use crate::{ImportError, Imported};
 use address::{Site, divide};
 use context::Context;
@@ -98,16 +98,7 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
     options::note(&context, &options);
     logs::note_global(&context, &options);
     rest(&context, all, files);
-    let open = report.borrow().open();
-    if !open.is_empty() {
-        let warning = format!(
-            "# WARNING: Caddy refuses requests that this configuration serves, see the report: {}\n",
-            open.join(", ")
-        );
-        for text in &mut texts {
-            text.insert_str(0, &warning);
-        }
-    }
+    report::warn("Caddy", &report.borrow(), &mut texts);
     drop(context);
     Imported { files: texts, report: report.into_inner() }
 }

@@ -42,7 +42,7 @@ mod when;
 use std::path::Path;
 
 use crate::directive::Directive;
-use crate::report::{Class, Report};
+use crate::report::{self, Class, Report};
 use crate::{ImportError, Imported};
 
 use context::Context;
@@ -81,16 +81,7 @@ pub(crate) fn translate(
         units.iter().enumerate().map(|(index, unit)| context.text(unit, index + 1, count)).collect();
     classify(all, &context);
     let report = context.report.into_inner();
-    let open = report.open();
-    if !open.is_empty() {
-        let places = open.join(", ");
-        let warning = format!(
-            "# WARNING: HAProxy refuses requests that this configuration serves, see the report: {places}\n"
-        );
-        for text in &mut files {
-            text.insert_str(0, &warning);
-        }
-    }
+    report::warn("HAProxy", &report, &mut files);
     Ok(Imported { files, report })
 }
 

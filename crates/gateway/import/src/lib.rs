@@ -3,6 +3,7 @@
 //! Each server has a module, which reads directives and forms tables of TOML. Each directive has a class in the [`Report`], also
 //! those of which nothing remains.
 
+mod bounded;
 mod caddy;
 mod directive;
 #[cfg(any(test, fuzzing))]
@@ -73,8 +74,8 @@ pub enum ImportError {
 /// Result of a translation.
 #[derive(Debug)]
 pub struct Imported {
-    /// Texts of configurations of brisk. One process serves all hosts at all of its addresses, so servers that nginx separates by
-    /// their addresses have files of their own.
+    /// Texts of configurations of brisk. One process serves all hosts at all of its addresses, so servers that only their
+    /// addresses separate have files of their own.
     pub files: Vec<String>,
     /// Classes of all directives.
     pub report: Report,

@@ -50,7 +50,7 @@ use std::path::Path;
 use listen::Server;
 
 use crate::directive::Directive;
-use crate::report::{Class, Report};
+use crate::report::{self, Class, Report};
 use crate::{ImportError, Imported};
 
 /// Translates the configuration of nginx in `path`, with the files that it includes. Reads files only.
@@ -110,16 +110,7 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
         .map(|(index, servers)| output::file(&http, &report, servers, folder, index, count));
     let mut files: Vec<String> = texts.collect();
     classify(all, &report);
-    let open = report.borrow().open();
-    if !open.is_empty() {
-        let places = open.join(", ");
-        let warning = format!(
-            "# WARNING: nginx refuses requests that this configuration serves, see the report: {places}\n"
-        );
-        for text in &mut files {
-            text.insert_str(0, &warning);
-        }
-    }
+    report::warn("nginx", &report.borrow(), &mut files);
     Imported { files, report: report.into_inner() }
 }
 

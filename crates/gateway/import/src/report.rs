@@ -33,6 +33,18 @@ impl Class {
         }
     }
 
+    /// The class with texts of one line each.
+    fn flat(&self) -> Self {
+        match self {
+            Self::NotNeeded(reason) => Self::NotNeeded(one_line(reason)),
+            Self::Carried => Self::Carried,
+            Self::Difference(detail) => Self::Difference(one_line(detail)),
+            Self::NotCarried { reason, action } => {
+                Self::NotCarried { reason: one_line(reason), action: one_line(action) }
+            }
+        }
+    }
+
     /// Heading of the class in the report.
     fn heading(&self) -> &'static str {
         match self {
@@ -93,7 +105,7 @@ impl Report {
         self.open.insert(id);
     }
 
-    /// Places of directives whose refusals are missing, so that requests are served which nginx refuses.
+    /// Places of directives whose refusals are missing, so that requests are served which the other server refuses.
     #[must_use]
     pub fn open(&self) -> Vec<String> {
         self.open.iter().filter_map(|id| self.entries.get(*id)).map(|(_, place, _)| place.clone()).collect()
@@ -112,7 +124,7 @@ impl Report {
     /// All directives with their classes, in the order of the input.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
         self.entries.iter().map(|(class, place, text)| {
-            let class = class.clone().unwrap_or_else(|| Class::NotCarried {
+            let class = class.as_ref().map(Class::flat).unwrap_or_else(|| Class::NotCarried {
                 reason: "the importer does not know the directive".to_owned(),
                 action: "look for its purpose in docs/configuration.md".to_owned(),
             });
@@ -133,7 +145,7 @@ impl Report {
 
 fn gather(directives: &[Directive], entries: &mut [(Option<Class>, String, String)]) {
     for directive in directives {
-        let place = format!("{}:{}", directive.place.file.display(), directive.place.line);
+        let place = one_line(&format!("{}:{}", directive.place.file.display(), directive.place.line));
         if let Some(entry) = entries.get_mut(directive.id) {
             (entry.1, entry.2) = (place, shortened(&directive.text()));
         }
@@ -141,10 +153,31 @@ fn gather(directives: &[Directive], entries: &mut [(Option<Class>, String, Strin
     }
 }
 
+/// The text without control characters: names of files, and texts of the input, could end a comment of the output, or move the
+/// cursor where the report is shown.
+pub(crate) fn one_line(text: &str) -> String {
+    let is_hidden = |next: char| next.is_control() || matches!(next, '\u{2028}' | '\u{2029}');
+    text.chars().map(|next| if is_hidden(next) { ' ' } else { next }).collect()
+}
+
+/// Writes a warning as the first line of each file, if they serve requests that the other server refuses.
+pub(crate) fn warn(server: &str, report: &Report, files: &mut [String]) {
+    let open = report.open();
+    if open.is_empty() {
+        return;
+    }
+    let places = one_line(&open.join(", "));
+    let warning = format!(
+        "# WARNING: {server} refuses requests that this configuration serves, see the report: {places}\n"
+    );
+    for text in files {
+        text.insert_str(0, &warning);
+    }
+}
+
 /// The first 120 characters, without line breaks.
 fn shortened(text: &str) -> String {
-    // A control character could move the cursor or hide a line where the report is shown.
-    let flat: String = text.chars().map(|next| if next.is_control() { ' ' } else { next }).collect();
+    let flat = one_line(text);
     match flat.char_indices().nth(120) {
         Some((end, _)) => format!("{}...", &flat[..end]),
         None => flat,

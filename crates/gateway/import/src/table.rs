@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::report::one_line;
 use crate::toml::{self, Keys};
 
 /// A table of the output, with the place of the input that it comes from.
@@ -18,9 +19,7 @@ impl Table {
     pub(crate) fn write(&self, text: &mut String) {
         text.push('\n');
         if !self.comment.is_empty() {
-            let one_line = |next: char| if next.is_control() { ' ' } else { next };
-            let flat: String = self.comment.chars().map(one_line).collect();
-            let _ = writeln!(text, "# {}", flat.trim());
+            let _ = writeln!(text, "# {}", one_line(&self.comment).trim());
         }
         let _ = writeln!(text, "{}", self.header);
         for (key, value) in &self.keys.0 {

@@ -8,6 +8,7 @@ use crate::caddy::proxy;
 use crate::caddy::state::State;
 use crate::caddy::step::Step;
 use crate::caddy::world::World;
+use crate::report::one_line;
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
@@ -58,10 +59,11 @@ pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut 
 /// The lines for the file of users, as a comment behind all tables.
 fn note_lines(context: &Context<'_>, file: &str, lines: &[String]) {
     let mut tables = context.tables.borrow_mut();
-    let header = format!("# Lines of {file}, with the rights of its owner only:");
+    let header = format!("# Lines of {}, with the rights of its owner only:", one_line(file));
     if tables.iter().any(|table| table.header.starts_with(&header)) {
         return;
     }
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
     let rest = lines.join("\n# ");
     let comment = String::new();
     tables.push(Table { header: format!("{header}\n# {rest}"), keys: Keys::default(), comment });

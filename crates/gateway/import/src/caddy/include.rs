@@ -1,22 +1,20 @@
 //! Files, snippets and `import`: each `import` is followed by the directives that it brings.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::ImportError;
+use crate::bounded::{MOST_FILES, Reader};
 use crate::caddy::{environment, grammar};
 use crate::directive::Directive;
 use crate::nginx::grammar::{DEEPEST, MOST_DIRECTIVES};
-use crate::nginx::include::{MOST_BYTES, MOST_FILES, expand};
+use crate::nginx::include::expand;
 
 /// Reader of a file with everything that it imports.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    bytes: u64,
-    opened: usize,
+    reader: Reader,
     next: usize,
     /// Directives that imports have brought.
     brought: usize,
@@ -45,7 +43,7 @@ impl Files {
     /// Reads a text without the files that it imports.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of_text(text: &str) -> Result<(Vec<Directive>, Self), ImportError> {
-        let mut files = Self { opened: MOST_FILES, ..Self::default() };
+        let mut files = Self { reader: Reader { bytes: 0, opened: MOST_FILES }, ..Self::default() };
         let text = environment::structural(text);
         let directives = grammar::parse(&text, &Arc::from(Path::new("Caddyfile")), &mut files.next, true)?;
         let all = files.expanded(directives, 0, true)?;
@@ -58,26 +56,19 @@ impl Files {
     }
 
     fn file(&mut self, path: &Path, is_main: bool) -> Result<Vec<Directive>, ImportError> {
-        let unreadable = |error| ImportError::Unreadable { file: path.to_owned(), error };
-        let mut bytes = Vec::new();
-        let left = MOST_BYTES.saturating_sub(self.bytes);
-        fs::File::open(path)
-            .map_err(unreadable)?
-            .take(left + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        self.opened += 1;
-        self.spend(path, bytes.len())?;
-        let text = String::from_utf8_lossy(&bytes);
-        let text = environment::structural(text.strip_prefix('\u{feff}').unwrap_or(&text));
+        let own = self.reader.text(path).map_err(|error| match error {
+            Some(error) => ImportError::Unreadable { file: path.to_owned(), error },
+            None => ImportError::TooLarge { file: path.to_owned() },
+        })?;
+        let text = environment::structural(own.strip_prefix('\u{feff}').unwrap_or(&own));
         // A value of the environment may stand in the text many times.
-        self.spend(path, text.len().saturating_sub(bytes.len()))?;
+        self.spend(path, text.len().saturating_sub(own.len()))?;
         grammar::parse(&text, &Arc::from(path), &mut self.next, is_main)
     }
 
     fn spend(&mut self, file: &Path, bytes: usize) -> Result<(), ImportError> {
-        self.bytes += bytes as u64;
-        if self.bytes > MOST_BYTES || self.opened > MOST_FILES || self.brought > MOST_DIRECTIVES {
+        self.reader.bytes += bytes as u64;
+        if self.reader.is_full() || self.brought > MOST_DIRECTIVES {
             return Err(ImportError::TooLarge { file: file.to_owned() });
         }
         Ok(())
@@ -138,7 +129,7 @@ impl Files {
 
     /// The files of an `import`, from the folder of the file in which it stands.
     fn paths(&mut self, import: &Directive, name: &str) -> Result<Vec<PathBuf>, ImportError> {
-        if name.is_empty() || (self.opened >= MOST_FILES && cfg!(any(test, fuzzing))) {
+        if name.is_empty() || (self.reader.opened >= MOST_FILES && cfg!(any(test, fuzzing))) {
             self.missing.push((import.id, format!("there is no snippet and no file {name}")));
             return Ok(Vec::new());
         }

@@ -1,6 +1,6 @@
 //! Conditions of rules: `acl` lines, anonymous tests in braces, and the words between them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use crate::directive::Directive;
@@ -20,6 +20,8 @@ pub(crate) struct Conditions<'c, 'a> {
     acls: BTreeMap<&'a str, Vec<&'a Directive>>,
     /// Formulas of the names that rules use.
     known: RefCell<BTreeMap<String, Formula>>,
+    /// Whether the condition of a rule that tracks a counter is read.
+    pub(crate) is_tracking: Cell<bool>,
     /// Samples of variables that are set once and without a condition.
     variables: BTreeMap<String, Option<Sample>>,
 }
@@ -45,7 +47,7 @@ impl<'c, 'a> Conditions<'c, 'a> {
             let sample = sample.filter(|sample| sample.name() != "var");
             variables.insert(name, sample);
         }
-        Self { context, proxy, acls, known: RefCell::default(), variables }
+        Self { context, proxy, acls, known: RefCell::default(), is_tracking: Cell::default(), variables }
     }
 
     /// The sample with the value of a variable in its place.

@@ -51,6 +51,8 @@ pub(crate) struct Context<'a> {
     pub(crate) groups: RefCell<BTreeMap<(usize, bool), Result<String, String>>>,
     /// Limits of the connections of each client by frontends, for `[server]`: the number, and the number in a period.
     pub(crate) connections: RefCell<BTreeMap<&'a str, (Option<Limit>, Option<Limit>)>>,
+    /// Lists of users with their groups by the names of their files.
+    pub(crate) users: RefCell<BTreeMap<String, Vec<String>>>,
     steps: Cell<usize>,
     size: Cell<usize>,
     /// Bytes of lists of patterns.
@@ -85,6 +87,7 @@ impl<'a> Context<'a> {
             seen: RefCell::default(),
             groups: RefCell::default(),
             connections: RefCell::default(),
+            users: RefCell::default(),
             steps: Cell::new(0),
             size: Cell::new(0),
             lists: Cell::new(0),

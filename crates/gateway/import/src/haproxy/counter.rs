@@ -116,7 +116,12 @@ impl Conditions<'_, '_> {
                 if !self.context.step(100) {
                     return Err("the rules are too many".to_owned());
                 }
+                // The condition may test the counter itself.
+                if self.is_tracking.replace(true) {
+                    return Err("the rule that tracks a counter tests counters".to_owned());
+                }
                 let (words, own) = self.of_rule(&line.args);
+                self.is_tracking.set(false);
                 let key = words.get(at + 1).cloned().unwrap_or_default();
                 let place = words.iter().position(|word| word == "table");
                 let of =

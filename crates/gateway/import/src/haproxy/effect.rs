@@ -100,20 +100,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
         let value = match &rule.action {
             Action::Set(_, _, format) | Action::Add(_, _, format) => {
-                let rules = self.rules_of(flow);
-                let resolve = |sample: Sample| rules.0.resolved(sample);
-                let use_of = if of == Of::Response { Use::Response } else { Use::Value };
-                let text = template::text(format, use_of, &self.place(flow, &resolve));
-                let text = text.and_then(|text| {
-                    let is_in = |name: &String| text.contains(&format!("{{request.header.{name}}}"));
-                    let is_changed = flow.state.changed.iter().any(is_in);
-                    if is_changed {
-                        Err("a rule has changed the header in the value before".to_owned())
-                    } else {
-                        Ok(text)
-                    }
-                });
-                match text {
+                match self.value(flow, of, format) {
                     Ok(text) => text,
                     Err(reason) => {
                         // A value of the client must not take the place of the missing one.
@@ -151,6 +138,19 @@ impl<'a> Site<'_, '_, 'a> {
             _ => headers.set(name, &value),
         }
         Ok(())
+    }
+
+    /// The value of a header. An error if it has another one that a rule has changed: brisk would copy what the client sent.
+    fn value(&self, flow: &Flow<'a>, of: Of, format: &str) -> Result<String, String> {
+        let rules = self.rules_of(flow);
+        let resolve = |sample: Sample| rules.0.resolved(sample);
+        let use_of = if of == Of::Response { Use::Response } else { Use::Value };
+        let text = template::text(format, use_of, &self.place(flow, &resolve))?;
+        let is_in = |name: &String| text.contains(&format!("{{request.header.{name}}}"));
+        if flow.state.changed.iter().any(is_in) {
+            return Err("a rule has changed the header in the value before".to_owned());
+        }
+        Ok(text)
     }
 
     /// Whether brisk sends the header with this value without a setting, or has a key for it.

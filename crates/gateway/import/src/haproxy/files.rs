@@ -2,26 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::ImportError;
+use crate::bounded::{MOST_FILES, Reader};
 use crate::directive::Directive;
 use crate::haproxy::grammar::Grammar;
-
-/// Size of all files together at most.
-const MOST_BYTES: u64 = 16 << 20;
-
-/// Number of files at most.
-const MOST_FILES: usize = 1000;
 
 /// Reader of files with bounds for all of them together.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
-    bytes: u64,
-    opened: usize,
+    reader: Reader,
     /// Whether files that the configuration names are read.
     reads_others: bool,
     known: BTreeMap<PathBuf, Result<Arc<str>, String>>,
@@ -49,7 +42,7 @@ impl Files {
         let mut grammar = Grammar::default();
         let mut all = Vec::new();
         for path in paths {
-            let text = files.bytes_of(&path).map_err(|error| match error {
+            let text = files.reader.text(&path).map_err(|error| match error {
                 Some(error) => ImportError::Unreadable { file: path.clone(), error },
                 None => ImportError::TooLarge { file: path.clone() },
             })?;
@@ -69,7 +62,7 @@ impl Files {
 
     fn new(folder: &Path, reads_others: bool) -> Self {
         let (known, lists, folders) = Default::default();
-        Self { folder: folder.to_owned(), bytes: 0, opened: 0, reads_others, known, lists, folders }
+        Self { folder: folder.to_owned(), reader: Reader::default(), reads_others, known, lists, folders }
     }
 
     /// The name of a file, absolute if the folder is.
@@ -86,7 +79,7 @@ impl Files {
         if let Some(known) = self.known.get(&path) {
             return known.clone();
         }
-        let text = self.bytes_of(&path).map(Arc::from).map_err(|error| match error {
+        let text = self.reader.text(&path).map(Arc::from).map_err(|error| match error {
             Some(error) => format!("{} cannot be read: {error}", path.display()),
             None => "the files are more than 1000, or larger than 16 MiB together".to_owned(),
         });
@@ -133,22 +126,5 @@ impl Files {
     /// Whether the name is that of a folder on this machine.
     pub(crate) fn is_folder(&self, name: &str) -> bool {
         self.reads_others && self.path(name).is_dir()
-    }
-
-    /// The text of a file; the error is none beyond the bounds.
-    fn bytes_of(&mut self, path: &Path) -> Result<String, Option<std::io::Error>> {
-        // A pipe could have no end.
-        if !fs::metadata(path).map_err(Some)?.is_file() {
-            return Err(Some(std::io::Error::other("this is not a file")));
-        }
-        let left = MOST_BYTES.saturating_sub(self.bytes);
-        let mut bytes = Vec::new();
-        fs::File::open(path).map_err(Some)?.take(left + 1).read_to_end(&mut bytes).map_err(Some)?;
-        self.bytes += bytes.len() as u64;
-        self.opened += 1;
-        if self.bytes > MOST_BYTES || self.opened > MOST_FILES {
-            return Err(None);
-        }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

@@ -70,9 +70,7 @@ impl<'a> Context<'a> {
     /// The file with the users of a list, as TOML. The operator writes it, because the result has no place for secrets.
     pub(crate) fn users(&self, need: &Need) -> String {
         let Need::User { list, groups } = need else { return toml::text("") };
-        let label =
-            std::iter::once(list.as_str()).chain(groups.iter().map(String::as_str)).collect::<Vec<_>>();
-        let name = format!("{}.users", toml::name(&label.join("-")));
+        let name = self.users_file(list, groups);
         let Some(section) = self.section("userlist", list) else { return self.file(&name) };
         let path = self.files.borrow().path(&name);
         self.carried(section);
@@ -99,6 +97,24 @@ impl<'a> Context<'a> {
             }
         }
         self.file(&name)
+    }
+
+    /// The name of the file for the users of a list or of its groups. Another list with the same name gets a number.
+    fn users_file(&self, list: &str, groups: &[String]) -> String {
+        let label: Vec<_> = std::iter::once(list).chain(groups.iter().map(String::as_str)).collect();
+        let plain = toml::name(&label.join("-"));
+        let own = label.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
+        let mut files = self.users.borrow_mut();
+        let names = (1_usize..).map(|number| match number {
+            1 => format!("{plain}.users"),
+            number => format!("{plain}-{number}.users"),
+        });
+        for name in names {
+            if *files.entry(name.clone()).or_insert_with(|| own.clone()) == own {
+                return name;
+            }
+        }
+        plain
     }
 
     /// Whether a proxy has nothing but a page of statistics, which brisk has in its dashboard.

@@ -110,7 +110,6 @@ fn element(expression: &str) -> Option<String> {
             _ => return None,
         });
     }
-    // The anchor would belong to one of the alternatives only, which is right, but may end inside of a group.
     Some(result)
 }
 

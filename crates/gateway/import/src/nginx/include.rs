@@ -1,19 +1,13 @@
 //! Files: the main file and its `include`s, with wildcards in their names.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::ImportError;
+use crate::bounded::{MOST_FILES, Reader};
 use crate::directive::Directive;
 use crate::nginx::grammar;
-
-/// Size of all files together at most.
-pub(crate) const MOST_BYTES: u64 = 16 << 20;
-
-/// Number of files at most.
-pub(crate) const MOST_FILES: usize = 1000;
 
 /// Depth of included files at most.
 const DEEPEST: usize = 16;
@@ -26,8 +20,7 @@ const BUILT_IN: [&str; 6] =
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
-    bytes: u64,
-    opened: usize,
+    reader: Reader,
     next: usize,
     /// Numbers of `include` directives without a readable file, with the reason.
     pub(crate) missing: Vec<(usize, String)>,
@@ -37,7 +30,7 @@ impl Files {
     /// Reads `path` completely. Relative names of included files start at its folder, as in nginx.
     pub(crate) fn read(path: &Path) -> Result<(Vec<Directive>, Self), ImportError> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let mut files = Self { folder, bytes: 0, opened: 0, next: 0, missing: Vec::new() };
+        let mut files = Self { folder, reader: Reader::default(), next: 0, missing: Vec::new() };
         let directives = files.file(path, 0)?;
         Ok((directives, files))
     }
@@ -45,7 +38,8 @@ impl Files {
     /// Reads a text without the files that it includes.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of_text(text: &str) -> Result<(Vec<Directive>, Self), ImportError> {
-        let mut files = Self { folder: PathBuf::new(), bytes: 0, opened: 1, next: 0, missing: Vec::new() };
+        let mut files =
+            Self { folder: PathBuf::new(), reader: Reader::default(), next: 0, missing: Vec::new() };
         let directives = grammar::parse(text, &Arc::from(Path::new("nginx.conf")), &mut files.next)?;
         Ok((directives, files))
     }
@@ -56,23 +50,13 @@ impl Files {
     }
 
     fn file(&mut self, path: &Path, depth: usize) -> Result<Vec<Directive>, ImportError> {
-        let unreadable = |error| ImportError::Unreadable { file: path.to_owned(), error };
-        let mut bytes = Vec::new();
-        let left = MOST_BYTES.saturating_sub(self.bytes);
-        fs::File::open(path)
-            .map_err(unreadable)?
-            // One byte more than the budget shows that the file is too long, without reading all of it.
-            .take(left + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        self.bytes += bytes.len() as u64;
-        self.opened += 1;
-        let too_large = self.bytes > MOST_BYTES || self.opened > MOST_FILES;
-        if too_large || depth > DEEPEST {
+        let text = self.reader.text(path).map_err(|error| match error {
+            Some(error) => ImportError::Unreadable { file: path.to_owned(), error },
+            None => ImportError::TooLarge { file: path.to_owned() },
+        })?;
+        if depth > DEEPEST {
             return Err(ImportError::TooLarge { file: path.to_owned() });
         }
-        // nginx does not require UTF-8, and a comment in another encoding is no reason to refuse the file.
-        let text = String::from_utf8_lossy(&bytes);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let directives = grammar::parse(text, &Arc::from(path), &mut self.next)?;
         self.with_includes(directives, depth)
