@@ -105,7 +105,7 @@ pub(crate) fn settings(
         let value = resolve(line.arg(0));
         match line.name.as_str() {
             "tls" => context.carried(line),
-            name if name.starts_with("tls_") => tls(context, line, is_tls, keys),
+            name if name.starts_with("tls_") => tls(context, line, is_tls, keys)?,
             "resolvers" => resolvers(context, line, keys),
             "versions" => {
                 if is_tls && line.args.iter().all(|version| version == "2") {
@@ -178,7 +178,7 @@ fn wait(context: &Context<'_>, line: &Directive, value: &str, keys: &mut Keys) {
 }
 
 /// TLS to servers.
-fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) {
+fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -> Result<(), String> {
     let value = resolve(line.arg(0));
     match line.name.as_str() {
         "tls_insecure_skip_verify" => context.missing(
@@ -192,16 +192,14 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) {
             context.carried(line);
         }
         "tls_server_name" => context.different(line, "brisk sends and verifies the name in the URL of the server"),
-        "tls_trusted_ca_certs" => trust(context, line, &line.args, keys),
+        "tls_trusted_ca_certs" => return trust(context, line, &line.args, keys),
         "tls_trust_pool" => {
             let inner: Vec<String> = line.inner().iter().flat_map(|own| own.args.iter().cloned()).collect();
             let files: Vec<String> = line.args.iter().skip(1).cloned().chain(inner).collect();
-            if line.arg(0) == "file" {
-                context.carried_whole(line);
-                trust(context, line, &files, keys);
-            } else {
-                context.missing(line, "authorities of brisk are in files", "write them to a file and its path to tls.ca");
-            }
+            // Without them, brisk would trust all public authorities.
+            let files = if line.arg(0) == "file" { files } else { Vec::new() };
+            context.carried_whole(line);
+            return trust(context, line, &files, keys);
         }
         "tls_client_auth" if line.args.len() == 2 => {
             let (chain, key) = (context.file(line.arg(0)), context.file(line.arg(1)));
@@ -211,20 +209,19 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) {
         "tls_client_auth" => context.missing(line, "brisk obtains no client certificates", "write tls.certificate with files"),
         _ => context.unneeded(line, "brisk has values of its own"),
     }
+    Ok(())
 }
 
-fn trust(context: &Context<'_>, line: &Directive, files: &[String], keys: &mut Keys) {
-    match files {
-        [one] => {
-            keys.set("tls.ca", context.file(one));
-            context.carried(line);
-        }
-        _ => context.missing(
-            line,
-            "authorities of a server are one file",
-            "join the files, and write the path to tls.ca",
-        ),
-    }
+/// Authorities of servers. The error refuses the requests of the route.
+fn trust(context: &Context<'_>, line: &Directive, files: &[String], keys: &mut Keys) -> Result<(), String> {
+    let [one] = files else {
+        let reason = "the authorities of a server are one file in brisk";
+        context.missing(line, reason, "join them in a file, and write its path to tls.ca");
+        return Err(reason.to_owned());
+    };
+    keys.set("tls.ca", context.file(one));
+    context.carried(line);
+    Ok(())
 }
 
 /// A server of FastCGI without `php_fastcgi`.
