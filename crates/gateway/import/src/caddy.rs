@@ -39,8 +39,7 @@ mod units;
 mod world;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::directive::Directive;
 use crate::report::{self, Class, Report};
@@ -67,7 +66,7 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
     let options = Options::of(all);
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut context = Context::new(&report, folder, Order::of(all));
-    gather(all, &mut context.files);
+    gather(all, &mut context);
     context.has_trusted = options.has_trusted();
     for block in all.iter().filter(|block| block.name.starts_with("&(")) {
         context.invoked.insert(block.name.trim_matches(['&', '(', ')']).to_owned(), block);
@@ -90,6 +89,7 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
     }
     let groups = divide(&sites, &options);
     let count = groups.len();
+    hide_results(&mut context, count);
     let mut texts: Vec<String> = groups
         .iter()
         .enumerate()
@@ -103,13 +103,29 @@ pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) 
     Imported { files: texts, report: report.into_inner() }
 }
 
-/// The files of directives.
-fn gather(directives: &[Directive], files: &mut BTreeSet<PathBuf>) {
+/// Hides the files of directives and private keys.
+fn gather(directives: &[Directive], context: &mut Context<'_>) {
+    let mut last = None;
     for directive in directives {
-        if !files.contains(&*directive.place.file) {
-            files.insert(directive.place.file.to_path_buf());
+        let file = &directive.place.file;
+        if last != Some(file) {
+            context.hide_file(file);
+            last = Some(file);
         }
-        gather(directive.inner(), files);
+        if matches!(&*directive.name, "tls" | "tls_client_auth") && directive.args.len() > 1 {
+            context.hide(directive.arg(1));
+        }
+        gather(directive.inner(), context);
+    }
+}
+
+/// Hides the result under the names of the documentation: it has hashes of passwords.
+fn hide_results(context: &mut Context<'_>, count: usize) {
+    for name in ["brisk.toml", "report.md"] {
+        context.hide(name);
+    }
+    for number in 2..=count.min(100) {
+        context.hide(&format!("brisk-{number}.toml"));
     }
 }
 

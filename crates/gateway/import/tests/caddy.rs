@@ -141,6 +141,7 @@ fn restrictions_without_a_counterpart_close_the_route() {
         "basic_auth {\n a plain\n }",
         "forward_auth x:1 {\n uri /v\n copy_headers A>B\n }",
         "forward_auth x:1 {\n uri /v?u={uri}\n }",
+        "forward_auth x:1 {\n uri /v\n header_up X-App internal\n }",
         "method GET",
         "templates",
     ] {
@@ -154,6 +155,10 @@ fn restrictions_without_a_counterpart_close_the_route() {
         "reverse_proxy localhost:1 {\n handle_response {\n respond x\n }\n }",
         "reverse_proxy localhost:1 {\n header_up X-Secret {file./etc/secret}\n }",
         "reverse_proxy localhost:1 {\n transport http {\n network_proxy url http://x\n }\n }",
+        "reverse_proxy https://a {\n transport http {\n tls_trust_pool file /a.pem /b.pem\n }\n }",
+        "reverse_proxy https://a {\n transport http {\n tls_trust_pool inline {\n trust_der x\n }\n }\n }",
+        "reverse_proxy https://a {\n transport http {\n tls_trust_pool pki_root x\n }\n }",
+        "reverse_proxy https://a {\n transport http {\n tls_trusted_ca_certs /a.pem /b.pem\n }\n }",
     ] {
         refuses(&format!("http://a.example {{\n {proxied}\n}}"), "upstream = ");
     }
@@ -177,7 +182,7 @@ fn passwords_are_required_before_the_server_starts() {
         format!("http://a.example {{\n basic_auth /x/* {{\n bob {hash}\n }}\n reverse_proxy localhost:1\n}}");
     let imported = import(&text);
     let result = &imported.files[0];
-    assert!(route(result, "path = \"/x/\"").contains("users-1\", forward = true }"), "{result}");
+    assert!(route(result, "path = \"/x/\"").contains("/.brisk/users-1\", forward = true }"), "{result}");
     assert!(result.contains(&format!("# bob:{hash}")), "{result}");
     assert!(matches!(class_of(&imported, "basic_auth"), Class::Difference(_)));
 }
@@ -244,8 +249,124 @@ fn files_come_before_applications() {
 
 #[test]
 fn the_configuration_in_the_folder_of_files_is_hidden() {
-    let result = toml(":8080 {\n root * .\n file_server\n}\n");
-    assert!(route(&result, "path = \"/Caddyfile\"").contains("status = 404"), "{result}");
+    for (text, path) in [
+        (":8080 {\n root * .\n file_server\n}\n", "/Caddyfile"),
+        (":8080 {\n root * ./x/..\n file_server\n}\n", "/Caddyfile"),
+        (":8080 {\n file_server\n}\n", "/brisk.toml"),
+        (":8080 {\n handle_path /files/* {\n root .\n file_server\n }\n}\n", "/files/Caddyfile"),
+        (":8080 {\n file_server\n}\na.example {\n tls own.pem keys/own.key\n}\n", "/keys/own.key"),
+    ] {
+        let result = toml(text);
+        assert!(route(&result, &format!("path = \"{path}\"")).contains("status = 404"), "{text}: {result}");
+    }
+    let fixed = toml(":8080 {\n rewrite * /Caddyfile\n file_server\n}\n");
+    assert!(!fixed.contains("static = "), "{fixed}");
+}
+
+#[test]
+fn secrets_are_in_a_folder_that_brisk_does_not_serve() {
+    let text = "localhost {\n basic_auth /private* {\n bob $2a$14$x\n }\n file_server browse\n}\napp.lan {\n file_server\n}\n";
+    let result = toml(text);
+    for name in ["users-1", "app-lan.pem", "app-lan.key"] {
+        assert!(result.contains(&format!("/.brisk/{name}\"")), "{name}: {result}");
+    }
+}
+
+#[test]
+fn conditions_on_changed_parts_of_requests_close_the_route() {
+    for rules in [
+        "request_header -X-Admin\n respond @no 403",
+        "request_header X-Admin 1\n respond @no 403",
+        "request_header +x-admin 1\n respond @expression 403",
+        "handle @no {\n header X-B 1\n }\n request_header -X-Admin\n respond @no 403",
+        "forward_auth x:1 {\n uri /v\n copy_headers X-Admin\n }\n respond @no 403",
+        "request_header Host b.example\n respond @host 403",
+        "rewrite * /x?admin=1\n respond @query 403",
+        "uri query -admin\n respond @query 403",
+        "request_header X-A 1\n forward_auth x:1 {\n uri /v\n }",
+        "request_header -X-User\n reverse_proxy localhost:1 {\n header_up X-Copy {header.X-User}\n }",
+        "request_header -Cookie\n reverse_proxy localhost:1 {\n header_up X-Copy {cookie.a}\n }",
+    ] {
+        let matchers = "@no not header X-Admin 1\n @expression not header_regexp X-Admin 1\n @host host a.example\n @query not query admin=1";
+        let text = format!(
+            "http://a.example {{\n {matchers}\n route {{\n {rules}\n reverse_proxy localhost:1\n }}\n}}"
+        );
+        refuses(&text, "upstream = ");
+    }
+    let text = "http://a.example {\n @no {\n path /admin*\n not header X-Admin 1\n }\n route {\n request_header -X-Admin\n respond @no 403\n reverse_proxy localhost:1\n }\n}";
+    let result = toml(text);
+    assert!(route(&result, "path = \"/admin\"").contains("status = 501"), "{result}");
+    assert!(result.contains("upstream = ") && !result.contains("X-Admin = "), "{result}");
+    let other = "http://a.example {\n @no not header X-Admin 1\n request_header -X-Other\n respond @no 403\n reverse_proxy localhost:1\n}";
+    assert!(!toml(other).contains("501"), "{}", toml(other));
+}
+
+#[test]
+fn names_with_variables_are_compared_by_their_values() {
+    for (site, matcher, name) in [
+        ("*.{$BRISK_NONE:a.example}", "x.{$BRISK_NONE:a.example}", "x.${BRISK_NONE:-a.example}"),
+        ("{$BRISK_NONE:x.A.example}", "x.a.example", "${BRISK_NONE:-x.A.example}"),
+        ("x.a.example", "{$BRISK_NONE:x.a.example}", "x.a.example"),
+        ("x.a.example, http://y.a.example", "{$BRISK_NONE:x.a.example}", "x.a.example"),
+        ("", "x.{$BRISK_NONE:a.example}", "x.${BRISK_NONE:-a.example}"),
+    ] {
+        let text =
+            format!("http://{site} {{\n @x host {matcher}\n respond @x 403\n reverse_proxy localhost:1\n}}");
+        let result = toml(&text);
+        let own = result.split("[[host]]\n").find(|own| own.contains(&format!("names = [\"{name}\"]")));
+        assert!(own.is_some_and(|own| own.contains("403") && !own.contains("upstream")), "{text}\n{result}");
+    }
+    for (site, matcher) in [
+        ("*.a.example", "{$BRISK_NONE}.a.example"),
+        ("{$BRISK_NONE}", "x.a.example"),
+        ("{$BRISK_NONE}, http://{$BRISK_NONE_TWO}", "x.a.example"),
+    ] {
+        let text =
+            format!("http://{site} {{\n @x host {matcher}\n respond @x 403\n reverse_proxy localhost:1\n}}");
+        refuses(&text, "upstream = ");
+    }
+}
+
+#[test]
+fn get_does_not_find_head() {
+    let text = "http://a.example {\n @get method GET\n header @get X-A 1\n @head method HEAD\n respond @head 403\n reverse_proxy localhost:1\n}";
+    let result = toml(text);
+    let head = route(&result, "when = { methods = [\"HEAD\"] }");
+    assert!(head.contains("403") && !head.contains("X-A"), "{result}");
+    assert!(route(&result, "when = { methods = [\"GET\"] }").contains("X-A"), "{result}");
+    assert!(result.find("HEAD") < result.find("\"GET\""), "{result}");
+    refuses(
+        "http://a.example {\n @m not method get\n respond @m 403\n reverse_proxy localhost:1\n}",
+        "upstream = ",
+    );
+}
+
+#[test]
+fn policies_of_the_proxy_protocol_are_open() {
+    for (lines, has_key) in
+        [("deny 192.0.2.0/24", false), ("fallback_policy reject", false), ("allow 10.0.0.0/8", true)]
+    {
+        let text = format!(
+            "{{\n servers {{\n listener_wrappers {{\n proxy_protocol {{\n {lines}\n }}\n tls\n }}\n }}\n}}\na.example {{\n respond ok\n}}"
+        );
+        let imported = import(&text);
+        assert_eq!(imported.files[0].contains("proxy_protocol = "), has_key, "{text}: {:?}", imported.files);
+        assert_eq!(imported.report.open().is_empty(), has_key, "{text}: {}", imported.report);
+    }
+}
+
+#[test]
+fn many_negations_and_endless_files_have_a_bound() {
+    for (count, negated) in [(20_000, false), (20_001, true)] {
+        let words = "not ".repeat(count);
+        let text = format!(
+            "http://a.example {{\n @a {words}method POST\n respond @a 403\n reverse_proxy localhost:1\n}}"
+        );
+        let own = route(&toml(&text), "when = { methods = [\"POST\"] }");
+        assert_eq!(own.contains("403"), !negated, "{count}: {own}");
+    }
+    let imported = import("http://a.example {\n import /dev/zero\n respond ok\n}");
+    assert!(matches!(class_of(&imported, "import"), Class::NotCarried { .. }), "{}", imported.report);
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut 
     for user in directive.inner() {
         let (name, hash) = (resolve(&user.name), decoded(&resolve(user.arg(0))));
         let is_right = !name.is_empty()
-            && !name.contains([':', '\n', '\r', '#'])
-            && !hash.contains(['\n', '\r', ':', ' ']);
+            && !name.contains(|next: char| next.is_control() || matches!(next, ':' | '#'))
+            && !hash.contains(|next: char| next.is_control() || matches!(next, ':' | ' '));
         if !is_right || !["$2a$", "$2b$", "$2y$", "$argon2id$"].iter().any(|kind| hash.starts_with(kind)) {
             context.missing(
                 user,
@@ -100,7 +100,7 @@ pub(crate) fn forward<'a>(
     context: &Context<'a>,
     step: &Step<'a>,
     state: &mut State<'a>,
-    world: &World,
+    world: &mut World,
 ) -> Flow {
     let directive = step.directive;
     let refuse = |reason: &str| {
@@ -109,6 +109,9 @@ pub(crate) fn forward<'a>(
     };
     if state.forward_auth.is_some() {
         return refuse("a route of brisk asks one server");
+    }
+    if world.has_changes() {
+        return refuse("the question of brisk has the headers of the client, without the rules before");
     }
     let (mut path, mut copied) = (String::new(), Vec::new());
     context.carried(directive);
@@ -131,11 +134,10 @@ pub(crate) fn forward<'a>(
                 }
             }
             "header_up" if headers::is_usual(&line.args) => context.carried(line),
-            "header_up" => context.missing(
-                line,
-                "the question of brisk has the headers of the request",
-                "let the server read them, or its address in [upstream.NAME]",
-            ),
+            "header_up" => {
+                context.missing(line, "the question of brisk has the headers of the request", REFUSES);
+                return Flow::REFUSE;
+            }
             "trusted_proxies" => context.different(line, "write trusted_proxies in [server]"),
             "method" if line.arg(0) == "GET" => context.carried(line),
             "method" | "rewrite" | "handle_response" | "@good" => {
@@ -159,6 +161,7 @@ pub(crate) fn forward<'a>(
     if !copied.is_empty() {
         keys.set("copy_headers", environment::list(&copied));
     }
+    copied.iter().for_each(|name| world.change(name));
     state.forward_auth = Some(keys);
     Flow::Continue
 }

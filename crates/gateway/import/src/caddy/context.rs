@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::caddy::environment;
 use crate::caddy::order::Order;
@@ -21,8 +21,8 @@ pub(crate) struct Context<'a> {
     /// Whether proxies in front of Caddy name the address of the client.
     pub(crate) has_trusted: bool,
     pub(crate) invoked: BTreeMap<String, &'a Directive>,
-    /// Files of the configuration, which Caddy does not send to clients.
-    pub(crate) files: BTreeSet<PathBuf>,
+    /// Files of the configuration, which clients do not get.
+    files: BTreeSet<PathBuf>,
     folder: PathBuf,
     steps: Cell<usize>,
     users: RefCell<Vec<String>>,
@@ -66,6 +66,35 @@ impl<'a> Context<'a> {
         path.to_string_lossy().into_owned()
     }
 
+    /// Notes a file of directives, which clients do not get.
+    pub(crate) fn hide_file(&mut self, file: &Path) {
+        self.files.insert(whole(file));
+    }
+
+    /// Notes a file that clients do not get, from the folder of the main file.
+    pub(crate) fn hide(&mut self, name: &str) {
+        self.files.insert(whole(&self.folder.join(environment::resolve(name))));
+    }
+
+    /// Paths at which a folder has files that clients do not get.
+    pub(crate) fn hidden(&self, folder: &str) -> Vec<String> {
+        self.is_spent(self.files.len() / 4);
+        let folder = whole(Path::new(&environment::resolve(folder)));
+        let below = self.files.iter().filter_map(|file| file.strip_prefix(&folder).ok());
+        below.map(|below| format!("/{}", below.display())).collect()
+    }
+
+    /// Whether clients do not get the file for a path.
+    pub(crate) fn is_hidden(&self, folder: &str, path: &str) -> bool {
+        let folder = PathBuf::from(environment::resolve(folder));
+        self.files.contains(&whole(&folder.join(path.trim_start_matches('/'))))
+    }
+
+    /// The path of a secret file of brisk, from the folder of the main file. brisk sends no file below a name with a dot.
+    pub(crate) fn secret(&self, name: &str) -> String {
+        self.path(&format!(".brisk/{name}"))
+    }
+
     /// The name of a file with the passwords of a directive. Those of the same users are one file.
     pub(crate) fn users_file(&self, lines: &str) -> String {
         let mut users = self.users.borrow_mut();
@@ -73,7 +102,7 @@ impl<'a> Context<'a> {
         if index == users.len() {
             users.push(lines.to_owned());
         }
-        self.path(&format!("users-{}", index + 1))
+        self.secret(&format!("users-{}", index + 1))
     }
 
     /// The name of a table with these keys.
@@ -109,4 +138,17 @@ impl<'a> Context<'a> {
     pub(crate) fn missing(&self, directive: &Directive, reason: impl Into<String>, action: &str) {
         self.note(directive, Class::NotCarried { reason: reason.into(), action: action.to_owned() });
     }
+}
+
+/// The path from the root of the file system without `.` and `..`.
+fn whole(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
+        if part == Component::ParentDir {
+            whole.pop();
+        } else {
+            whole.push(part);
+        }
+    }
+    whole
 }

@@ -70,6 +70,18 @@ pub(crate) fn has_variable(text: &str) -> bool {
     split(text).is_some_and(|(_, name, _, _)| !name.is_empty())
 }
 
+/// A name of a host in lower case with the values of its variables; the text itself if one has no value.
+pub(crate) fn host_name(text: &str) -> String {
+    let mut rest = text;
+    while let Some((_, name, default, behind)) = split(rest) {
+        if value(name, default).is_none() {
+            return text.to_owned();
+        }
+        rest = behind;
+    }
+    resolve(text).to_ascii_lowercase()
+}
+
 /// Whether the values of all variables are neither addresses nor paths.
 pub(crate) fn is_simple(text: &str) -> bool {
     let mut rest = text;

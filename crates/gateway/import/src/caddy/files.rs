@@ -4,6 +4,7 @@ use crate::caddy::context::Context;
 use crate::caddy::environment::resolve;
 use crate::caddy::flow::Absent;
 use crate::caddy::flow::Flow;
+use crate::caddy::path::is_plain;
 use crate::caddy::plan::Action;
 use crate::caddy::state::State;
 use crate::caddy::step::Step;
@@ -36,6 +37,19 @@ pub(crate) fn serve(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
             "write a host or a route for each folder; until then it refuses requests",
         );
         return Flow::REFUSE;
+    }
+    if context.hidden(&root).iter().any(|path| !is_plain(path)) {
+        context.missing(
+            directive,
+            "the folder has a file of the configuration whose name no route of brisk can hide",
+            "serve another folder; until then it refuses requests",
+        );
+        return Flow::REFUSE;
+    }
+    if let View::Fixed(path) = &world.view
+        && context.is_hidden(&root, path.split('?').next().unwrap_or_default())
+    {
+        return Flow::Finish(Action::Respond(Keys::of("status", "404")));
     }
     if world.has_file() == Some(false) && !matches!(world.view, View::Fixed(_)) {
         return Flow::Finish(Action::Respond(Keys::of("status", "404")));

@@ -74,10 +74,14 @@ pub(crate) fn request<'a>(
     context: &Context<'a>,
     step: &Step<'a>,
     state: &mut State<'a>,
-    world: &World,
+    world: &mut World,
 ) -> Flow {
     context.carried(step.directive);
-    if rule(context, step.directive, &step.args, false, state, world) { Flow::Continue } else { Flow::REFUSE }
+    if !rule(context, step.directive, &step.args, false, state, world) {
+        return Flow::REFUSE;
+    }
+    world.change(step.arg(0).trim_start_matches(['+', '-', '?', '>']).trim_end_matches(':'));
+    Flow::Continue
 }
 
 /// Whether one header, as `header_up` has it, means what brisk does without a rule.

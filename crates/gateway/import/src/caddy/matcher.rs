@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::caddy::environment::resolve;
+use crate::caddy::environment::{has_variable, host_name, resolve};
 use crate::caddy::path::Shape;
-use crate::caddy::world::{Branch, World};
+use crate::caddy::world::{Branch, Pattern, World};
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::pattern;
@@ -26,7 +26,7 @@ pub(crate) enum Formula {
         name: String,
         expression: String,
     },
-    Host(Vec<String>),
+    Host(Vec<Pattern>),
     Scheme(bool),
     Branch(Branch),
     /// A condition without a counterpart, with the reason.
@@ -117,14 +117,15 @@ impl Formula {
             Self::Not(part) => part.value(world, widely).not(),
             Self::Path(shapes) => decided(world.path(shapes, widely)),
             Self::PathExpression { expression, .. } => decided(world.path_expression(expression)),
-            Self::Host(names) => Value::of(names.iter().any(|name| world.host.matches(name))),
+            Self::Host(names) => world.is_host(names).map_or_else(Value::Unknown, Value::of),
             Self::Scheme(tls) => match world.is_tls {
                 Some(own) => Value::of(own == *tls),
                 None => Value::Unknown("brisk has no condition on the scheme of a request".to_owned()),
             },
-            Self::Branch(branch) => match world.known(branch) {
-                Some(known) => Value::of(known),
-                None => Value::Undecided(branch.clone()),
+            Self::Branch(branch) => match (world.foreign(branch), world.known(branch)) {
+                (Some(reason), _) => Value::Unknown(reason),
+                (None, Some(known)) => Value::of(known),
+                (None, None) => Value::Undecided(branch.clone()),
             },
             Self::Unknown(reason) => Value::Unknown(reason.clone()),
         }
@@ -221,9 +222,22 @@ fn merged(all: Vec<Formula>) -> Formula {
     paths.map_or(Formula::Any(all), |paths| Formula::Path(paths.concat()))
 }
 
-/// A matcher with its arguments.
+/// A matcher with its arguments, perhaps behind `not`, which may be there many times.
 fn one(kind: &str, args: &[String], block: &[Directive], peers: bool) -> Formula {
-    let args: Vec<String> = args.iter().map(|arg| resolve(arg)).collect();
+    if kind != "not" {
+        return positive(kind, args, block, peers);
+    }
+    let more = args.iter().take_while(|arg| *arg == "not").count();
+    let inner = match &args[more..] {
+        [] => set(block, peers),
+        [kind, args @ ..] => positive(kind, args, block, peers),
+    };
+    if more % 2 == 0 { Formula::Not(Box::new(inner)) } else { inner }
+}
+
+/// A matcher without `not`.
+fn positive(kind: &str, texts: &[String], block: &[Directive], peers: bool) -> Formula {
+    let args: Vec<String> = texts.iter().map(|arg| resolve(arg)).collect();
     let test = |key, name: &str, value: String| Formula::Branch(Branch::When(When::test(key, name, value)));
     match (kind, args.as_slice()) {
         ("path", paths) if !paths.is_empty() => Formula::paths(paths),
@@ -234,12 +248,8 @@ fn one(kind: &str, args: &[String], block: &[Directive], peers: bool) -> Formula
                 Err(reason) => Formula::Unknown(reason),
             }
         }
-        ("host", names) if names.iter().all(|name| is_host(name)) => {
-            Formula::Host(names.iter().map(|name| name.to_ascii_lowercase()).collect())
-        }
-        ("method", methods) if !methods.is_empty() => Formula::Branch(Branch::Methods(
-            methods.iter().map(|method| method.to_ascii_uppercase()).collect(),
-        )),
+        ("host", _) => hosts(texts),
+        ("method", list) if !list.is_empty() => methods(list),
         ("protocol", [name]) => match name.as_str() {
             "http" => Formula::Scheme(false),
             "https" => Formula::Scheme(true),
@@ -247,8 +257,6 @@ fn one(kind: &str, args: &[String], block: &[Directive], peers: bool) -> Formula
             name => Formula::unknown(format!("brisk has no condition on the protocol {name}")),
         },
         ("remote_ip" | "client_ip", networks) => self::networks(kind, networks, peers),
-        ("not", []) => Formula::Not(Box::new(set(block, peers))),
-        ("not", [kind, args @ ..]) => Formula::Not(Box::new(one(kind, args, block, peers))),
         ("header", _) => header(&args),
         ("header_regexp", [.., name, expression]) => match pattern::translate(expression, false) {
             Ok(own) if !name.eq_ignore_ascii_case("host") => {
@@ -262,6 +270,32 @@ fn one(kind: &str, args: &[String], block: &[Directive], peers: bool) -> Formula
         ("expression", _) => Formula::unknown("brisk has no expressions of CEL"),
         _ => Formula::unknown(format!("brisk has no counterpart of the matcher {kind}")),
     }
+}
+
+/// The names of a matcher `host`. One with a variable keeps it, because the name of the site has it too.
+fn hosts(texts: &[String]) -> Formula {
+    let pattern = |text: &String| {
+        let name = host_name(text);
+        let text = if has_variable(text) { text.clone() } else { name.clone() };
+        is_host(&name).then_some(Pattern { name, text })
+    };
+    let all: Option<Vec<Pattern>> = texts.iter().map(pattern).collect();
+    let reason = "a name of the matcher is a placeholder, or a variable without a value on this machine";
+    all.map_or_else(|| Formula::unknown(reason), Formula::Host)
+}
+
+/// The methods of a matcher. `GET` of brisk includes `HEAD`, and that of Caddy does not.
+fn methods(list: &[String]) -> Formula {
+    if list.iter().any(|method| method.bytes().any(|byte| !byte.is_ascii_uppercase() && byte != b'-')) {
+        return Formula::unknown("Caddy compares methods in their case, and those of HTTP are upper case");
+    }
+    let has = |method: &str| list.iter().any(|own| own == method);
+    let own = Formula::Branch(Branch::Methods(list.to_vec()));
+    if !has("GET") || has("HEAD") {
+        return own;
+    }
+    let head = Formula::Branch(Branch::Methods(vec!["HEAD".to_owned()]));
+    Formula::All(vec![Formula::Not(Box::new(head)), own])
 }
 
 fn is_host(name: &str) -> bool {

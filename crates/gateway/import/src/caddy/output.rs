@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::caddy::address::{Address, Site};
 use crate::caddy::context::Context;
-use crate::caddy::environment::{self, resolve};
+use crate::caddy::environment::{self, host_name, resolve};
 use crate::caddy::errors;
 use crate::caddy::logs::Logs;
 use crate::caddy::options::Options;
@@ -26,7 +26,7 @@ struct File<'f> {
     shared: Shared,
     logs: Logs,
     has_tls: bool,
-    /// Names that hosts have.
+    /// Names that hosts have, with the values of their variables.
     names: BTreeSet<String>,
     has_default: bool,
     /// Certificates of the first host that has some.
@@ -114,7 +114,8 @@ impl File<'_> {
         let mut parts = if names.is_empty() { Vec::new() } else { program.hosts(&names) };
         if is_all {
             let others = program.hosts(&[]).into_iter();
-            parts.extend(others.filter(|(own, _)| own.iter().all(|name| !names.contains(name))));
+            let names: BTreeSet<String> = names.iter().map(|name| host_name(name)).collect();
+            parts.extend(others.filter(|(own, _)| own.iter().all(|name| !names.contains(&host_name(name)))));
         }
         for part in parts {
             self.host(context, site, &program, part, addresses, number);
@@ -129,7 +130,7 @@ impl File<'_> {
         let mut own = BTreeSet::new();
         let mut names = Vec::new();
         for address in addresses.iter().filter(|address| hosts.contains(&address.host)) {
-            if !self.names.contains(&address.host) && own.insert(&address.host) {
+            if !self.names.contains(&host_name(&address.host)) && own.insert(&address.host) {
                 names.push(address.host.clone());
             }
         }
@@ -162,19 +163,22 @@ impl File<'_> {
         number: usize,
     ) {
         let is_default = own.is_empty();
+        let whole: Vec<String> = own.iter().map(|name| host_name(name)).collect();
         let of_host = |address: &&Address| {
-            let is_own = |name: &String| *name == address.host || covers(&address.host, name);
-            address.host.is_empty() == is_default && (is_default || own.iter().any(is_own))
+            let host = host_name(&address.host);
+            let is_own = |name: &String| *name == host || covers(&host, name);
+            address.host.is_empty() == is_default && (is_default || whole.iter().any(is_own))
         };
-        let is_listed = addresses.iter().any(|address| of_host(&address));
+        let is_listed =
+            !context.is_spent(addresses.len() / 8) && addresses.iter().any(|address| of_host(&address));
         let mut all = addresses.iter().filter(|address| !is_listed || of_host(address));
         let has_plain = all.clone().any(|address| !address.has_tls);
         let has_tls = all.any(|address| address.has_tls);
         let own = if is_default { vec![self.unnamed()] } else { own };
-        if own.iter().any(|name| self.names.contains(name)) {
+        if own.iter().any(|name| self.names.contains(&host_name(name))) {
             return;
         }
-        self.names.extend(own.iter().cloned());
+        self.names.extend(own.iter().map(|name| host_name(name)));
         let mut keys = Keys::of("names", environment::list(&own));
         if is_default && !self.has_default {
             keys.set("default", "true");

@@ -161,6 +161,9 @@ fn counterpart(name: &str, state: &State<'_>, world: &World, use_of: Use) -> Res
     if depends && !world.view.is_original() {
         return Err(format!("{{{name}}} is the path after a rewrite, for which brisk has no variable here"));
     }
+    if is_changed(short, world) {
+        return Err(format!("{{{name}}} is changed before, and brisk has the value of the client"));
+    }
     if use_of == Use::Redirect && matches!(short, "host" | "hostport") {
         return Ok(Some("{host}".to_owned()));
     }
@@ -181,6 +184,18 @@ fn counterpart(name: &str, state: &State<'_>, world: &World, use_of: Use) -> Res
         return Ok(Some(if use_of == Use::Body { environment::resolve(&marker) } else { marker }));
     }
     special(name, state, world, use_of)
+}
+
+/// Whether a directive before has changed the part of the request.
+fn is_changed(name: &str, world: &World) -> bool {
+    let own = |(start, own): &(&str, &'static str)| name.strip_prefix(start).map(|rest| (*own, rest));
+    match NAMED.iter().find_map(own) {
+        Some(("request.header.", header)) => world.has_changed(header),
+        Some(("request.cookie.", _)) => world.has_changed("cookie"),
+        Some(("request.query.", _)) => world.has_changed_query(),
+        _ if matches!(name, "host" | "hostport") || name.contains("labels.") => world.has_changed("host"),
+        _ => false,
+    }
 }
 
 /// Groups of expressions, parts of the host, and variables of `vars`.

@@ -35,6 +35,7 @@ pub(crate) fn apply(context: &Context<'_>, step: &Step<'_>, world: &mut World) -
                     "brisk does not change parameters of the query",
                     "let the application ignore them",
                 );
+                world.change_query();
                 return Flow::Continue;
             }
             other => Err(format!("brisk has no counterpart of uri {other}")),

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::caddy::context::Context;
-use crate::caddy::environment::resolve;
+use crate::caddy::environment::{has_variable, host_name};
 use crate::caddy::matcher::{Formula, Named};
-use crate::caddy::path::{Place, Shape, is_plain};
+use crate::caddy::path::{Place, Shape};
 use crate::caddy::plan::{Action, Plan};
 use crate::caddy::program;
 use crate::caddy::run::{Frame, follow};
 use crate::caddy::state::State;
 use crate::caddy::step::Step;
-use crate::caddy::world::{Facts, HostName, World, covers};
+use crate::caddy::world::{Facts, HostName, View, World};
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::location::Route;
@@ -47,19 +47,19 @@ impl<'a> Program<'a> {
         Self { site, steps, root, places, restricted }
     }
 
-    /// Names of hosts that conditions of the site compare.
-    fn compared(&self) -> BTreeSet<String> {
-        fn gather(steps: &[Step<'_>], all: &mut BTreeSet<String>) {
+    /// Names of hosts that conditions of the site compare, with their texts.
+    fn compared(&self) -> BTreeMap<String, String> {
+        fn gather(steps: &[Step<'_>], all: &mut BTreeMap<String, String>) {
             for step in steps {
                 step.formula.visit(&mut |part| {
                     if let Formula::Host(names) = part {
-                        all.extend(names.iter().cloned());
+                        all.extend(names.iter().map(|own| (own.name.clone(), own.text.clone())));
                     }
                 });
                 gather(&step.inner, all);
             }
         }
-        let mut all = BTreeSet::new();
+        let mut all = BTreeMap::new();
         gather(&self.steps, &mut all);
         all
     }
@@ -67,22 +67,31 @@ impl<'a> Program<'a> {
     /// The names of the site divided into hosts: those that conditions compare have one of their own. A site for all names has none.
     pub(crate) fn hosts(&self, names: &[String]) -> Vec<(Vec<String>, HostName)> {
         let compared = self.compared();
-        let has_wildcard = compared.iter().any(|name| name.starts_with('*'));
-        let is_covered =
-            |name: &String| names.is_empty() || names.iter().any(|own| own == name || covers(own, name));
+        let own: BTreeMap<String, &String> = names.iter().map(|name| (host_name(name), name)).collect();
+        let is_covered = |name: &String| {
+            let parent = name.split_once('.').filter(|(label, _)| *label != "*");
+            parent.is_some_and(|(_, parent)| own.contains_key(&format!("*.{parent}")))
+        };
         let mut hosts: Vec<(Vec<String>, HostName)> = Vec::new();
-        for name in compared.iter().filter(|name| is_covered(name)) {
-            hosts.push((vec![name.clone()], HostName::Name(name.clone())));
+        for (name, text) in &compared {
+            let same = own.get(name).copied();
+            if own.is_empty() || same.is_some() || is_covered(name) {
+                hosts.push((vec![same.unwrap_or(text).clone()], HostName::Name(name.clone())));
+            }
         }
-        let rest: Vec<String> = names.iter().filter(|name| !compared.contains(*name)).cloned().collect();
+        let named = names.iter().map(|text| (host_name(text), text));
+        let rest: Vec<_> = named.filter(|(name, _)| !compared.contains_key(name)).collect();
+        // A wildcard of a matcher may find any name, and a name without a value may be any of the others.
+        let is_apart = compared.keys().any(|name| name.starts_with('*'))
+            || (!compared.is_empty() && rest.iter().any(|(name, _)| has_variable(name)));
         match rest.as_slice() {
             [] if names.is_empty() => hosts.push((Vec::new(), HostName::Other)),
             [] => {}
-            [one] => hosts.push((vec![one.clone()], HostName::Name(resolve(one)))),
-            all if has_wildcard => {
-                hosts.extend(all.iter().map(|name| (vec![name.clone()], HostName::Name(resolve(name)))));
+            all if is_apart || all.len() == 1 => hosts
+                .extend(all.iter().map(|(name, text)| (vec![(*text).clone()], HostName::Name(name.clone())))),
+            all => {
+                hosts.push((all.iter().map(|(_, text)| (*text).clone()).collect(), HostName::Other));
             }
-            _ => hosts.push((rest, HostName::Other)),
         }
         hosts
     }
@@ -121,6 +130,9 @@ impl<'a> Program<'a> {
         let mut all: Vec<_> = known.into_iter().collect();
         all.sort_by_key(|(place, _)| (std::cmp::Reverse(place.path.len()), !place.exact));
         let mut routes = hidden(context, all.iter().flat_map(|(_, plans)| plans));
+        if context.is_spent(0) {
+            return vec![refused(self.site)];
+        }
         for (place, plans) in all {
             let outer = outer(&place).find(|outer| places.contains(outer));
             routes.extend(plans.into_iter().map(|plan| plan.route(&place, outer.as_ref())));
@@ -129,23 +141,30 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Routes that hide the files of the configuration, which Caddy never sends.
+/// Routes that hide the files of the configuration, which Caddy never sends. Other views of paths have a fixed file.
 fn hidden<'p>(context: &Context<'_>, plans: impl Iterator<Item = &'p Plan>) -> Vec<Route> {
-    let mut routes: Vec<Route> = Vec::new();
-    for plan in plans {
-        let Action::Static { root, .. } = &plan.action else { continue };
-        let root = resolve(root);
-        for file in context.files.iter().take(100) {
-            let Ok(below) = file.strip_prefix(root.trim_end_matches('/')) else { continue };
-            let path = format!("/{}", below.display());
-            if is_plain(&path) && !routes.iter().any(|route| route.path == path) {
-                let keys = Keys::of("respond", "{ status = 404 }");
-                let comment = "Caddy hides its configuration".to_owned();
-                routes.push(Route { path, exact: true, when: When::default(), keys, comment });
+    let folders: BTreeSet<_> = plans
+        .filter_map(|plan| match &plan.action {
+            Action::Static { root, view: View::Moved { strip, add }, .. } => Some((root, strip, add)),
+            _ => None,
+        })
+        .collect();
+    let mut paths = BTreeSet::new();
+    for (root, strip, add) in folders {
+        for below in context.hidden(root) {
+            let Some(rest) = below.strip_prefix(add.as_str()) else { continue };
+            if rest.is_empty() || rest.starts_with('/') {
+                let path = format!("{strip}{rest}");
+                paths.insert(if path.is_empty() { "/".to_owned() } else { path });
             }
         }
     }
-    routes
+    let route = |path| {
+        let keys = Keys::of("respond", "{ status = 404 }");
+        let comment = "Caddy hides its configuration".to_owned();
+        Route { path, exact: true, when: When::default(), keys, comment }
+    };
+    paths.into_iter().map(route).collect()
 }
 
 /// The places whose routes get the requests of a place without routes, the nearest first.

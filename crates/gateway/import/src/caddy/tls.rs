@@ -75,11 +75,12 @@ pub(crate) fn certificates(
             return;
         }
         let name = toml::name(plain.first().map_or("site", String::as_str));
-        let (chain, key) = (context.file(&format!("{name}.pem")), context.file(&format!("{name}.key")));
+        let file = |end: &str| environment::text(&context.secret(&format!("{name}.{end}")));
+        let (chain, key) = (file("pem"), file("key"));
         keys.set("certificates", format!("[{{ chain = {chain}, key = {key} }}]"));
         let source = lines.first().copied().unwrap_or(site.directive);
         let action = format!(
-            "store a certificate as {name}.pem and {name}.key in the folder of the Caddyfile, for example of step-ca or mkcert"
+            "store a certificate as .brisk/{name}.pem and .brisk/{name}.key in the folder of the Caddyfile, for example of step-ca or mkcert"
         );
         context.missing(
             source,
@@ -232,7 +233,7 @@ fn client(context: &Context<'_>, block: &Directive, keys: &mut Keys) {
         }
     }
     let is_optional = matches!(mode.as_str(), "request" | "verify_if_given");
-    let file = ca.unwrap_or_else(|| "client-authorities.pem".to_owned());
+    let file = ca.unwrap_or_else(|| ".brisk/client-authorities.pem".to_owned());
     let mut table = Keys::of("mode", if is_optional { "\"optional\"" } else { "\"required\"" });
     table.set("ca", context.file(&file));
     if leaf {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use crate::caddy::environment::has_variable;
 use crate::caddy::path::{self, Decision, Place, Shape};
 use crate::nginx::condition::When;
 use crate::nginx::pattern;
@@ -48,6 +49,11 @@ impl View {
         }
     }
 
+    /// Whether the query is another one than that of the client.
+    fn has_query(&self) -> bool {
+        matches!(self, Self::Fixed(to) | Self::Pattern { to, .. } if to.contains('?'))
+    }
+
     /// Whether the path is that of the client.
     pub(crate) fn is_original(&self) -> bool {
         *self == Self::default()
@@ -79,11 +85,20 @@ pub(crate) enum HostName {
 }
 
 impl HostName {
-    /// Whether a pattern of the matcher `host` fits.
-    pub(crate) fn matches(&self, pattern: &str) -> bool {
-        let Self::Name(name) = self else { return false };
-        name.eq_ignore_ascii_case(pattern) || covers(pattern, name)
+    /// Whether a pattern of the matcher `host` fits; none if the name has a variable without a value.
+    fn matches(&self, pattern: &str) -> Option<bool> {
+        let Self::Name(name) = self else { return Some(false) };
+        (!has_variable(name)).then(|| name.eq_ignore_ascii_case(pattern) || covers(pattern, name))
     }
+}
+
+/// A name of the matcher `host`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pattern {
+    /// The name with the values of its variables.
+    pub(crate) name: String,
+    /// The text for the result, which keeps variables.
+    pub(crate) text: String,
 }
 
 /// Whether a wildcard stands for a name.
@@ -123,6 +138,8 @@ pub(crate) struct World {
     /// Whether the requests come over TLS; none if they may come both ways.
     pub(crate) is_tls: Option<bool>,
     pub(crate) view: View,
+    /// Headers that rules have changed, in lower case; conditions of brisk look at those of the client.
+    changed: BTreeSet<String>,
     facts: Rc<Facts>,
     truths: Vec<Branch>,
     falsehoods: Vec<Branch>,
@@ -131,12 +148,61 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(place: Place, host: HostName, is_tls: Option<bool>, facts: Rc<Facts>) -> Self {
         let (truths, falsehoods) = (Vec::new(), Vec::new());
-        Self { place, host, is_tls, view: View::default(), facts, truths, falsehoods }
+        let (view, changed) = (View::default(), BTreeSet::new());
+        Self { place, host, is_tls, view, changed, facts, truths, falsehoods }
     }
 
     /// Work that a copy or a condition causes.
     pub(crate) fn size(&self) -> usize {
-        self.truths.len() + self.falsehoods.len()
+        self.truths.len() + self.falsehoods.len() + self.changed.len()
+    }
+
+    /// Notes that later directives see another header than the client has sent.
+    pub(crate) fn change(&mut self, header: &str) {
+        self.changed.insert(header.to_ascii_lowercase());
+    }
+
+    /// Notes that later directives see another query.
+    pub(crate) fn change_query(&mut self) {
+        self.change("?");
+    }
+
+    /// Whether a rule has changed a header.
+    pub(crate) fn has_changed(&self, header: &str) -> bool {
+        self.changed.contains(&header.to_ascii_lowercase())
+    }
+
+    /// Whether a rule has changed any header.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changed.iter().any(|name| name != "?")
+    }
+
+    /// Whether a directive has changed the query.
+    pub(crate) fn has_changed_query(&self) -> bool {
+        self.view.has_query() || self.has_changed("?")
+    }
+
+    /// The reason why a condition of brisk, which is about the request of the client, is another one than that of Caddy.
+    pub(crate) fn foreign(&self, branch: &Branch) -> Option<String> {
+        let Branch::When(when) = branch else { return None };
+        if let Some(name) = when.names("headers").find(|name| self.has_changed(name)) {
+            return Some(format!(
+                "a rule before changes {name}, and brisk compares the header of the client"
+            ));
+        }
+        (self.has_changed_query() && when.names("query").next().is_some())
+            .then(|| "the query is changed before, and brisk compares that of the client".to_owned())
+    }
+
+    /// The meaning of the matcher `host`.
+    pub(crate) fn is_host(&self, patterns: &[Pattern]) -> Result<bool, String> {
+        if self.has_changed("host") {
+            return Err("a rule before changes Host, and hosts of brisk have names of the client".to_owned());
+        }
+        let all: Option<Vec<bool>> =
+            patterns.iter().map(|pattern| self.host.matches(&pattern.name)).collect();
+        all.map(|all| all.contains(&true))
+            .ok_or_else(|| "the name of the host is a variable without a value on this machine".to_owned())
     }
 
     /// The requests for which a condition holds, or does not.

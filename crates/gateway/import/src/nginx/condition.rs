@@ -64,6 +64,11 @@ impl When {
         test == "true" && self.0.iter().any(is_present)
     }
 
+    /// Names of the headers, cookies or parameters that are tested, by the key of the table.
+    pub(crate) fn names(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(own, _, _)| *own == key).map(|(_, name, _)| name.as_str())
+    }
+
     /// Whether there is no condition.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

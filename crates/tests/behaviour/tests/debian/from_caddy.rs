@@ -301,7 +301,8 @@ fn imported_sites_respond_as_in_caddy() {
             .map(|hash| format!("bob:{hash}\n"))
             .collect::<Vec<_>>()
             .concat();
-        let file = input.path().join("users-1");
+        fs::create_dir(input.path().join(".brisk")).expect("a folder");
+        let file = input.path().join(".brisk/users-1");
         fs::write(&file, users).expect("a file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a file");
         let text =

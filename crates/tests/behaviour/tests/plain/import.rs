@@ -174,15 +174,17 @@ fn imported_caddyfiles_pass_the_check() {
         write(&format!("srv/{place}"), b"x");
     }
     let ca = TestCa::new();
-    let pairs: [(&str, &[&str]); 2] =
-        [("registry", &["registry.example.com"]), ("ha-home-lan", &["ha.home.lan", "printer.home.lan"])];
+    let pairs: [(&str, &[&str]); 2] = [
+        ("registry", &["registry.example.com"]),
+        (".brisk/ha-home-lan", &["ha.home.lan", "printer.home.lan"]),
+    ];
     for (name, names) in pairs {
         let leaf = ca.server(names).issue();
         write(&format!("{name}.pem"), &fs::read(&leaf.chain).expect("a file"));
         write(&format!("{name}.key"), &fs::read(&leaf.key).expect("a file"));
         write("clients.pem", &fs::read(&leaf.chain).expect("a file"));
     }
-    write("users-1", CADDY_USERS.as_bytes());
+    write(".brisk/users-1", CADDY_USERS.as_bytes());
     let here = format!("{}/", folder.path().display());
     let path = |name: &str| folder.path().join(name).display().to_string();
     let mut count = 0;
