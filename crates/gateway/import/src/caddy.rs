@@ -14,6 +14,7 @@ mod grammar;
 mod handlers;
 mod headers;
 mod health;
+mod host_name;
 pub(crate) mod include;
 mod lexer;
 mod logs;

@@ -95,6 +95,15 @@ fn decoded(hash: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|_| hash.to_owned())
 }
 
+/// The reason why directives before prevent a question.
+fn prevented(state: &State<'_>, world: &World) -> Option<&'static str> {
+    if state.forward_auth.is_some() {
+        return Some("a route of brisk asks one server");
+    }
+    let reason = "the question of brisk has the headers of the client, without the rules before";
+    world.has_changes().then_some(reason)
+}
+
 /// `forward_auth`.
 pub(crate) fn forward<'a>(
     context: &Context<'a>,
@@ -107,11 +116,8 @@ pub(crate) fn forward<'a>(
         context.missing(directive, reason, REFUSES);
         Flow::REFUSE
     };
-    if state.forward_auth.is_some() {
-        return refuse("a route of brisk asks one server");
-    }
-    if world.has_changes() {
-        return refuse("the question of brisk has the headers of the client, without the rules before");
+    if let Some(reason) = prevented(state, world) {
+        return refuse(reason);
     }
     let (mut path, mut copied) = (String::new(), Vec::new());
     context.carried(directive);
@@ -134,14 +140,11 @@ pub(crate) fn forward<'a>(
                 }
             }
             "header_up" if headers::is_usual(&line.args) => context.carried(line),
-            "header_up" => {
-                context.missing(line, "the question of brisk has the headers of the request", REFUSES);
-                return Flow::REFUSE;
-            }
             "trusted_proxies" => context.different(line, "write trusted_proxies in [server]"),
             "method" if line.arg(0) == "GET" => context.carried(line),
-            "method" | "rewrite" | "handle_response" | "@good" => {
-                context.missing(line, "the question of brisk is a GET of a fixed path", REFUSES);
+            "header_up" | "method" | "rewrite" | "handle_response" | "@good" => {
+                let reason = "the question of brisk is a GET of a fixed path with the headers of the client";
+                context.missing(line, reason, REFUSES);
                 return Flow::REFUSE;
             }
             _ => {}
@@ -161,7 +164,9 @@ pub(crate) fn forward<'a>(
     if !copied.is_empty() {
         keys.set("copy_headers", environment::list(&copied));
     }
-    copied.iter().for_each(|name| world.change(name));
+    for name in &copied {
+        world.change(name);
+    }
     state.forward_auth = Some(keys);
     Flow::Continue
 }

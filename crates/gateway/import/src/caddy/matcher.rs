@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::caddy::environment::{has_variable, host_name, resolve};
+use crate::caddy::host_name::Pattern;
 use crate::caddy::path::Shape;
-use crate::caddy::world::{Branch, Pattern, World};
+use crate::caddy::world::{Branch, World};
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::pattern;
@@ -177,7 +178,7 @@ fn definition(directive: &Directive, peers: bool) -> Formula {
 
 /// Several matchers, which all have to hold; those of one kind are alternatives.
 fn set(block: &[Directive], peers: bool) -> Formula {
-    let mut kinds: Vec<(String, Vec<Formula>)> = Vec::new();
+    let (mut kinds, mut places): (Vec<Vec<Formula>>, BTreeMap<String, usize>) = Default::default();
     let mut queries = Vec::new();
     for line in block.iter().filter(|line| line.name != "import") {
         let key = match line.name.as_str() {
@@ -192,13 +193,12 @@ fn set(block: &[Directive], peers: bool) -> Formula {
             continue;
         }
         let formula = one(&line.name, &line.args, line.inner(), peers);
-        match kinds.iter_mut().find(|(own, _)| *own == key) {
-            Some((_, all)) => all.push(formula),
-            None => kinds.push((key, vec![formula])),
-        }
+        let place = *places.entry(key).or_insert(kinds.len());
+        kinds.resize(kinds.len().max(place + 1), Vec::new());
+        kinds[place].push(formula);
     }
     if !queries.is_empty() {
-        kinds.push(("query".to_owned(), vec![query(&queries)]));
+        kinds.push(vec![query(&queries)]);
     }
     let any = |mut all: Vec<Formula>| match (all.len(), all.pop()) {
         (1, Some(one)) => one,
@@ -207,7 +207,7 @@ fn set(block: &[Directive], peers: bool) -> Formula {
             merged(all)
         }
     };
-    Formula::All(kinds.into_iter().map(|(_, all)| any(all)).collect())
+    Formula::All(kinds.into_iter().map(any).collect())
 }
 
 /// Alternatives; several lists of paths are one.
@@ -350,7 +350,7 @@ fn header(args: &[String]) -> Formula {
 }
 
 fn query(pairs: &[String]) -> Formula {
-    let mut names: Vec<(&str, Vec<Formula>)> = Vec::new();
+    let mut names: BTreeMap<&str, Vec<Formula>> = BTreeMap::new();
     for pair in pairs {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "*"));
         if name.is_empty() || pair.contains('{') {
@@ -358,12 +358,9 @@ fn query(pairs: &[String]) -> Formula {
         }
         let test = if value == "*" { "true".to_owned() } else { toml::text(value) };
         let formula = Formula::Branch(Branch::When(When::test("query", name, test)));
-        match names.iter_mut().find(|(own, _)| *own == name) {
-            Some((_, all)) => all.push(formula),
-            None => names.push((name, vec![formula])),
-        }
+        names.entry(name).or_default().push(formula);
     }
-    Formula::All(names.into_iter().map(|(_, all)| Formula::Any(all)).collect())
+    Formula::All(names.into_values().map(Formula::Any).collect())
 }
 
 /// The matcher `file` for the file of the path.

@@ -247,19 +247,14 @@ fn trusted(context: &Context<'_>, line: &Directive, keys: &mut Keys) {
     context.carried(line);
 }
 
-/// Whether a line of `proxy_protocol` refuses connections.
-fn is_policy(line: &Directive) -> bool {
-    matches!(&*line.name, "deny" | "fallback_policy")
-}
-
 fn wrappers(context: &Context<'_>, block: &Directive, keys: &mut Keys) {
     context.carried(block);
+    let is_policy = |line: &Directive| matches!(&*line.name, "deny" | "fallback_policy");
     for line in block.inner() {
         match line.name.as_str() {
             "proxy_protocol" if line.inner().iter().any(is_policy) => {
-                let reason = "brisk has a list of proxies, without exceptions and policies".to_owned();
-                let action = "write the proxies in proxy_protocol of [server]".to_owned();
-                context.note_whole(line, &Class::NotCarried { reason, action });
+                let reason = "brisk has a list of proxies, without exceptions and policies";
+                context.note_whole(line, &missing(reason, "write the proxies in proxy_protocol of [server]"));
                 context.report.borrow_mut().note_open(line.id);
             }
             "proxy_protocol" => {

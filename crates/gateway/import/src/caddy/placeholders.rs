@@ -1,8 +1,9 @@
 //! Placeholders of Caddy in texts, and the variables of brisk for them.
 
 use crate::caddy::environment;
+use crate::caddy::host_name::HostName;
 use crate::caddy::state::State;
-use crate::caddy::world::{HostName, World};
+use crate::caddy::world::World;
 
 /// Use of a text in brisk, which decides about the permitted variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

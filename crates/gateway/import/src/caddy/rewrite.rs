@@ -160,8 +160,8 @@ fn template(target: &str, end: &str, strip: &str, world: &World) -> Result<View,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caddy::host_name::HostName;
     use crate::caddy::path::Place;
-    use crate::caddy::world::HostName;
 
     #[test]
     fn targets_become_paths() {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{has_variable, host_name};
+use crate::caddy::host_name::HostName;
 use crate::caddy::matcher::{Formula, Named};
 use crate::caddy::path::{Place, Shape};
 use crate::caddy::plan::{Action, Plan};
@@ -12,7 +13,7 @@ use crate::caddy::program;
 use crate::caddy::run::{Frame, follow};
 use crate::caddy::state::State;
 use crate::caddy::step::Step;
-use crate::caddy::world::{Facts, HostName, View, World};
+use crate::caddy::world::{Facts, View, World};
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::location::Route;
