@@ -50,18 +50,18 @@ use context::Context;
 use options::Options;
 use order::Order;
 
-/// Translates the Caddyfile in `path`, with the files that it imports. Reads files only.
+/// Translates the Caddyfile in `path`, with the files of each `import`. Reads files only.
 ///
 /// # Errors
 ///
-/// Syntax errors with file and line, and unreadable files.
+/// [`ImportError::Syntax`] with file and line, `Unreadable`, `TooLarge`, and `NoSite` if there is no site.
 pub fn caddy(path: &Path) -> Result<Imported, ImportError> {
     let (all, files) = include::Files::read(path)?;
     let imported = translate(&all, &files, path);
     if imported.files.is_empty() { Err(ImportError::NoSite { file: path.to_owned() }) } else { Ok(imported) }
 }
 
-/// Translates directives. There are no files of brisk if there is no site.
+/// Translates directives. `files` of [`Imported`] is empty if there is no site.
 pub(crate) fn translate(all: &[Directive], files: &include::Files, path: &Path) -> Imported {
     let report = RefCell::new(Report::new(files.count(), all));
     let options = Options::of(all);
@@ -130,7 +130,7 @@ fn hide_results(context: &mut Context<'_>, count: usize) {
     }
 }
 
-/// Classes of directives that sites do not have: imports and snippets.
+/// Classes of directives that sites do not have: `import`, snippets such as `(a)`, and named routes such as `&(a)`.
 fn rest(context: &Context<'_>, all: &[Directive], files: &include::Files) {
     for (id, cause) in &files.missing {
         let action = "import on the machine that has the file".to_owned();

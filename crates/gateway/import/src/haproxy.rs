@@ -1,7 +1,7 @@
-//! Translation of HAProxy.
+//! Translation of HAProxy: `haproxy` reads files, and `translate` forms the TOML of each process.
 //!
-//! The translation is in four steps. `grammar` reads lines, `acl` and `test` read conditions, `flow` forms routes that keep the order
-//! of HAProxy's rules, and `unit` and `settings` write TOML for each process.
+//! The translation is in four steps. `grammar` reads lines, `acl` and `test` read conditions, `flow` forms routes that keep the
+//! order of HAProxy's rules, and `unit` and `settings` write TOML for each process.
 
 mod acl;
 mod bind;
@@ -65,7 +65,7 @@ pub fn haproxy(path: &Path) -> Result<Imported, ImportError> {
     }
 }
 
-/// Translates sections. There are no files of brisk if there is no frontend with an address.
+/// Translates sections. `Imported::files` is empty if there is no `frontend` or `listen` with an address.
 pub(crate) fn translate(
     all: &[Directive],
     count: usize,
@@ -85,7 +85,7 @@ pub(crate) fn translate(
     Ok(Imported { files, report })
 }
 
-/// A section as the report shows it: without passwords.
+/// A section as the report shows it: `***` in place of the passwords of `user` and of `stats auth`.
 fn shown(section: &Directive) -> Directive {
     let mut shown = section.clone();
     for line in shown.block.iter_mut().flatten() {
@@ -104,7 +104,7 @@ fn shown(section: &Directive) -> Directive {
     shown
 }
 
-/// Gives lines that the translation has not touched the class that their name has.
+/// Gives lines that the translation has not touched the class of `class_of`, and sections the class that their name has.
 fn classify(sections: &[Directive], context: &Context<'_>) {
     let is_noted = |line: &Directive| context.report.borrow().is_noted(line.id);
     for section in sections {

@@ -1,4 +1,4 @@
-//! Addresses of sites, and the processes of brisk that serve them.
+//! Addresses of sites, such as `https://a.example:8443`, and the processes of brisk that serve them: [`divide`] forms the groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,28 +7,28 @@ use crate::caddy::environment::{has_variable, is_simple, resolve};
 use crate::caddy::options::Options;
 use crate::directive::Directive;
 
-/// An address of a site.
+/// An address of a site: `http://a.example` has the `host` `a.example`, the `port` 80 and no TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// Name, wildcard or IP address in lower case; empty for all names.
+    /// Name, wildcard such as `*.a.example`, or IP address in lower case; empty for all names, as in `:8080`.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) has_tls: bool,
 }
 
-/// A site with its addresses.
+/// A site, which is the block of a [`Directive`], with its addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) directive: &'a Directive,
     pub(crate) addresses: Vec<Address>,
-    /// Local addresses of `bind`; empty for all.
+    /// Local addresses of `bind`, or of `default_bind` without one; empty for all.
     pub(crate) bind: Vec<String>,
-    /// Addresses without a counterpart.
+    /// Addresses without a counterpart, such as `a.example/x` or `ftp://x`.
     pub(crate) unread: Vec<String>,
 }
 
 impl<'a> Site<'a> {
-    /// The site of a block.
+    /// The site of a block. A `bind` such as `unix//run/a` makes the whole site `unread`.
     pub(crate) fn new(directive: &'a Directive, options: &Options<'a>) -> Self {
         let inner = directive.inner();
         let bind = inner.iter().find(|line| line.name == "bind");
@@ -60,13 +60,14 @@ impl<'a> Site<'a> {
     }
 }
 
-/// One address; none if brisk has no counterpart.
+/// One [`Address`]; `None` if brisk has no counterpart.
 fn address(word: &str, options: &Options<'_>, has_certificates: bool) -> Option<Address> {
     let resolved = resolve(word);
     // A name of a variable stays in the result, unless the variable has a scheme or a port too.
     let text = if has_variable(word) && is_simple(word) { word } else { resolved.as_str() };
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // `a.example/*` has all paths, as `a.example` has.
     let is_whole = matches!(path, "" | "*");
     let (host, port) = divided(authority);
     let port = match port.map(|port| resolve(port).parse::<u16>()) {
@@ -102,7 +103,7 @@ impl LowerCase for &str {
     }
 }
 
-/// Host and port of an authority.
+/// Host and port of an authority: `[::1]:8443` is `::1` and `8443`.
 fn divided(authority: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (host, rest.strip_prefix(':'));
@@ -118,7 +119,7 @@ fn divided(authority: &str) -> (&str, Option<&str>) {
 }
 
 impl Site<'_> {
-    /// Ports of the site; that of plain HTTP counts as that of HTTPS.
+    /// Ports of the site; `http_port` counts as `https_port`.
     pub(crate) fn ports(&self, options: &Options<'_>) -> BTreeSet<u16> {
         let port = |address: &Address| {
             if address.port == options.http_port { options.https_port } else { address.port }
@@ -127,8 +128,8 @@ impl Site<'_> {
     }
 }
 
-/// Sites that one process of brisk serves, because Caddy has them at the same addresses: those of one port, of HTTP with HTTPS, and all
-/// ports of a site. The second part are the addresses of each site there.
+/// Sites that one process of brisk serves, because Caddy has them at the same addresses: those of one port, of `http_port` with
+/// `https_port`, and all ports of a site. The second part are the addresses of each [`Site`] there.
 pub(crate) fn divide<'s, 'a>(
     sites: &'s [Site<'a>],
     options: &Options<'_>,
@@ -167,7 +168,7 @@ pub(crate) fn divide<'s, 'a>(
     groups.into_values().collect()
 }
 
-/// The group of a number, whose path to it becomes shorter.
+/// The group of the number `at` in `parents`, whose path to it becomes shorter.
 fn find(parents: &mut [usize], mut at: usize) -> usize {
     while parents[at] != at {
         parents[at] = parents[parents[at]];

@@ -14,9 +14,10 @@ use crate::toml::{self, Keys};
 
 const REFUSES: &str = "until then the route refuses requests";
 
-/// `basic_auth`. brisk reads users from a file, so the result names a file and its content.
+/// `basic_auth`. brisk reads users from a file, so the result is `{ file = "users-1" }` and a comment with the content.
 pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut State<'a>) -> Flow {
     let directive = step.directive;
+    // A second list of users cannot be added, and to drop one of them would open the route.
     if state.basic_auth.is_some() {
         context.missing(directive, "a route of brisk has one list of users", REFUSES);
         return Flow::REFUSE;
@@ -56,7 +57,7 @@ pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut 
     Flow::Continue
 }
 
-/// The lines for the file of users, as a comment behind all tables.
+/// The lines for the file of users, such as `alice:$2a$14$x`, as a comment behind all tables.
 fn note_lines(context: &Context<'_>, file: &str, lines: &[String]) {
     let mut tables = context.tables.borrow_mut();
     let header = format!("# Lines of {}, with the rights of its owner only:", one_line(file));
@@ -69,7 +70,7 @@ fn note_lines(context: &Context<'_>, file: &str, lines: &[String]) {
     tables.push(Table { header: format!("{header}\n# {rest}"), keys: Keys::default(), comment });
 }
 
-/// A hash in base64, as older versions of Caddy have it.
+/// A hash in base64, as older versions of Caddy have it: `JDJhJDE0JHg=` becomes `$2a$14$x`.
 fn decoded(hash: &str) -> String {
     if hash.starts_with('$') {
         return hash.to_owned();

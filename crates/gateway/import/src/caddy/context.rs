@@ -11,14 +11,14 @@ use crate::report::{Class, Report};
 use crate::table::{self, Table};
 use crate::toml::Keys;
 
-/// State of the translation of a Caddyfile.
+/// State of the translation of a Caddyfile, which all [`Site`](crate::caddy::address::Site)s share.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) report: &'a RefCell<Report>,
-    /// Tables behind the hosts of a file: upstreams and maps.
+    /// Tables behind the hosts of a file: `[upstream.NAME]` and `[map.NAME]`.
     pub(crate) tables: RefCell<Vec<Table>>,
     pub(crate) order: Order,
-    /// Whether proxies in front of Caddy name the address of the client.
+    /// Whether proxies in front of Caddy name the address of the client: the option `trusted_proxies`.
     pub(crate) has_trusted: bool,
     pub(crate) invoked: BTreeMap<String, &'a Directive>,
     /// Files of the configuration, which clients do not get.
@@ -29,7 +29,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Steps of all sites together.
+    /// Steps of all sites together, which `is_spent` counts.
     const MOST: usize = 6_000_000;
 
     pub(crate) fn new(report: &'a RefCell<Report>, folder: &Path, order: Order) -> Self {
@@ -46,19 +46,20 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Spends steps. Whether none are left.
+    /// Spends `steps`. Whether more than `MOST` are used.
     pub(crate) fn is_spent(&self, steps: usize) -> bool {
         self.steps.set(self.steps.get().saturating_add(steps));
         self.steps.get() > Self::MOST
     }
 
-    /// A path of the input as a path of the output, which starts at the folder of the main file.
+    /// `path` as a value of TOML: `a.pem` of `/etc/caddy/Caddyfile` is `"/etc/caddy/a.pem"`.
     pub(crate) fn file(&self, name: &str) -> String {
         environment::text(&self.path(name))
     }
 
-    /// A path of the input, from the folder of the main file.
+    /// A path of the input, from the folder of the main file. One that begins with `{$` stays as it is.
     pub(crate) fn path(&self, name: &str) -> String {
+        // The value of the variable may be an absolute path, so no folder comes before it.
         if name.starts_with("{$") {
             return name.to_owned();
         }
@@ -105,8 +106,9 @@ impl<'a> Context<'a> {
         self.secret(&format!("users-{}", index + 1))
     }
 
-    /// The name of a table with these keys.
+    /// The name of a table of the `kind` `upstream` or `map` with these `keys`.
     pub(crate) fn named_table(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
+        // The search for an equal table takes time that grows with their number.
         self.is_spent(self.tables.borrow().len() / 64);
         table::named(&mut self.tables.borrow_mut(), kind, name, keys, &source.comment())
     }

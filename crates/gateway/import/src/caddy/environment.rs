@@ -7,7 +7,7 @@ use std::env;
 
 use crate::toml;
 
-/// A variable in a text: the text before it, its name, its default, and the text behind it.
+/// A variable in a text: the text before it, its name, its default, and the text behind it. `a{$B:c}d` has `a`, `B`, `c` and `d`.
 fn split(text: &str) -> Option<(&str, &str, Option<&str>, &str)> {
     let start = text.find("{$")?;
     let length = text[start..].find('}')?;
@@ -19,7 +19,7 @@ fn split(text: &str) -> Option<(&str, &str, Option<&str>, &str)> {
     Some((&text[..start], name, default, rest))
 }
 
-/// The text with the values of its variables, as Caddy has it.
+/// The text with the values of its variables, as Caddy has it: `{$PORT:80}` is `80` if `PORT` is not set.
 pub(crate) fn resolve(text: &str) -> String {
     replaced(text, |_, name, default| value(name, default).unwrap_or_default())
 }
@@ -42,7 +42,7 @@ pub(crate) fn structural(text: &str) -> String {
     })
 }
 
-/// The text as a value of TOML in which brisk replaces variables.
+/// The text as a value of TOML in which brisk replaces variables: `{$A:b}` becomes `"${A:-b}"`, and `${` becomes `$${`.
 pub(crate) fn text(text: &str) -> String {
     let mut result = String::new();
     let mut rest = text;
@@ -59,13 +59,13 @@ pub(crate) fn text(text: &str) -> String {
     toml::raw(&result)
 }
 
-/// A list of texts.
+/// A list of texts, each as [`text`] writes it: `["a", "${B}"]`.
 pub(crate) fn list<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<_> = texts.into_iter().map(|part| text(part.as_ref())).collect();
     format!("[{}]", texts.join(", "))
 }
 
-/// Whether the text has a variable.
+/// Whether the text has a variable with a name, unlike `{$}`.
 pub(crate) fn has_variable(text: &str) -> bool {
     split(text).is_some_and(|(_, name, _, _)| !name.is_empty())
 }

@@ -11,10 +11,10 @@ use crate::nginx::location::Route;
 use crate::report::Class;
 use crate::toml::{self, Keys};
 
-/// Names of the placeholder for the status.
+/// Names of the placeholder for the status, the short one first.
 const STATUS: [&str; 2] = ["{err.status_code}", "{http.error.status_code}"];
 
-/// The key `error_pages` of a host, and the routes of its pages.
+/// The key `error_pages` of a host, and the `internal` routes of its pages.
 pub(crate) fn pages(context: &Context<'_>, program: &Program<'_>, keys: &mut Keys, routes: &mut Vec<Route>) {
     let mut pages = Keys::default();
     for block in program.site.inner().iter().filter(|line| line.name == "handle_errors") {
@@ -107,7 +107,7 @@ fn block_pages(
     Ok(())
 }
 
-/// Pages in files. For a name with the status, those that exist.
+/// Pages in files: `404 = "/srv/404.html"`. For a name with `{err.status_code}`, those that exist.
 fn files(codes: &[String], target: &str, root: &str, pages: &mut Keys) -> Result<(), String> {
     let start = root.trim_end_matches('/');
     let slash = if target.starts_with('/') { "" } else { "/" };
@@ -139,7 +139,7 @@ fn files(codes: &[String], target: &str, root: &str, pages: &mut Keys) -> Result
     if count == 0 { Err("no page for a status exists on this machine".to_owned()) } else { Ok(()) }
 }
 
-/// A page with a fixed text, which is the response of an internal route.
+/// A page with a fixed text, which is the response of a route with `internal = true`, such as `/.error/404`.
 fn fixed(
     codes: &[String],
     args: &[String],
@@ -166,6 +166,7 @@ fn fixed(
         pages.set(code, page.inline());
         let mut keys = Keys::of("internal", "true");
         keys.set("respond", Keys::of("body", toml::raw(&own)).inline());
+        // Two blocks may name the same status; brisk has one route for a path.
         if !routes.iter().any(|route| route.path == path) {
             routes.push(Route { path, exact: true, when: When::default(), keys, comment: line.comment() });
         }

@@ -13,7 +13,7 @@ use crate::directive::Directive;
 use crate::report::Class;
 use crate::toml::Keys;
 
-/// `file_server`.
+/// `file_server`: the key `static`, and `listing = true` for `browse`.
 pub(crate) fn serve(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, world: &World) -> Flow {
     let directive = step.directive;
     let (mut root, mut keys) = (state.root.clone(), Keys::default());
@@ -57,7 +57,7 @@ pub(crate) fn serve(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
     Flow::Finish(Action::Static { root, view: world.view.clone(), keys, fallback: None })
 }
 
-/// A line in the block of `file_server`; the continuation if it decides.
+/// A line in the block of `file_server`; the [`Flow`] if it decides, as `pass_thru` does.
 fn option(context: &Context<'_>, line: &Directive, keys: &mut Keys) -> Option<Flow> {
     match line.name.as_str() {
         "browse" => {
@@ -93,7 +93,7 @@ fn option(context: &Context<'_>, line: &Directive, keys: &mut Keys) -> Option<Fl
     None
 }
 
-/// `hide`. brisk never sends names that begin with a dot; other names need a route.
+/// `hide`. brisk never sends names that begin with `.`; other names need a route.
 fn hidden(context: &Context<'_>, line: &Directive) -> Option<Flow> {
     let is_dotted = |name: &String| name.rsplit('/').next().is_some_and(|last| last.starts_with('.'));
     if line.args.iter().all(is_dotted) {
@@ -106,7 +106,7 @@ fn hidden(context: &Context<'_>, line: &Directive) -> Option<Flow> {
     Some(Flow::REFUSE)
 }
 
-/// `try_files`.
+/// `try_files`. brisk looks for `{path}` and then for the last of the others: `{path} /index.html` or `{path} =404`.
 pub(crate) fn try_files(context: &Context<'_>, step: &Step<'_>, world: &World) -> Flow {
     let directive = step.directive;
     context.carried(directive);
@@ -163,6 +163,7 @@ pub(crate) fn try_files(context: &Context<'_>, step: &Step<'_>, world: &World) -
         );
         return Flow::REFUSE;
     }
+    // The requests are divided already, by an earlier `try_files` or the matcher `file`.
     if world.has_file().is_some() {
         return Flow::Continue;
     }

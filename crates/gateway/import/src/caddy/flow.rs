@@ -6,23 +6,23 @@ use crate::caddy::plan::Action;
 #[derive(Debug)]
 pub(crate) enum Flow {
     Continue,
-    /// The steps inside of the directive follow.
+    /// The steps inside of the directive follow, as those of `handle` and `route`.
     Enter,
     Finish(Action),
-    /// Requests with a file continue; for those without one, a directive may state the rest.
+    /// Requests with a file continue; for those without one, a directive such as `try_files` may state the rest.
     Files(Option<Absent>),
 }
 
-/// Requests without a file.
+/// Requests without a file, for which `try_files` or `php_fastcgi` states the rest.
 #[derive(Clone, Debug)]
 pub(crate) enum Absent {
-    /// They continue with this path.
+    /// They continue with this path, such as `/index.html`.
     Path(String),
-    /// They have this response.
+    /// They have this response, such as status 404 for `=404`.
     Responds(Action),
 }
 
 impl Flow {
-    /// The route refuses requests.
+    /// The route refuses requests, by [`Action::Refuse`].
     pub(crate) const REFUSE: Self = Self::Finish(Action::Refuse);
 }

@@ -1,4 +1,4 @@
-//! The grammar of a Caddyfile: lines with blocks in braces, and a single site without braces.
+//! The grammar of a Caddyfile: lines with blocks in `{` and `}`, and a single site without braces.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::nginx::grammar::{DEEPEST, MOST_DIRECTIVES};
 /// Name of the block of global options, which has none in the text.
 pub(crate) const GLOBAL: &str = "(global options)";
 
-/// Reads a text. Numbers of directives continue after `next`. The main file may be a single site without braces.
+/// Reads a text. Numbers of directives continue at `next`. If `is_main`, the text may be a single site without braces.
 pub(crate) fn parse(
     text: &str,
     file: &Arc<Path>,
@@ -35,7 +35,7 @@ impl Reader<'_> {
         ImportError::Syntax { file: self.file.to_path_buf(), line, cause: cause.into() }
     }
 
-    /// Directives up to the end of the block, or of the file at depth 0.
+    /// Directives up to the `}` of the block, or the end of the file. `opened` is the line of its `{`, or 0 without braces.
     fn block(&mut self, depth: usize, opened: usize) -> Result<Vec<Directive>, ImportError> {
         let mut directives = Vec::new();
         loop {
@@ -52,6 +52,7 @@ impl Reader<'_> {
             if token.is("}") {
                 return Err(self.error(token.line, "} without a block: remove it"));
             }
+            // The block of global options is the only one without a name, and comes first.
             if token.is("{") && (depth > 0 || !directives.is_empty()) {
                 return Err(self
                     .error(token.line, "{ without a directive before it: write it at the end of the line"));

@@ -11,7 +11,7 @@ use crate::caddy::world::{View, World};
 use crate::caddy::{auth, files, headers, php, proxy, respond, rewrite};
 use crate::toml::{self, Keys};
 
-/// Applies a directive to the requests of `world`.
+/// Applies the directive of a [`Step`] to the requests of `world`: it changes `state` or `world`, or its [`Flow`] is a response.
 pub(crate) fn apply<'a>(
     context: &Context<'a>,
     step: &Step<'a>,
@@ -156,6 +156,7 @@ fn encode(context: &Context<'_>, step: &Step<'_>, state: &mut State<'_>) -> Flow
         }
     }
     codings.retain(|coding| matches!(coding.as_str(), "gzip" | "zstd" | "br"));
+    // `encode` without arguments has these two in Caddy.
     if codings.is_empty() {
         codings = vec!["zstd".to_owned(), "gzip".to_owned()];
     }
@@ -165,7 +166,7 @@ fn encode(context: &Context<'_>, step: &Step<'_>, state: &mut State<'_>) -> Flow
     Flow::Continue
 }
 
-/// Directives without a counterpart. Those that would respond, or might refuse, close the route.
+/// Directives without a counterpart. Those that would respond, as `metrics`, or might refuse, close the route by `Flow::REFUSE`.
 fn other(context: &Context<'_>, step: &Step<'_>, name: &str) -> Flow {
     let directive = step.directive;
     let refuse = "until then the route refuses requests";

@@ -9,7 +9,7 @@ use crate::caddy::world::World;
 use crate::directive::Directive;
 use crate::toml::{self, Keys};
 
-/// Headers that brisk sends to upstreams without a setting, with the values that mean the same in Caddy.
+/// Headers that brisk sends to upstreams without a setting, with the values that mean the same in `header_up` of Caddy.
 const USUAL: &[(&str, &[&str])] = &[
     ("host", &["{host}", "{hostport}", "{http.request.host}", "{http.request.hostport}"]),
     ("x-forwarded-host", &["{host}", "{hostport}", "{http.request.host}", "{http.request.hostport}"]),
@@ -33,7 +33,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ("upgrade", &["*", "websocket", "{header.Upgrade}", "{http.request.header.Upgrade}", "{>Upgrade}"]),
 ];
 
-/// Headers that frame a message, which rules of brisk cannot change.
+/// Headers that frame a message, which `request_headers` and `response_headers` of brisk cannot change.
 const FRAMING: [&str; 7] = [
     "content-length",
     "content-encoding",
@@ -44,7 +44,7 @@ const FRAMING: [&str; 7] = [
     "trailer",
 ];
 
-/// `header`.
+/// `header`: rules for `response_headers`. `X-A b` sets, `+X-A b` adds, `-X-A` removes, and `?X-A b` is a default.
 pub(crate) fn response<'a>(
     context: &Context<'a>,
     step: &Step<'a>,
@@ -69,7 +69,7 @@ pub(crate) fn response<'a>(
     Flow::Continue
 }
 
-/// `request_header`.
+/// `request_header`: one rule for `request_headers`, without which the route refuses requests.
 pub(crate) fn request<'a>(
     context: &Context<'a>,
     step: &Step<'a>,
@@ -84,14 +84,14 @@ pub(crate) fn request<'a>(
     Flow::Continue
 }
 
-/// Whether one header, as `header_up` has it, means what brisk does without a rule.
+/// Whether one header, as `header_up` has it, means the same as brisk without a rule: `X-Forwarded-Proto {scheme}` does.
 pub(crate) fn is_usual(words: &[String]) -> bool {
     let [name, value] = words else { return false };
     let name = name.trim_start_matches('+').to_ascii_lowercase();
     USUAL.iter().any(|(own, values)| *own == name && values.contains(&value.as_str()))
 }
 
-/// A rule for a header. Not false unless the rule of a request is missing, which could open a route.
+/// A [`Rule`] for a header. `false` only if the rule of a request is missing, which could open a route.
 pub(crate) fn rule<'a>(
     context: &Context<'a>,
     source: &'a Directive,
@@ -106,6 +106,7 @@ pub(crate) fn rule<'a>(
         _ => (' ', first.trim_end_matches(':')),
     };
     let lower = name.to_ascii_lowercase();
+    // To leave the rule out opens nothing: these headers describe the message only.
     if FRAMING.contains(&&*lower) {
         context.unneeded(source, "brisk frames each message itself");
         return true;
@@ -114,6 +115,7 @@ pub(crate) fn rule<'a>(
         return true;
     }
     let value = words.get(1).map_or("", String::as_str);
+    // brisk has a key for this header, `x_real_ip`, which needs no rule.
     if !is_response && lower == "x-real-ip" && is_address(value) {
         state.real_ip = true;
         return true;
@@ -165,7 +167,7 @@ fn is_address(value: &str) -> bool {
     )
 }
 
-/// A value that applies if the response has none: a table whose result is the value of the response otherwise.
+/// A value that applies if the response has none: a `[map.NAME]` from `{response.header.NAME}`, with `value` as its `default`.
 fn default_value(context: &Context<'_>, source: &Directive, name: &str, value: &str) -> String {
     let mut keys = Keys::default();
     keys.set("from", toml::raw(&format!("{{response.header.{name}}}")));

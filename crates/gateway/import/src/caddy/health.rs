@@ -1,4 +1,4 @@
-//! Health of servers: active and passive checks of `reverse_proxy`.
+//! Health of servers: active checks (`health_uri`) and passive ones (`fail_duration`) of `reverse_proxy`.
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::resolve;
@@ -6,7 +6,7 @@ use crate::caddy::units;
 use crate::directive::Directive;
 use crate::toml::{self, Keys};
 
-/// The table `health`.
+/// The table `health`: `health_uri /up` becomes `path = "/up"`, and `max_fails 3` becomes `max_failures = 3`.
 pub(crate) fn settings(context: &Context<'_>, block: &[Directive], keys: &mut Keys) {
     let mut health = Keys::default();
     let is_active = block.iter().any(|line| matches!(&*line.name, "health_uri" | "health_path"));
@@ -32,6 +32,7 @@ pub(crate) fn settings(context: &Context<'_>, block: &[Directive], keys: &mut Ke
     if is_active {
         limit(block, &mut health);
     }
+    // `unhealthy_status` has no effect in Caddy without `fail_duration`.
     if is_passive {
         for unhealthy in block.iter().filter(|line| line.name == "unhealthy_status") {
             health.set("server_errors", "true");
@@ -106,7 +107,7 @@ fn setting(context: &Context<'_>, line: &Directive, is_active: bool, health: &mu
     }
 }
 
-/// Headers of a check, of which brisk has `Host`.
+/// Lines of `health_headers`, of which brisk has `Host` as the key `host`.
 fn headers(context: &Context<'_>, block: &Directive, health: &mut Keys) {
     context.carried(block);
     for header in block.inner() {
@@ -120,7 +121,7 @@ fn headers(context: &Context<'_>, block: &Directive, health: &mut Keys) {
     }
 }
 
-/// The time for a check, which brisk limits to the time between two of them.
+/// The `timeout` of a check, which brisk limits to the `interval` between two of them.
 fn limit(block: &[Directive], health: &mut Keys) {
     let time = |name: &str, usual: u64| {
         let line = block.iter().find(|line| line.name == name);

@@ -11,28 +11,28 @@ use crate::directive::Directive;
 use crate::nginx::grammar::{DEEPEST, MOST_DIRECTIVES};
 use crate::nginx::include::expand;
 
-/// Reader of a file with everything that it imports.
+/// Reader of a file with everything that it imports, within `MOST_FILES` and `MOST_BYTES`.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     reader: Reader,
     next: usize,
-    /// Directives that imports have brought.
+    /// Directives that imports have brought, at most `MOST_DIRECTIVES`.
     brought: usize,
     snippets: BTreeMap<String, Arc<Directive>>,
     /// Numbers of `import` directives without a readable file, with the reason.
     pub(crate) missing: Vec<(usize, String)>,
-    /// Names of the snippets that are imported.
+    /// Names of the snippets that are imported: `import a` uses `(a)`.
     pub(crate) used: Vec<String>,
 }
 
-/// The texts that an `import` passes on.
+/// The texts that an `import` passes on: `{args[0]}` and the directives for `{block}`.
 struct Passed<'a> {
     args: &'a [String],
     block: &'a [Directive],
 }
 
 impl Files {
-    /// Reads `path` completely.
+    /// Reads `path` completely, with the files of each `import`.
     pub(crate) fn read(path: &Path) -> Result<(Vec<Directive>, Self), ImportError> {
         let mut files = Self::default();
         let directives = files.file(path, true)?;
@@ -40,7 +40,7 @@ impl Files {
         Ok((all, files))
     }
 
-    /// Reads a text without the files that it imports.
+    /// Reads a text without the files that it imports: each `import` of one is `missing`.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of_text(text: &str) -> Result<(Vec<Directive>, Self), ImportError> {
         let mut files = Self { reader: Reader { bytes: 0, opened: MOST_FILES }, ..Self::default() };
@@ -50,7 +50,7 @@ impl Files {
         Ok((all, files))
     }
 
-    /// Number of directives that were read.
+    /// Number of directives that were read: each `id` is below it.
     pub(crate) fn count(&self) -> usize {
         self.next
     }
@@ -74,7 +74,7 @@ impl Files {
         Ok(())
     }
 
-    /// Puts the content of imports after their `import`.
+    /// Puts the content of imports after their `import`, and gathers `snippets` at the top.
     fn expanded(
         &mut self,
         directives: Vec<Directive>,
@@ -101,7 +101,7 @@ impl Files {
         Ok(all)
     }
 
-    /// The directives of a snippet or of files.
+    /// The directives of a snippet or of files: `import a` is the snippet `(a)` if there is one.
     fn imported(&mut self, import: &Directive, depth: usize) -> Result<Vec<Directive>, ImportError> {
         let file = import.place.file.to_path_buf();
         if depth > DEEPEST {
@@ -127,7 +127,7 @@ impl Files {
         Ok(all)
     }
 
-    /// The files of an `import`, from the folder of the file in which it stands.
+    /// The files of an `import`, such as `sites/*`, from the folder of the file in which it stands.
     fn paths(&mut self, import: &Directive, name: &str) -> Result<Vec<PathBuf>, ImportError> {
         if name.is_empty() || (self.reader.opened >= MOST_FILES && cfg!(any(test, fuzzing))) {
             self.missing.push((import.id, format!("there is no snippet and no file {name}")));
@@ -138,6 +138,7 @@ impl Files {
             return Ok(vec![path]);
         }
         let mut paths = expand(&path)?;
+        // `expand` finds the files of sets too, as nginx does.
         if name.contains('[') {
             paths.clear();
             self.missing.push((import.id, "Caddy permits * and ? in names".to_owned()));
@@ -145,7 +146,7 @@ impl Files {
         Ok(paths)
     }
 
-    /// Copies directives with the arguments and the block of an `import` in their places.
+    /// Copies directives to `all`, with the arguments and the block of an `import` in place of `{args[0]}` and `{block}`.
     fn substituted(
         &mut self,
         directives: &[Directive],
@@ -166,6 +167,7 @@ impl Files {
             directive.args.iter().for_each(|arg| substitute(arg, passed.args, &mut args));
             let mut names = Vec::new();
             substitute(&directive.name, passed.args, &mut names);
+            // An empty range such as `{args[1:]}` in place of a name leaves nothing, so the name is empty.
             let name = if names.is_empty() { String::new() } else { names.remove(0) };
             args.splice(0..0, names);
             let length = name.len() + args.iter().map(String::len).sum::<usize>();
@@ -205,7 +207,7 @@ fn named_block<'a>(name: &str, block: &'a [Directive]) -> &'a [Directive] {
     }
 }
 
-/// Appends the texts for one text, with the arguments of an `import` in their places.
+/// Appends the texts for one text, with the arguments of an `import` in their places: `{args[0]}` is one, `{args[:]}` are all.
 fn substitute(text: &str, args: &[String], all: &mut Vec<String>) {
     let range = text.strip_prefix("{args[").and_then(|range| range.strip_suffix("]}"));
     if let Some((start, end)) = range.and_then(|range| range.split_once(':'))

@@ -1,4 +1,4 @@
-//! Tokens of a Caddyfile: words, quotes, here-documents, comments and lines that continue.
+//! Tokens of a Caddyfile: words, quotes, here-documents with `<<`, comments with `#`, and lines that continue after `\`.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use crate::ImportError;
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) line: usize,
-    /// Whether it is the first of its line.
+    /// Whether the token is the first of its line.
     pub(crate) first: bool,
-    /// Whether it is in quotes, so that a brace in it is text.
+    /// Whether the token is in `"`, in backquotes or a here-document, so that a brace in it is text.
     pub(crate) quoted: bool,
 }
 
 impl Token {
-    /// Whether the token is this brace.
+    /// Whether the token is this brace: `{`, `}` or `{}`, and not `quoted`.
     pub(crate) fn is(&self, brace: &str) -> bool {
         self.text == brace && !self.quoted
     }
@@ -58,6 +58,7 @@ impl Lexer<'_> {
         let (line, first) = (self.line, self.first);
         let Some(start) = self.rest.chars().next() else { return Ok(None) };
         self.first = false;
+        // A word that begins with another character may have quotes in it, which are part of the word.
         let quoted = matches!(start, '"' | '`');
         let text = match start {
             '"' | '`' => self.quoted(start)?,
@@ -71,7 +72,7 @@ impl Lexer<'_> {
         Ok(Some(Token { text, line, first, quoted }))
     }
 
-    /// Skips white space and comments. A backslash at the end of a line continues it.
+    /// Skips white space and comments. A `\` at the end of a line continues it.
     fn space(&mut self) {
         while let Some(next) = self.rest.chars().next() {
             if next == '#' {

@@ -9,22 +9,23 @@ use crate::report::Class;
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
-/// Access logs of the sites of a file.
+/// Access logs of the sites of a file: `[access_log]` for one output, `[[access_log.output]]` for several.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     outputs: Vec<Keys>,
-    /// Number of the output of each site.
+    /// Number in `outputs` of each site; `None` without `log`.
     sites: Vec<Option<usize>>,
 }
 
 impl Logs {
-    /// Gathers the logs of sites.
+    /// Gathers the directives `log` of sites. Equal ones are one output.
     pub(crate) fn new<'s, 'a: 's>(context: &Context<'_>, sites: impl Iterator<Item = &'s Site<'a>>) -> Self {
         let mut logs = Self::default();
         for site in sites {
             let lines: Vec<_> = site.directive.inner().iter().filter(|line| line.name == "log").collect();
             let mut own = None;
             for line in lines {
+                // Only the first `log` of a site is translated.
                 if own.is_some() {
                     let class = Class::NotCarried {
                         reason: "a host has the log of its first directive".to_owned(),
@@ -47,7 +48,7 @@ impl Logs {
         logs
     }
 
-    /// The tables of the file.
+    /// The tables of the file; `format = "off"` if no site has a `log`.
     pub(crate) fn tables(&self) -> Vec<Table> {
         let table =
             |header: &str, keys: Keys| Table { header: header.to_owned(), keys, comment: String::new() };
@@ -68,7 +69,7 @@ impl Logs {
         }
     }
 
-    /// The key `access_log` of the host of a site.
+    /// The key `access_log` of the host of a site: `false`, or a list such as `["log-1"]` if there are several outputs.
     pub(crate) fn host(&self, site: usize, keys: &mut Keys) {
         let own = self.sites.get(site).copied().flatten();
         match own {
@@ -81,7 +82,7 @@ impl Logs {
     }
 }
 
-/// The output of a directive `log`.
+/// The output of a directive `log`: its keys `format` and `file`.
 fn output(context: &Context<'_>, log: &Directive) -> Keys {
     let (mut file, mut format) = ("stderr".to_owned(), "json");
     context.carried(log);
@@ -136,7 +137,7 @@ fn output(context: &Context<'_>, log: &Directive) -> Keys {
     keys
 }
 
-/// Notes about the log of the program in the global options.
+/// Notes about `log` in the global options, which is the log of the program.
 pub(crate) fn note_global(context: &Context<'_>, options: &Options<'_>) {
     for log in options.blocks.iter().flat_map(|block| block.inner()).filter(|line| line.name == "log") {
         let class = Class::Difference(

@@ -16,7 +16,7 @@ use crate::toml;
 pub(crate) const PRIVATE: [&str; 6] =
     ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1"];
 
-/// A condition on requests.
+/// A condition on requests, such as `path /api/*` or `not { method GET }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Formula {
     All(Vec<Self>),
@@ -34,7 +34,7 @@ pub(crate) enum Formula {
     Unknown(String),
 }
 
-/// Value of a condition for requests.
+/// Value of a [`Formula`] for requests. `Undecided` has the [`Branch`] that divides them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     True,
@@ -57,21 +57,21 @@ impl Value {
     }
 }
 
-/// Named matchers of a block and of those around it.
+/// Named matchers of a block and of those around it, by names such as `@api`.
 pub(crate) type Named = BTreeMap<String, Rc<Formula>>;
 
 impl Formula {
-    /// Always.
+    /// Always, as the matcher `*`.
     pub(crate) fn always() -> Self {
         Self::All(Vec::new())
     }
 
-    /// A matcher without a counterpart.
+    /// A matcher without a counterpart: `Formula::Unknown`.
     fn unknown(reason: impl Into<String>) -> Self {
         Self::Unknown(reason.into())
     }
 
-    /// The condition of paths.
+    /// The condition of paths such as `/api/*`; `Formula::Unknown` if one has no [`Shape`].
     pub(crate) fn paths<T: AsRef<str>>(texts: &[T]) -> Self {
         let shapes: Option<Vec<_>> = texts.iter().map(|text| Shape::of(&resolve(text.as_ref()))).collect();
         shapes.map_or_else(|| Self::unknown("the path has a placeholder or an encoding"), Self::Path)
@@ -88,7 +88,7 @@ impl Formula {
         }
     }
 
-    /// Calls `visit` with each part that has no parts.
+    /// Calls `visit` with each part that is not `All`, `Any` or `Not`.
     pub(crate) fn visit<'f>(&'f self, visit: &mut impl FnMut(&'f Self)) {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.visit(visit)),
@@ -110,7 +110,7 @@ impl Formula {
         }
     }
 
-    /// The value for the requests of `world`. `widely` also finds paths in another case.
+    /// The [`Value`] for the requests of `world`. `widely` also finds paths in another case.
     pub(crate) fn value(&self, world: &World, widely: bool) -> Value {
         match self {
             Self::All(parts) => combined(parts, world, widely, &Value::False),
@@ -141,7 +141,7 @@ fn decided(value: Result<Result<bool, Branch>, String>) -> Value {
     }
 }
 
-/// The value of several conditions of which `decisive` decides alone.
+/// The value of several conditions of which `decisive` decides alone: `False` for `All`, `True` for `Any`.
 fn combined(parts: &[Formula], world: &World, widely: bool, decisive: &Value) -> Value {
     let (mut undecided, mut unknown) = (None, None);
     for part in parts {
@@ -155,7 +155,7 @@ fn combined(parts: &[Formula], world: &World, widely: bool, decisive: &Value) ->
     undecided.or(unknown).unwrap_or_else(|| decisive.clone().not())
 }
 
-/// The named matchers of a block, in addition to those around it.
+/// The [`Named`] matchers of a block, in addition to those of `outer`. `peers` is whether there are `trusted_proxies`.
 pub(crate) fn named(block: &[Directive], outer: &Named, peers: bool) -> Named {
     let mut all = outer.clone();
     for directive in block.iter().filter(|directive| directive.name.starts_with('@')) {
@@ -165,7 +165,7 @@ pub(crate) fn named(block: &[Directive], outer: &Named, peers: bool) -> Named {
     all
 }
 
-/// A definition: one matcher on the line, an expression in quotes, or a block.
+/// A definition: one matcher on the line (`@a path /x`), an expression in quotes, or a block.
 fn definition(directive: &Directive, peers: bool) -> Formula {
     match directive.args.as_slice() {
         [] => set(directive.inner(), peers),
@@ -176,7 +176,7 @@ fn definition(directive: &Directive, peers: bool) -> Formula {
     }
 }
 
-/// Several matchers, which all have to hold; those of one kind are alternatives.
+/// Several matchers, which all have to hold; those of one kind, as two lines `path`, are alternatives, except for `not`.
 fn set(block: &[Directive], peers: bool) -> Formula {
     let (mut kinds, mut places): (Vec<Vec<Formula>>, BTreeMap<String, usize>) = Default::default();
     let mut queries = Vec::new();
@@ -188,6 +188,7 @@ fn set(block: &[Directive], peers: bool) -> Formula {
             "not" => format!("not {}", kinds.len()),
             name => name.to_owned(),
         };
+        // Lines `query` are joined, because parameters of one name are alternatives over all of them.
         if line.name == "query" {
             queries.extend(line.args.iter().map(|arg| resolve(arg)));
             continue;
@@ -210,7 +211,7 @@ fn set(block: &[Directive], peers: bool) -> Formula {
     Formula::All(kinds.into_iter().map(any).collect())
 }
 
-/// Alternatives; several lists of paths are one.
+/// Alternatives: `Formula::Any`; several lists of paths are one `Formula::Path`.
 fn merged(all: Vec<Formula>) -> Formula {
     let paths: Option<Vec<Vec<Shape>>> = all
         .iter()
@@ -242,6 +243,7 @@ fn positive(kind: &str, texts: &[String], block: &[Directive], peers: bool) -> F
     match (kind, args.as_slice()) {
         ("path", paths) if !paths.is_empty() => Formula::paths(paths),
         ("path_regexp", [.., expression]) => {
+            // The name is optional: `path_regexp NAME EXPRESSION` or `path_regexp EXPRESSION`.
             let name = if args.len() > 1 { args[0].clone() } else { String::new() };
             match pattern::translate(expression, false) {
                 Ok(expression) => Formula::PathExpression { name, expression },
@@ -363,7 +365,7 @@ fn query(pairs: &[String]) -> Formula {
     Formula::All(names.into_values().map(Formula::Any).collect())
 }
 
-/// The matcher `file` for the file of the path.
+/// The matcher `file` for the file of the path: without arguments, or with ones such as `{path}`.
 fn file(args: &[String], block: &[Directive]) -> Formula {
     let mut tries: Vec<String> = args.to_vec();
     for line in block {

@@ -1,4 +1,4 @@
-//! Global options: ports, authorities, trusted proxies, timeouts.
+//! Global options: `http_port`, `acme_ca`, `trusted_proxies`, `timeouts` and others.
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
@@ -9,19 +9,19 @@ use crate::directive::Directive;
 use crate::report::Class;
 use crate::toml::{self, Keys};
 
-/// Global options that decide about sites.
+/// Global options that decide about sites, from the block [`GLOBAL`].
 #[derive(Clone, Debug)]
 pub(crate) struct Options<'a> {
     pub(crate) http_port: u16,
     pub(crate) https_port: u16,
-    /// The word of `auto_https`.
+    /// The word of `auto_https`, such as `off` or `disable_redirects`.
     pub(crate) auto: String,
     pub(crate) bind: Vec<String>,
     pub(crate) local_certs: bool,
-    /// Address that approves names of certificates on demand.
+    /// Address that approves names of certificates on demand: `ask` or `permission http` of `on_demand_tls`.
     pub(crate) ask: Option<String>,
     pub(crate) acme_dns: Option<&'a Directive>,
-    /// Certificates of no authority.
+    /// The blocks of global options, of which a file and its imports may have several.
     pub(crate) blocks: Vec<&'a Directive>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Options<'_> {
 }
 
 impl<'a> Options<'a> {
-    /// The options of all directives.
+    /// The options of all directives. An `http_port` that is not a number is 80.
     pub(crate) fn of(all: &'a [Directive]) -> Self {
         let blocks: Vec<_> = all.iter().filter(|block| block.name == GLOBAL).collect();
         let mut options = Self { blocks: blocks.clone(), ..Self::default() };
@@ -71,22 +71,22 @@ impl<'a> Options<'a> {
         options
     }
 
-    /// Whether sites have TLS only if they state it.
+    /// Whether `auto_https` is `off`: an address without a name has TLS then only if the site states it.
     pub(crate) fn is_off(&self) -> bool {
         self.auto == "off"
     }
 
-    /// Whether plain HTTP is not redirected.
+    /// Whether plain HTTP is not redirected: `auto_https` is `off` or `disable_redirects`.
     pub(crate) fn has_no_redirects(&self) -> bool {
         matches!(self.auto.as_str(), "off" | "disable_redirects")
     }
 
-    /// Whether certificates are not obtained.
+    /// Whether certificates are not obtained: `auto_https` is `off` or `disable_certs`.
     pub(crate) fn has_no_certificates(&self) -> bool {
         matches!(self.auto.as_str(), "off" | "disable_certs")
     }
 
-    /// Whether proxies name the address of the client.
+    /// Whether proxies name the address of the client: `trusted_proxies` of `servers`.
     pub(crate) fn has_trusted(&self) -> bool {
         self.servers().any(|line| line.name == "trusted_proxies")
     }
@@ -100,7 +100,7 @@ impl<'a> Options<'a> {
         self.lines().filter(|line| line.name == "servers").flat_map(Directive::inner)
     }
 
-    /// The keys of `[server]` besides addresses.
+    /// The keys of `[server]` besides addresses: `grace_period 5s` becomes `drain_timeout`.
     pub(crate) fn server(&self, context: &Context<'_>, keys: &mut Keys) {
         let (mut timeouts, mut limits) = (Keys::default(), Keys::default());
         for line in self.servers() {
@@ -160,12 +160,12 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Whether HTTP/3 is served, which Caddy does unless `protocols` lacks it.
+    /// Whether HTTP/3 is served, which Caddy does unless `protocols` lacks `h3`.
     pub(crate) fn has_http3(&self) -> bool {
         self.servers().find(|line| line.name == "protocols").is_none_or(|line| line.has("h3"))
     }
 
-    /// The table `[acme]`.
+    /// The table `[acme]`: `email` becomes `contact`, and `acme_ca` becomes `directory`.
     pub(crate) fn acme(
         &self,
         context: &Context<'_>,
@@ -215,6 +215,7 @@ impl<'a> Options<'a> {
                 _ => {}
             }
         }
+        // Authorities verify wildcards by DNS only, so the list has a challenge of DNS.
         if has_wildcard {
             let list = if has_port {
                 "[\"http-01\", \"tls-alpn-01\", \"dns-persist-01\"]"
@@ -335,7 +336,7 @@ pub(crate) fn note(context: &Context<'_>, options: &Options<'_>) {
     }
 }
 
-/// Notes for options that are a setting of no host.
+/// Notes for options that are a setting of no host, such as `storage` and `metrics`.
 fn unset(context: &Context<'_>, line: &Directive, name: &str) {
     match name {
         "storage" => context.note_whole(
@@ -390,7 +391,7 @@ fn unset(context: &Context<'_>, line: &Directive, name: &str) {
     }
 }
 
-/// The class of a DNS provider.
+/// The [`Class`] of a DNS provider, as `acme_dns` and `dns` name one.
 pub(crate) fn dns() -> Class {
     let action = "write [acme.dns] with server, hook or acme_dns, or set the records of dns-persist-01 once (docs/certificates.md)";
     missing("brisk has no interfaces of DNS providers", action)

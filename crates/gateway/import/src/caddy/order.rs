@@ -5,7 +5,7 @@ use crate::caddy::path::Shape;
 use crate::caddy::step::Step;
 use crate::directive::Directive;
 
-/// Names of directives in their order.
+/// Names of directives in their order: `redir` precedes `respond`.
 #[derive(Clone, Debug)]
 pub(crate) struct Order(Vec<String>);
 
@@ -60,7 +60,7 @@ impl Default for Order {
 }
 
 impl Order {
-    /// The order with the changes of `order` in the global options.
+    /// The order with the changes of `order` in the global options: `order a before b`, `after b`, `first` or `last`.
     pub(crate) fn of(all: &[Directive]) -> Self {
         let mut order = Self::default();
         let options = all.iter().filter(|block| block.name == GLOBAL).flat_map(Directive::inner);
@@ -85,9 +85,10 @@ impl Order {
         self.0.insert(at, name.clone());
     }
 
-    /// The position of a directive. A directive without one is unknown, and precedes those that respond.
+    /// The position of a directive. An unknown one has that of `request_header`, which precedes those that respond.
     fn position(&self, name: &str) -> usize {
         let at = |name: &str| self.0.iter().position(|own| own == name);
+        // Caddy sorts both as one directive, because they exclude each other.
         let name = if name == "handle_path" { "handle" } else { name };
         at(name).or_else(|| at("request_header")).unwrap_or(0)
     }
@@ -124,11 +125,11 @@ impl Order {
     }
 }
 
-/// A step with the facts by which it is sorted.
+/// A [`Step`] with the facts by which [`Order`] sorts it.
 struct Keyed<'a> {
     position: usize,
     has_matcher: bool,
-    /// The only path, without a wildcard at its end, and the length of the wildcard.
+    /// The only path, without a `*` at its end, and the length of that: `/a/*` has `/a/` and 1.
     path: Option<(String, usize)>,
     step: Step<'a>,
 }
@@ -149,7 +150,7 @@ impl Keyed<'_> {
     }
 }
 
-/// Joins sorted runs of `size`.
+/// Joins neighbouring sorted runs of `size` to runs of twice the length.
 fn merged(all: Vec<Keyed<'_>>, size: usize) -> Vec<Keyed<'_>> {
     let mut result = Vec::with_capacity(all.len());
     let mut rest = all.into_iter();

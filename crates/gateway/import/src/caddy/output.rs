@@ -17,10 +17,10 @@ use crate::report::Class;
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
-/// Sites of one process, with their addresses there.
+/// Sites of one process, with each [`Address`] there.
 pub(crate) type Group<'s, 'a> = Vec<(&'s Site<'a>, Vec<Address>)>;
 
-/// Facts about a file that its hosts need.
+/// Facts about a file that each `[[host]]` of it needs.
 struct File<'f> {
     options: &'f Options<'f>,
     shared: Shared,
@@ -29,14 +29,14 @@ struct File<'f> {
     /// Names that hosts have, with the values of their variables.
     names: BTreeSet<String>,
     has_default: bool,
-    /// Certificates of the first host that has some.
+    /// The key `certificates` of the first host that has it.
     first_certificates: Option<String>,
-    /// Whether the process has a port at which authorities verify names.
+    /// Whether the process has a port at which authorities verify names: `http_port` or `https_port`.
     has_challenges: bool,
     hosts: String,
 }
 
-/// The configuration for a group. `index` and `count` number the files.
+/// The configuration for a [`Group`]. `index` and `count` number the files.
 pub(crate) fn file<'a>(
     context: &Context<'a>,
     options: &Options<'_>,
@@ -99,7 +99,7 @@ pub(crate) fn file<'a>(
 }
 
 impl File<'_> {
-    /// The hosts of a site.
+    /// The hosts of a site: each is a table `[[host]]`.
     fn site<'a>(&mut self, context: &Context<'a>, site: &Site<'a>, addresses: &[Address], number: usize) {
         context.carried(site.directive);
         for line in site.directive.inner().iter().filter(|line| line.name == "bind") {
@@ -152,7 +152,7 @@ impl File<'_> {
         names
     }
 
-    /// A host of a site with its routes.
+    /// A `[[host]]` of a site with its routes. `own` are its names, empty for the host of all names.
     fn host<'a>(
         &mut self,
         context: &Context<'a>,
@@ -205,7 +205,7 @@ impl File<'_> {
         }
     }
 
-    /// The certificates of a host. One of plain HTTP needs some too, because brisk serves it over HTTPS as well.
+    /// The `certificates` of a host, or `acme`. One without `has_tls` needs some too, because brisk serves it over HTTPS as well.
     fn certificates(
         &mut self,
         context: &Context<'_>,
@@ -230,7 +230,7 @@ impl File<'_> {
         self.first_certificates = self.first_certificates.take().or(own);
     }
 
-    /// A name for the host of all names that no other has.
+    /// A name for the host of all names that no other has: `localhost`, `127.0.0.1`, `::1` or `unnamed-N.invalid`.
     fn unnamed(&self) -> String {
         let is_free = |name: &&str| !self.names.contains(*name);
         ["localhost", "127.0.0.1", "::1"]
@@ -239,7 +239,7 @@ impl File<'_> {
             .map_or_else(|| format!("unnamed-{}.invalid", self.names.len()), str::to_owned)
     }
 
-    /// The tables before the hosts.
+    /// The tables before the hosts: `[server]`, `[tls]`, `[acme]` and those of `Logs`.
     fn tables(&self, context: &Context<'_>, group: &Group<'_, '_>) -> Vec<Table> {
         let table =
             |header: &str, keys: Keys| Table { header: header.to_owned(), keys, comment: String::new() };
@@ -295,7 +295,7 @@ impl File<'_> {
     }
 }
 
-/// The addresses of a port.
+/// The addresses of a port: `0.0.0.0:80` and `[::]:80` without `bind`.
 fn listen(bind: &[String], port: u16) -> Vec<String> {
     let all = ["0.0.0.0".to_owned(), "::".to_owned()];
     let hosts = if bind.is_empty() { &all[..] } else { bind };

@@ -7,20 +7,20 @@ use crate::nginx::pattern;
 /// Form of a pattern of the matcher `path`, which compares without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All paths.
+    /// All paths: `*` or `/*`.
     Every,
-    /// This path.
+    /// This path, such as `/a`.
     Exact(String),
-    /// Paths that begin with this text.
+    /// Paths that begin with this text: `/a/*` has `/a/`.
     Prefix(String),
-    /// Paths that end with this text.
+    /// Paths that end with this text: `*.php` has `.php`.
     Suffix(String),
-    /// Other paths, by a regular expression.
+    /// Other paths, by a regular expression: `/a/*/b` has `(?i)^/a/[^/]*/b$`.
     Expression(String),
 }
 
 impl Shape {
-    /// The form of a pattern; none for those with placeholders and encodings.
+    /// The form of a pattern; `None` for those with `{`, `%` or `\`.
     pub(crate) fn of(text: &str) -> Option<Self> {
         if text.contains(['{', '%', '\\']) {
             return None;
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// The place in brisk at which the pattern begins to decide.
+    /// The [`Place`] in brisk at which the pattern begins to decide; `None` unless it is `Exact` or a `Prefix`.
     pub(crate) fn place(&self) -> Option<Place> {
         match self {
             Self::Exact(path) => Some(Place { path: path.clone(), exact: true }),
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    /// A beginning that may end within a segment.
+    /// A `Prefix` that may end within a segment, as `/api*` does.
     pub(crate) fn cut(&self) -> Option<&str> {
         match self {
             Self::Prefix(path) if !path.ends_with('/') => Some(path),
@@ -94,7 +94,7 @@ impl Shape {
     }
 }
 
-/// The meaning of an expression for the requests of a place.
+/// The [`Decision`] of an expression for the requests of a place.
 pub(crate) fn expression(own: &str, place: &Place) -> Decision {
     let (text, ignore_case) = own.strip_prefix("(?i)").map_or((own, false), |text| (text, true));
     if place.exact {
@@ -107,7 +107,7 @@ pub(crate) fn expression(own: &str, place: &Place) -> Decision {
     if can_match { Decision::Expression(own.to_owned()) } else { Decision::Never }
 }
 
-/// A path of a route in brisk.
+/// A path of a route in brisk: the keys `path` and `exact`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) path: String,
@@ -119,7 +119,7 @@ pub(crate) struct Place {
 pub(crate) enum Decision {
     Always,
     Never,
-    /// Those whose path matches the expression.
+    /// Those whose path matches the expression, for the key `path_regex`.
     Expression(String),
 }
 
@@ -129,7 +129,7 @@ impl Decision {
     }
 }
 
-/// Whether brisk accepts the text as the path of a route.
+/// Whether brisk accepts the text as the `path` of a route.
 pub(crate) fn is_plain(text: &str) -> bool {
     let is_foreign = |next: char| next.is_control() || " ?#\"<>\\^`{|};%".contains(next);
     text.starts_with('/')
@@ -150,7 +150,7 @@ fn reversed(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// The expression for a pattern with `*`, `?` and sets within segments.
+/// The expression for a pattern with `*`, `?` and sets within segments: `*` becomes `[^/]*`, and `[ab]` stays.
 fn glob(text: &str) -> String {
     let mut result = String::new();
     let mut is_set = false;

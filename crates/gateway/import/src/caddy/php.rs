@@ -13,7 +13,7 @@ use crate::caddy::units;
 use crate::caddy::world::{View, World};
 use crate::toml::{self, Keys};
 
-/// Settings of a PHP server.
+/// Settings of a PHP server: the keys of `cgi`, and `timeouts`.
 struct Php {
     root: String,
     files: Option<String>,
@@ -52,6 +52,7 @@ pub(crate) fn serve<'a>(
                 return Flow::Continue;
             }
             is_fixed = true;
+            // brisk looks for the script itself, so that the path of the client stays as it is.
             if world.has_file() == Some(false) {
                 php.script = Some(path.trim_start_matches('/').to_owned());
                 world.view = View::default();
@@ -147,7 +148,7 @@ fn settings(
     Ok(())
 }
 
-/// Whether Caddy passes the path to the server.
+/// Whether Caddy passes the path to the server: it ends with `.php`.
 fn is_script(path: &str) -> bool {
     path.to_ascii_lowercase().ends_with(".php")
 }

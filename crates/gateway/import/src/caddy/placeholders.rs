@@ -1,4 +1,4 @@
-//! Placeholders of Caddy in texts, and the variables of brisk for them.
+//! Placeholders of Caddy in texts, such as `{remote_host}`, and the variables of brisk for them, such as `{client.address}`.
 
 use crate::caddy::environment;
 use crate::caddy::host_name::HostName;
@@ -8,15 +8,15 @@ use crate::caddy::world::World;
 /// Use of a text in brisk, which decides about the permitted variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// A header.
+    /// A header, or another value.
     Value,
-    /// The target of a redirect.
+    /// The target of a `redirect`.
     Redirect,
-    /// The body of a fixed response.
+    /// The `body` of a fixed response.
     Body,
 }
 
-/// Placeholders with a counterpart, in their short form.
+/// Placeholders with a counterpart, in their short form: `{http.request.uri.path}` is `path` here.
 const SAME: &[(&str, &str)] = &[
     ("host", "{request.host}"),
     ("hostport", "{request.header.host}"),
@@ -51,7 +51,7 @@ const SAME: &[(&str, &str)] = &[
     ("http.request.tls.server_name", "{tls.server_name}"),
 ];
 
-/// Beginnings of placeholders whose rest is a name.
+/// Beginnings of placeholders whose rest is a name: `{header.X-A}` becomes `{request.header.x-a}`.
 const NAMED: &[(&str, &str)] = &[
     ("header.", "request.header."),
     ("http.request.header.", "request.header."),
@@ -93,6 +93,7 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str, &str)> {
     while let Some(at) = text[from..].find('{') {
         let start = from + at + 1;
         let length = text[start..].find(|next: char| !is_name(next)).unwrap_or(text.len() - start);
+        // Caddy writes `\{` for a brace that begins no placeholder.
         let is_escaped = text[..start - 1].ends_with('\\');
         if length > 0
             && text[start + length..].starts_with('}')
@@ -110,12 +111,12 @@ fn is_name(next: char) -> bool {
     next.is_ascii_alphanumeric() || "._-?%/[]$:".contains(next)
 }
 
-/// Whether a text has placeholders.
+/// Whether a text has placeholders: `{path}`, and not `{"a": 1}`.
 pub(crate) fn has_any(text: &str) -> bool {
     split(text).is_some()
 }
 
-/// The text with brisk's variables. The error names the placeholder without a counterpart.
+/// The text with brisk's variables. The error names the placeholder without a counterpart, such as `{file.a}`.
 pub(crate) fn template(text: &str, state: &State<'_>, world: &World, use_of: Use) -> Result<String, String> {
     let mut result = String::new();
     let mut rest = text;
@@ -131,7 +132,7 @@ pub(crate) fn template(text: &str, state: &State<'_>, world: &World, use_of: Use
     Ok(result)
 }
 
-/// A text whose braces are no variables of brisk, except those of the environment.
+/// A text whose braces are no variables of brisk, except those of the environment: `{a` becomes `{{a`, and `{$A}` stays.
 fn escaped(text: &str) -> String {
     let text = text.replace("\\{", "{").replace("\\}", "}");
     let mut result = String::new();
@@ -145,7 +146,7 @@ fn escaped(text: &str) -> String {
     result
 }
 
-/// The variable for a placeholder; none if it is a text.
+/// The variable for a placeholder; `None` if `name` is a text.
 fn counterpart(name: &str, state: &State<'_>, world: &World, use_of: Use) -> Result<Option<String>, String> {
     let short = name
         .strip_prefix("http.request.uri.")

@@ -12,34 +12,34 @@ use crate::toml::{self, Keys};
 /// The response of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Status 200 without a body, which Caddy sends if no directive responds.
+    /// `respond = { status = 200 }`: no body, which Caddy sends if no directive responds.
     Empty,
-    /// Status 501, because the response or a restriction is not carried.
+    /// `respond = { status = 501 }`, because the response or a restriction is not carried.
     Refuse,
     /// The table `respond`.
     Respond(Keys),
     /// The table `redirect`.
     Redirect(String),
-    /// Files below a folder.
+    /// Files below the folder `root`: the key `static`.
     Static { root: String, view: View, keys: Keys, fallback: Option<Fallback> },
-    /// An upstream; `is_cgi` for application servers.
+    /// The key `upstream`; `is_cgi` for `php_fastcgi`.
     Upstream { name: String, keys: Keys, is_cgi: bool },
 }
 
-/// Requests without a file.
+/// The key `fallback`, for requests without a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
     File(String),
     Upstream(String),
 }
 
-/// A route without its place.
+/// A [`Route`] without its [`Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) when: When,
     pub(crate) action: Action,
     pub(crate) keys: Keys,
-    /// The path that the upstream gets.
+    /// The path that the upstream gets; `View::default()` is that of the client.
     pub(crate) view: View,
     pub(crate) comment: String,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
 /// Keys that restrict requests.
 const RESTRICTIONS: [&str; 4] = ["basic_auth", "forward_auth", "body_size", "buffer_request"];
 
-/// One route for requests with a file and those without one. Whether they have other headers follows.
+/// Joins each [`Plan`] of `without` with that of `with`. The second part is whether they differ in headers or `compression`.
 pub(crate) fn combine(with: &[Plan], without: Vec<Plan>) -> Result<(Vec<Plan>, bool), String> {
     if with == without.as_slice() {
         return Ok((without, false));
@@ -111,7 +111,7 @@ fn joined(file: &Plan, absent: Plan) -> Result<Plan, String> {
 }
 
 impl Plan {
-    /// The route at a place, inside of another one with routes.
+    /// The [`Route`] at `place`, inside of `outer`, another place with routes.
     pub(crate) fn route(self, place: &Place, outer: Option<&Place>) -> Route {
         let Place { path, exact } = place.clone();
         let mut comment = self.comment;
@@ -169,7 +169,7 @@ fn root_of(view: &View) -> bool {
     matches!(view, View::Moved { add, .. } if add.is_empty())
 }
 
-/// The fallback file below the folder of a route, which is deeper than the root of Caddy for a deeper path.
+/// The `fallback` file below the folder of a route, which is deeper than the `root` of Caddy for a deeper path.
 fn relative(file: &str, place: &str) -> String {
     if place == "/" {
         file.to_owned()
@@ -199,6 +199,7 @@ fn files(
     if (place.exact && is_file) || environment::has_variable(&target) {
         return Some((target, own, when.clone()));
     }
+    // One fixed path is a file of an exact place only, which returns above.
     if matches!(view, View::Fixed(_)) {
         return None;
     }
@@ -214,7 +215,7 @@ fn files(
     view.is_original().then(|| (root.to_owned(), ("/".to_owned(), false), hoisted))
 }
 
-/// The keys for the path that an upstream gets. Whether it can be expressed.
+/// The keys for the path that an upstream gets: `strip_prefix`, `replace_prefix` or `rewrite_path`. Whether brisk can express it.
 fn moved(view: &View, place: &Place, is_cgi: bool, keys: &mut Keys) -> bool {
     match view {
         View::Moved { strip, add } if strip.is_empty() && add.is_empty() => {}

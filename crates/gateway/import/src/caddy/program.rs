@@ -12,7 +12,7 @@ use crate::report::Class;
 /// Directives of a site that are no steps for requests.
 pub(crate) const SETTINGS: [&str; 6] = ["tls", "bind", "log", "handle_errors", "import", "abort_on_close"];
 
-/// The steps of a block. Those of `route` stay in the order of the file.
+/// The steps of a block. Those of `route` and `invoke` stay in the order of the file: `sorted` is `false`.
 pub(crate) fn steps<'a>(
     context: &Context<'a>,
     block: &'a [Directive],
@@ -86,7 +86,7 @@ fn step<'a>(context: &Context<'a>, directive: &'a Directive, matchers: &Named, d
     Step { directive, args, formula, has_matcher, inner, group, restricts, size }
 }
 
-/// A note about a beginning of paths, which brisk compares by whole segments.
+/// A note about a beginning of paths such as `/api*`, which brisk compares by whole segments.
 fn segments(context: &Context<'_>, directive: &Directive, formula: &Formula) {
     let mut found = None;
     formula.visit(&mut |part| {
@@ -101,7 +101,7 @@ fn segments(context: &Context<'_>, directive: &Directive, formula: &Formula) {
     }
 }
 
-/// Whether a directive refuses requests. One that is not known may.
+/// Whether a directive refuses requests, as `basic_auth` or `respond 403`. One that is not known may.
 fn refuses(name: &str, args: &[String]) -> bool {
     let status = |text: &String| text.parse::<u16>().ok().filter(|_| text.len() == 3);
     match name {
@@ -111,10 +111,11 @@ fn refuses(name: &str, args: &[String]) -> bool {
     }
 }
 
-/// The condition of a directive, and its arguments without the matcher.
+/// The [`Formula`] of a directive, its arguments without the matcher, and whether it has one other than `*`.
 fn condition(directive: &Directive, matchers: &Named) -> (Rc<Formula>, Vec<String>, bool) {
     let all = || (Rc::new(Formula::always()), directive.args.clone(), false);
     let first = directive.arg(0);
+    // `root /srv` and `redir /a` have a target, not a matcher: a path is one only before another argument.
     let single = directive.args.len() == 1;
     let takes_path = match directive.name.as_str() {
         "try_files" | "tracing" | "log_append" => false,
@@ -134,7 +135,7 @@ fn condition(directive: &Directive, matchers: &Named) -> (Rc<Formula>, Vec<Strin
     (formula, directive.args.get(1..).unwrap_or_default().to_vec(), first != "*")
 }
 
-/// Places at which the path decides about a step, below the prefix that outer blocks remove.
+/// Places at which the path decides about a step, below the prefix that outer blocks `handle_path` remove.
 pub(crate) fn places(steps: &[Step<'_>], stripped: &str, all: &mut Vec<Place>) {
     let mut add = |path: &str, exact: bool| {
         let path = if stripped.is_empty() { path.to_owned() } else { format!("{stripped}{path}") };

@@ -18,17 +18,17 @@ use crate::toml::{self, Keys};
 
 const REFUSES: &str = "until then the route refuses requests";
 
-/// A group of servers.
+/// A group of servers: `[upstream.NAME]`.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Host and port of the only server.
+    /// Host and port of the only server; `None` for several, for `dynamic` and for Unix sockets.
     pub(crate) host: Option<String>,
     /// Whether the server has TLS, so that Caddy sends its name as `Host`.
     pub(crate) is_tls: bool,
 }
 
-/// `reverse_proxy`.
+/// `reverse_proxy`: the key `upstream`, with the rules of `header_up` and `header_down`.
 pub(crate) fn serve<'a>(
     context: &Context<'a>,
     step: &Step<'a>,
@@ -54,6 +54,7 @@ pub(crate) fn serve<'a>(
         .inner()
         .iter()
         .any(|line| line.name == "header_up" && line.arg(0).eq_ignore_ascii_case("host"));
+    // Caddy sends the name of a server with TLS as `Host`, unless `header_up` states another.
     if let Some(host) = group.host.filter(|_| !has_host && group.is_tls) {
         let is_set = state.request.iter().any(|rule| rule.name.eq_ignore_ascii_case("host"));
         if !is_set {
@@ -68,7 +69,7 @@ pub(crate) fn serve<'a>(
     Flow::Finish(Action::Upstream { name: group.name, keys: Keys::default(), is_cgi: false })
 }
 
-/// A line in the block. Whether the route may serve requests.
+/// A line in the block of `reverse_proxy`. Whether the route may serve requests.
 fn setting<'a>(
     context: &Context<'a>,
     line: &'a Directive,
@@ -112,7 +113,7 @@ fn setting<'a>(
     true
 }
 
-/// `header_up`. Whether the route may serve requests.
+/// `header_up`. `false` if the route has to refuse requests. `Host {upstream_hostport}` is the address of the only server.
 fn up<'a>(
     context: &Context<'a>,
     line: &'a Directive,
@@ -143,7 +144,7 @@ fn up<'a>(
     headers::rule(context, line, &line.args, false, state, world)
 }
 
-/// The group of servers of a directive.
+/// The [`Group`] of servers of a directive, from its arguments and `to`.
 pub(crate) fn upstream(
     context: &Context<'_>,
     step: &Step<'_>,
@@ -189,7 +190,7 @@ pub(crate) fn upstream(
     Ok(Group { name, host, is_tls: kind == "https" || servers.iter().any(|url| url.starts_with("https://")) })
 }
 
-/// Keys with a dot as inline tables.
+/// Keys with a dot as inline tables: `timeouts.head` becomes `head` in `timeouts`.
 fn nested(keys: Keys) -> Keys {
     let mut all = Keys::default();
     let mut tables: Vec<(String, Keys)> = Vec::new();
@@ -208,7 +209,7 @@ fn nested(keys: Keys) -> Keys {
     all
 }
 
-/// The host and port of the only server, which Caddy sends as `Host` to servers of https.
+/// The host and port of the only server, which Caddy sends as `Host` to servers of `https://`.
 fn host(servers: &[String], is_dynamic: bool) -> Option<String> {
     let [one] = servers else { return None };
     let authority = one.split_once("://")?.1.split('/').next()?;
@@ -217,7 +218,7 @@ fn host(servers: &[String], is_dynamic: bool) -> Option<String> {
     (!is_dynamic && !one.contains("+unix:")).then(|| host.to_owned())
 }
 
-/// URLs of servers in brisk.
+/// URLs of servers in brisk: `:8080` is `http://127.0.0.1:8080`, and `unix//run/a` is `unix:/run/a`.
 pub(crate) fn addresses(texts: &[String], kind: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for text in texts {
@@ -249,6 +250,7 @@ pub(crate) fn addresses(texts: &[String], kind: &str) -> Result<Vec<String>, Str
         if has_path || rest.starts_with("udp") || rest.contains("tcp/") {
             return Err("the address of the server has a path or another network".to_owned());
         }
+        // An address without a host is one of this machine.
         let rest = if rest.starts_with(':') { format!("127.0.0.1{rest}") } else { rest.to_owned() };
         let ports = rest.rsplit_once(':').and_then(|(host, ports)| {
             let (first, last) = ports.split_once('-')?;
@@ -265,7 +267,7 @@ pub(crate) fn addresses(texts: &[String], kind: &str) -> Result<Vec<String>, Str
     Ok(all)
 }
 
-/// `lb_policy` and its relatives.
+/// `lb_policy` and its relatives: `least_conn` becomes `balance = "least_connections"`.
 fn balance(context: &Context<'_>, block: &[Directive], servers: &[String], keys: &mut Keys) {
     for line in block {
         context.note_balance(line);
@@ -312,7 +314,7 @@ fn balance(context: &Context<'_>, block: &[Directive], servers: &[String], keys:
 }
 
 impl Context<'_> {
-    /// Notes about directives of balancing, and of others that need no key.
+    /// Notes about directives of balancing (`lb_policy`, `lb_retries`), and about others that need no key.
     fn note_balance(&self, line: &Directive) {
         match (line.name.as_str(), line.arg(0)) {
             ("lb_policy", "random" | "random_choose") => {

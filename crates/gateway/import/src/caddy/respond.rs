@@ -12,7 +12,7 @@ use crate::toml::{self, Keys};
 
 const REFUSES: &str = "until then the route refuses requests";
 
-/// `respond`.
+/// `respond`: the table `respond` with `status`, `body` and `content_type`.
 pub(crate) fn fixed(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, world: &World) -> Flow {
     let directive = step.directive;
     let is_status = |text: &str| text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -61,13 +61,14 @@ pub(crate) fn fixed(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, w
             keys.set("content_type", environment::text(&kind));
         }
     }
+    // Status 200 without a body is the response that Caddy sends without a directive too.
     if keys.is_empty() {
         return Flow::Finish(Action::Empty);
     }
     Flow::Finish(Action::Respond(keys))
 }
 
-/// Whether Caddy sends a text as JSON. The exact check of its syntax decides about few texts.
+/// Whether Caddy sends a text as `application/json`. The exact check of its syntax decides about few texts.
 fn is_json(text: &str) -> bool {
     let text = text.trim();
     let has_ends = |start: char, end: char| text.starts_with(start) && text.ends_with(end);
@@ -75,7 +76,7 @@ fn is_json(text: &str) -> bool {
         && (has_ends('{', '}') && (text.contains("\":") || text.contains("\" :")) || has_ends('[', ']'))
 }
 
-/// `error`, whose status error pages can replace.
+/// `error`, whose response `error_pages` can replace. Its status is 500 if none from 400 to 599 is stated.
 pub(crate) fn error(context: &Context<'_>, step: &Step<'_>) -> Flow {
     let status =
         step.args.iter().rev().find_map(|arg| resolve(arg).parse::<u16>().ok().filter(|_| arg.len() == 3));
@@ -87,7 +88,7 @@ pub(crate) fn error(context: &Context<'_>, step: &Step<'_>) -> Flow {
     Flow::Finish(Action::Respond(Keys::of("status", status.to_string())))
 }
 
-/// `redir`.
+/// `redir`: the key `redirect`, a text for status 308, and otherwise `{ to = "/a", status = 302 }`.
 pub(crate) fn redirect(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, world: &World) -> Flow {
     let directive = step.directive;
     let refuse = |reason: &str| {
@@ -126,7 +127,7 @@ pub(crate) fn redirect(context: &Context<'_>, step: &Step<'_>, state: &State<'_>
     Flow::Finish(Action::Redirect(table))
 }
 
-/// Whether a variable that clients choose is in place of the host.
+/// Whether a variable that clients choose is in place of the host, as in `https://{request.query.to}`.
 fn chooses_host(target: &str) -> bool {
     let Some((_, rest)) = target.split_once("://") else {
         return target.starts_with('{')

@@ -10,7 +10,7 @@ use crate::nginx::pattern;
 
 const REFUSES: &str = "write rewrite_path in the route; until then it refuses requests";
 
-/// `rewrite`, `uri` and `method`.
+/// `rewrite`, `uri` and `method`, which change the [`View`] of `world`, or refuse requests.
 pub(crate) fn apply(context: &Context<'_>, step: &Step<'_>, world: &mut World) -> Flow {
     let directive = step.directive;
     let args: Vec<String> = step.args.iter().map(|arg| resolve(arg)).collect();
@@ -69,6 +69,7 @@ fn stripped(prefix: &str, world: &World) -> Result<View, String> {
     if prefix.is_empty() {
         return Ok(world.view.clone());
     }
+    // The prefix is in the text that an earlier `rewrite` has put there.
     if let Some(rest) = add.strip_prefix(prefix) {
         return Ok(View::Moved { strip: strip.clone(), add: rest.to_owned() });
     }
@@ -81,7 +82,7 @@ fn stripped(prefix: &str, world: &World) -> Result<View, String> {
     Ok(if is_below { View::Moved { strip: all, add: String::new() } } else { world.view.clone() })
 }
 
-/// The path by the target of a `rewrite`.
+/// The [`View`] by the target of a `rewrite`: `/a{uri}` is `Moved`, `/a` is `Fixed`, and `/a?b={path}` is a `Pattern`.
 pub(crate) fn rewritten(target: &str, world: &World) -> Result<View, String> {
     if target.is_empty() || !(target.starts_with('/') || target.starts_with('{') || !target.starts_with('?'))
     {
@@ -115,6 +116,7 @@ pub(crate) fn rewritten(target: &str, world: &World) -> Result<View, String> {
         ["?{query}", "&{query}", "{?query}", "?{http.request.uri.query}", "&{http.request.uri.query}"]
             .iter()
             .fold(target, |text, part| text.replace(part, ""));
+    // The `?` at the end tells brisk not to append the query of the client.
     let end = if target.contains('?') && !has_query { "?" } else { "" };
     if split(&target).is_none() {
         let keeps = target.contains('?') && has_query;
@@ -131,7 +133,7 @@ pub(crate) fn rewritten(target: &str, world: &World) -> Result<View, String> {
     template(&target, end, strip, world)
 }
 
-/// A path with groups of the expression of the route, or with the path itself.
+/// A path with groups of the expression of the route, such as `{re.1}`, or with `{path}`.
 fn template(target: &str, end: &str, strip: &str, world: &World) -> Result<View, String> {
     let has_groups = target.contains("{re.") || target.contains("{http.regexp.");
     let pattern = match world.expression() {

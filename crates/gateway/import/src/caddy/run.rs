@@ -15,23 +15,23 @@ use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::toml::Keys;
 
-/// Advice for conditions that brisk does not have.
+/// Advice for conditions that brisk does not have: `when` has to be written by hand.
 const ADVICE: &str =
     "write a route with `when`, before the other route of this path; until then the route refuses requests";
 
 /// Routes of one place at most, beyond which a configuration is of no use.
 const MOST_ROUTES: usize = 1000;
 
-/// Steps inside each other at most.
+/// Calls of [`follow`] and `files` inside each other at most.
 const DEEPEST: usize = 48;
 
-/// A block whose steps are executed.
+/// A block, such as that of `handle`, whose steps are executed.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame<'p, 'a> {
     steps: &'p [Step<'a>],
     at: usize,
     taken: Vec<Group>,
-    /// Whether the step before was executed.
+    /// Whether the step before was executed; `None` before the first one, or if that is not known.
     last: Option<bool>,
 }
 
@@ -42,7 +42,7 @@ impl<'p, 'a> Frame<'p, 'a> {
 }
 
 impl Frame<'_, '_> {
-    /// Goes on to the next step.
+    /// Goes on to the next [`Step`].
     fn pass(&mut self, is_executed: Option<bool>) {
         self.at += 1;
         self.last = is_executed;
@@ -60,7 +60,7 @@ impl Frame<'_, '_> {
     }
 }
 
-/// Follows the program for the requests of `world`, and appends their routes.
+/// Follows the program for the requests of `world`, and appends a [`Plan`] for each of their routes.
 pub(crate) fn follow<'p, 'a>(
     context: &Context<'a>,
     mut frames: Vec<Frame<'p, 'a>>,
@@ -79,6 +79,7 @@ pub(crate) fn follow<'p, 'a>(
             continue;
         };
         let repeated = frame.repeated();
+        // An earlier step of the same group was executed, so that this one is not.
         if repeated != Some(true) && step.group.is_some_and(|group| frame.taken.contains(&group)) {
             frame.pass(Some(false));
             continue;
@@ -142,7 +143,7 @@ fn clashes(context: &Context<'_>, step: &Step<'_>) -> bool {
     true
 }
 
-/// Divides requests by the existence of their file. `missing` is the path of those without one, if a directive states it.
+/// Divides requests by the existence of their file. `missing` is the rest of those without one, if `try_files` states it.
 #[expect(clippy::too_many_arguments, reason = "the state of a run")]
 fn files<'p, 'a>(
     context: &Context<'a>,
@@ -202,6 +203,7 @@ fn finish(
     };
     let comment =
         source.map_or_else(|| "requests without a response in Caddy".to_owned(), Directive::comment);
+    // A route that refuses requests needs no settings of a response.
     let is_refused = action == Action::Refuse;
     let keys = if is_refused { Keys::default() } else { state.keys(context, world, &action) };
     context.is_spent(20 + state.size() + keys.0.iter().map(|(_, value)| value.len()).sum::<usize>() / 8);

@@ -19,7 +19,7 @@ use crate::nginx::condition::When;
 use crate::nginx::location::Route;
 use crate::toml::Keys;
 
-/// Keys of routes that hosts have too.
+/// Keys of `[[host.route]]` that `[[host]]` has too.
 const SHARED: [&str; 3] = ["response_headers", "compression", "access_log"];
 
 /// The program of a site.
@@ -27,14 +27,14 @@ const SHARED: [&str; 3] = ["response_headers", "compression", "access_log"];
 pub(crate) struct Program<'a> {
     pub(crate) site: &'a Directive,
     pub(crate) steps: Vec<Step<'a>>,
-    /// The folder that the site has for all requests.
+    /// The folder that the site has for all requests: `root` without a matcher.
     pub(crate) root: Option<String>,
     places: Vec<Place>,
     restricted: Vec<Shape>,
 }
 
 impl<'a> Program<'a> {
-    /// The program of the block of a site.
+    /// The program of the block of a site, with the `places` of its routes.
     pub(crate) fn new(context: &Context<'a>, site: &'a Directive) -> Self {
         let steps = program::steps(context, site.inner(), &Named::new(), true, 0);
         let mut places = vec![Place { path: "/".to_owned(), exact: false }];
@@ -97,7 +97,7 @@ impl<'a> Program<'a> {
         hosts
     }
 
-    /// The routes for a host.
+    /// The [`Route`]s for a host: first those of `hidden`, then by the length of `path`. `keys` gets those of all routes.
     pub(crate) fn routes(
         &self,
         context: &Context<'a>,
@@ -122,6 +122,7 @@ impl<'a> Program<'a> {
             }
             let is_same =
                 outer(&place).find_map(|outer| known.get(&outer)).is_some_and(|outer| *outer == plans);
+            // Routes equal to those of the place around are left out: brisk uses the latter.
             if !is_same {
                 known.insert(place, plans);
             }
@@ -168,7 +169,7 @@ fn hidden<'p>(context: &Context<'_>, plans: impl Iterator<Item = &'p Plan>) -> V
     paths.into_iter().map(route).collect()
 }
 
-/// The places whose routes get the requests of a place without routes, the nearest first.
+/// The places whose routes get the requests of a place without routes, the nearest first: `/a/b` has `/a/`, `/a` and `/`.
 fn outer(place: &Place) -> impl Iterator<Item = Place> {
     let path = place.path.clone();
     let own = place.exact.then(|| Place { path: path.clone(), exact: false });
@@ -181,7 +182,7 @@ fn outer(place: &Place) -> impl Iterator<Item = Place> {
     own.into_iter().chain(above)
 }
 
-/// Moves keys that all routes have to the host.
+/// Moves keys of `SHARED` to the host if they have one value in all routes that can have them.
 fn lift(known: &mut BTreeMap<Place, Vec<Plan>>, keys: &mut Keys) {
     for key in SHARED {
         if keys.get(key).is_some() {
@@ -203,7 +204,7 @@ fn lift(known: &mut BTreeMap<Place, Vec<Plan>>, keys: &mut Keys) {
     }
 }
 
-/// The route of a site whose conditions are too many.
+/// The only route of a site whose conditions are too many: `respond = { status = 501 }` at `/`.
 fn refused(site: &Directive) -> Route {
     Route {
         path: "/".to_owned(),

@@ -1,4 +1,4 @@
-//! Settings that directives leave to the response of later ones: headers, passwords, compression.
+//! Settings that directives leave to the response of later ones: `header`, `basic_auth`, `encode` and others.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::caddy::world::World;
 use crate::directive::Directive;
 use crate::toml::{self, Keys};
 
-/// Kind of a change of headers.
+/// Kind of a change of headers: `set`, `add` or `remove` in brisk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Set,
@@ -19,7 +19,7 @@ pub(crate) enum Change {
     Remove,
 }
 
-/// A change of a header. The value has brisk's variables.
+/// A change of a header. `value` has brisk's variables, such as `{client.address}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule<'a> {
     pub(crate) change: Change,
@@ -28,7 +28,7 @@ pub(crate) struct Rule<'a> {
     pub(crate) source: &'a Directive,
 }
 
-/// Settings of the requests that are followed.
+/// Settings of the requests that `follow` has in hand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State<'a> {
     pub(crate) root: Option<String>,
@@ -52,13 +52,14 @@ impl State<'_> {
         self.request.len() + self.response.len() + self.vars.len() + self.mapped.len()
     }
 
-    /// The keys of a route with this response.
+    /// The keys of a route with this [`Action`]: `request_headers` and `body_size` for upstreams only.
     pub(crate) fn keys(&self, context: &Context<'_>, world: &World, action: &Action) -> Keys {
         let mut keys = Keys::default();
         let has_upstream = matches!(action, Action::Upstream { .. });
         if let Some(users) = &self.basic_auth {
             let mut users = users.clone();
             if has_upstream {
+                // Caddy passes the header `Authorization` on to the upstream.
                 users.set("forward", "true");
             }
             keys.set("basic_auth", users.inline());
@@ -94,7 +95,7 @@ impl State<'_> {
         keys
     }
 
-    /// The type that a rule gives to a fixed response.
+    /// The type that a rule for `Content-Type` gives to a fixed response.
     pub(crate) fn content_type(&self) -> Option<&str> {
         let rule = self.response.iter().rev().find(|rule| rule.is_type() && rule.change == Change::Set)?;
         Some(&rule.value)
@@ -107,7 +108,7 @@ impl Rule<'_> {
     }
 }
 
-/// The table of rules. brisk has one rule of each kind for a header; the last one counts.
+/// The table of rules: `{ set = { X-A = "b" } }`. brisk has one rule of each kind for a header; the last one counts.
 fn rules(context: &Context<'_>, rules: &[Rule<'_>], is_response: bool) -> Option<String> {
     let (mut set, mut add, mut remove) = (Keys::default(), Keys::default(), Vec::new());
     for rule in rules {
@@ -145,6 +146,7 @@ fn rules(context: &Context<'_>, rules: &[Rule<'_>], is_response: bool) -> Option
     if !remove.is_empty() {
         keys.set("remove", toml::list(&remove));
     }
+    // Caddy changes headers of all responses, and brisk too if `always` is set.
     if is_response && has_values {
         keys.set("always", "true");
     }

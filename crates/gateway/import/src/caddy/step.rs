@@ -9,11 +9,11 @@ use crate::directive::Directive;
 #[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) directive: &'a Directive,
-    /// Arguments without the matcher.
+    /// Arguments without the matcher: `respond /a 404` has `404`.
     pub(crate) args: Vec<String>,
     pub(crate) formula: Rc<Formula>,
     pub(crate) has_matcher: bool,
-    /// Steps of a block with directives.
+    /// Steps of the block of `handle`, `handle_path` or `route`, or of the named route of `invoke`.
     pub(crate) inner: Vec<Self>,
     /// Of the steps of a block with the same group, only the first whose condition holds is executed.
     pub(crate) group: Option<Group>,
@@ -23,7 +23,7 @@ pub(crate) struct Step<'a> {
     pub(crate) size: usize,
 }
 
-/// Directives of which one excludes the others.
+/// Directives of which one excludes the others: `handle` and `handle_path`, `rewrite`, and `root`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Handle,
@@ -32,7 +32,7 @@ pub(crate) enum Group {
 }
 
 impl Step<'_> {
-    /// The argument at `index`; empty if it is missing.
+    /// The argument of `args` at `index`; empty if it is missing.
     pub(crate) fn arg(&self, index: usize) -> &str {
         self.args.get(index).map_or("", String::as_str)
     }
@@ -53,7 +53,7 @@ impl Step<'_> {
         )
     }
 
-    /// The part of the path that a `handle_path` removes.
+    /// The part of the path that a `handle_path` removes: `/api` for `/api/*`.
     pub(crate) fn stripped(&self) -> Option<&str> {
         (self.directive.name == "handle_path").then(|| {
             let path = self.directive.arg(0);
@@ -62,7 +62,7 @@ impl Step<'_> {
     }
 }
 
-/// Names of the directives that this importer reads.
+/// Whether this importer reads directives with the `name`.
 pub(crate) fn is_known(name: &str) -> bool {
     matches!(
         name,

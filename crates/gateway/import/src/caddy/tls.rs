@@ -10,7 +10,7 @@ use crate::directive::Directive;
 use crate::report::Class;
 use crate::toml::{self, Keys};
 
-/// Settings of TLS that a file has once.
+/// Settings of TLS that a file has once, in `[tls]` and `[acme]`.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) min_version: Option<String>,
@@ -20,18 +20,18 @@ pub(crate) struct Shared {
     pub(crate) has_wildcard: bool,
 }
 
-/// Names for which no public authority issues certificates.
+/// Names for which no public authority issues certificates, such as `a.local` and `10.0.0.1`.
 pub(crate) fn is_private(name: &str) -> bool {
     let ends = [".localhost", ".local", ".internal", ".home.arpa", ".lan", ".test"];
     !name.contains('.') || name.parse::<IpAddr>().is_ok() || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// Names with a certificate of the development.
+/// Names with a certificate of brisk's development authority.
 pub(crate) fn is_development(name: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "::1")
 }
 
-/// The keys for the certificates of a host.
+/// The keys for the certificates of a host: `certificates`, `acme` or `on_demand`; none for `localhost` without files.
 pub(crate) fn certificates(
     context: &Context<'_>,
     site: &Site<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn certificates(
     }
 }
 
-/// `on_demand`.
+/// `on_demand`: the table `on_demand` with `ask` and `names`.
 fn demand(context: &Context<'_>, site: &Site<'_>, names: &[String], options: &Options<'_>, keys: &mut Keys) {
     let Some(ask) = &options.ask else {
         return context.missing(
@@ -166,7 +166,7 @@ fn missing(reason: &str, action: &str) -> Class {
     Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() }
 }
 
-/// Settings of `tls` that are about files and keys.
+/// Settings of `tls` that are about files and keys: `load`, `key_type` and others.
 fn other(context: &Context<'_>, line: &Directive, name: &str, keys: &mut Keys) {
     match name {
         "load" => {
@@ -200,7 +200,7 @@ fn other(context: &Context<'_>, line: &Directive, name: &str, keys: &mut Keys) {
     }
 }
 
-/// `client_auth`. A mode that accepts unverified certificates accepts clients without one too.
+/// `client_auth`: the table `client_certificates`, whose `mode` is `optional` for `request` and `verify_if_given`.
 fn client(context: &Context<'_>, block: &Directive, keys: &mut Keys) {
     let (mut mode, mut ca, mut leaf) = (String::new(), None, false);
     context.carried(block);
@@ -236,6 +236,7 @@ fn client(context: &Context<'_>, block: &Directive, keys: &mut Keys) {
     let file = ca.unwrap_or_else(|| ".brisk/client-authorities.pem".to_owned());
     let mut table = Keys::of("mode", if is_optional { "\"optional\"" } else { "\"required\"" });
     table.set("ca", context.file(&file));
+    // Certificates that the authorities issue are accepted now, which Caddy would refuse.
     if leaf {
         context.report.borrow_mut().note_open(block.id);
     }

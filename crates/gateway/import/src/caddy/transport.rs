@@ -9,9 +9,10 @@ use crate::caddy::world::World;
 use crate::directive::Directive;
 use crate::toml::{self, Keys};
 
-/// The scheme of servers in brisk.
+/// The scheme of servers in brisk: `http`, `https`, `h2c` or `fastcgi`.
 pub(crate) fn kind(transport: Option<&Directive>, addresses: &[String]) -> &'static str {
     let Some(transport) = transport else { return "http" };
+    // The scheme of an address decides before the block of `transport`.
     let is_plain = addresses.iter().any(|address| address.starts_with("http://"));
     let has = |name: &str| transport.inner().iter().any(|line| line.name == name);
     let versions = transport.inner().iter().find(|line| line.name == "versions");
@@ -28,7 +29,7 @@ pub(crate) fn kind(transport: Option<&Directive>, addresses: &[String]) -> &'sta
     }
 }
 
-/// The waits of Caddy, which has none for responses without a setting. brisk's own are a minute.
+/// The waits of Caddy, which has none for responses without a setting: `timeouts.head` is `10m`. brisk's own are a minute.
 pub(crate) fn timeouts(keys: &mut Keys) {
     for (key, value) in [("head", "10m"), ("body", "1h"), ("upgraded", "1d")] {
         let name = format!("timeouts.{key}");
@@ -38,7 +39,7 @@ pub(crate) fn timeouts(keys: &mut Keys) {
     }
 }
 
-/// The server of `dynamic`, whose addresses come from DNS.
+/// The server of `dynamic`, whose addresses come from DNS: `resolve = true` for `a`, and `srv+http://NAME` for `srv`.
 pub(crate) fn dynamic(
     context: &Context<'_>,
     dynamic: &Directive,
@@ -82,7 +83,7 @@ fn resolvers(context: &Context<'_>, line: &Directive, keys: &mut Keys) {
     context.carried(line);
 }
 
-/// Settings of a `transport`.
+/// Settings of a `transport`, as keys of `[upstream.NAME]`.
 pub(crate) fn settings(
     context: &Context<'_>,
     transport: &Directive,
@@ -224,7 +225,7 @@ fn trust(context: &Context<'_>, line: &Directive, files: &[String], keys: &mut K
     Ok(())
 }
 
-/// A server of FastCGI without `php_fastcgi`.
+/// A server of `transport fastcgi`, without `php_fastcgi`: the table `cgi`.
 fn fastcgi(context: &Context<'_>, transport: &Directive, state: &State<'_>, world: &World, keys: &mut Keys) {
     let mut cgi = Keys::default();
     let root =

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::toml;
 
-/// A duration in milliseconds: Go's form, and `d` for days. Times below a millisecond are one.
+/// A duration in milliseconds: Go's form, and `d` for days. `1m30s` is 90000, and times below a millisecond are one.
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     let (mut total, mut rest) = (0.0_f64, text);
     while !rest.is_empty() {
@@ -26,13 +26,14 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
         rest = &rest[unit.len()..];
         total += number * factor;
     }
+    // An empty text is no duration, although the loop accepts it.
     let is_right = !text.is_empty() && total.is_finite() && total < 1e15;
     // Within the bound above, the conversion is exact enough and has no sign.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
     is_right.then(|| total.ceil() as u64)
 }
 
-/// A duration as brisk has it, within bounds.
+/// A duration as brisk has it, from `least` to `most` milliseconds.
 pub(crate) fn duration(text: &str, least: u64, most: u64) -> Option<String> {
     milliseconds(text).map(|time| toml::duration(time.clamp(least, most)))
 }
@@ -59,7 +60,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     (bytes.is_finite() && bytes < 1e15).then_some(bytes as u64)
 }
 
-/// A size as brisk writes it, in decimal units where these are shorter.
+/// A size as brisk writes it, in decimal units where these are whole: `"10MB"` for 10000000.
 pub(crate) fn written(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
     match units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
@@ -68,7 +69,7 @@ pub(crate) fn written(bytes: u64) -> String {
     }
 }
 
-/// The name of a table for an address or a file.
+/// The name of a table for an address or a file: `unix:/run/app.sock` gives `app`.
 pub(crate) fn label(address: &str) -> String {
     let own = address.rsplit("://").next().unwrap_or(address);
     let own = if own.starts_with('/') || own.starts_with("unix") {

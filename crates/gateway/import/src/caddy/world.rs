@@ -14,9 +14,9 @@ use crate::toml;
 pub(crate) enum View {
     /// `strip` is removed from the beginning, and `add` put there.
     Moved { strip: String, add: String },
-    /// A fixed path, with a query or without one.
+    /// A fixed path, with a query or without one: `/index.php?a`.
     Fixed(String),
-    /// The template of a rewrite with an expression.
+    /// The template of a rewrite with an expression, for `rewrite_path`.
     Pattern { pattern: String, to: String },
 }
 
@@ -27,7 +27,7 @@ impl Default for View {
 }
 
 impl View {
-    /// The path in place of one of the client.
+    /// The path in place of one of the client; `None` for a `Pattern`.
     pub(crate) fn visible(&self, place: &Place) -> Option<Place> {
         match self {
             Self::Moved { strip, add } => {
@@ -80,7 +80,7 @@ impl View {
 pub(crate) enum Branch {
     When(When),
     Methods(Vec<String>),
-    /// Paths that match one of these.
+    /// Paths that match one of these: `path_regex`.
     Paths(Vec<Part>),
     /// Whether there is a file for the path.
     File,
@@ -100,7 +100,7 @@ pub(crate) struct Facts {
 pub(crate) struct World {
     pub(crate) place: Place,
     pub(crate) host: HostName,
-    /// Whether the requests come over TLS; none if they may come both ways.
+    /// Whether the requests come over TLS; `None` if they may come both ways.
     pub(crate) is_tls: Option<bool>,
     pub(crate) view: View,
     /// Headers that rules have changed, in lower case; conditions of brisk look at those of the client.
@@ -170,7 +170,7 @@ impl World {
             .ok_or_else(|| "the name of the host is a variable without a value on this machine".to_owned())
     }
 
-    /// The requests for which a condition holds, or does not.
+    /// The requests for which the [`Branch`] holds, or does not.
     pub(crate) fn with(&self, branch: &Branch, holds: bool) -> Self {
         let mut world = self.clone();
         if holds {
@@ -181,7 +181,7 @@ impl World {
         world
     }
 
-    /// Whether the requests have a file, if that is known.
+    /// Whether the requests have a file, if that is known: `Branch::File`.
     pub(crate) fn has_file(&self) -> Option<bool> {
         self.known(&Branch::File)
     }
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// The conditions of a route for these requests; none if brisk cannot combine them.
+    /// The [`When`] of a route for these requests; `None` if brisk cannot combine the conditions.
     pub(crate) fn when(&self) -> Option<When> {
         let mut all = When::default();
         for branch in &self.truths {
@@ -234,7 +234,7 @@ impl World {
         Some(all)
     }
 
-    /// The meaning of a path matcher; an error if the path is not known.
+    /// The meaning of the matcher `path`; an error if the path is not known.
     pub(crate) fn path(&self, shapes: &[Shape], widely: bool) -> Result<Result<bool, Branch>, String> {
         let unknown = || "the path that the matcher sees is the result of a rewrite".to_owned();
         let visible = self.view.visible(&self.place).ok_or_else(unknown)?;
@@ -365,7 +365,7 @@ fn fixed_end(text: &str) -> String {
     end.into_iter().rev().collect()
 }
 
-/// One expression for several.
+/// One expression for several: `a` and `b` give `(?:a)|(?:b)`.
 fn joined(parts: &[Part]) -> String {
     let cased: Option<Vec<_>> = parts.iter().map(|part| part.expression.strip_prefix("(?i)")).collect();
     match (parts, cased) {

@@ -1,4 +1,4 @@
-//! Conditions of rules: `acl` lines, anonymous tests in braces, and the words between them.
+//! Conditions of rules: `acl` lines, anonymous tests such as `{ path_beg /api }`, and the words `!` and `or` between them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use crate::haproxy::formula::Formula;
 use crate::haproxy::proxy::Proxy;
 use crate::haproxy::sample::Sample;
 
-/// Conditions of one condition and of the patterns in it at most.
+/// Patterns of one test at most, with the lines of its `-f` files.
 pub(crate) const MOST_PATTERNS: usize = 100_000;
 
-/// Reader of the conditions of one proxy.
+/// Reader of the conditions of one `frontend`, `backend` or `listen`: `of_rule` gives the `Formula` of a rule.
 #[derive(Debug)]
 pub(crate) struct Conditions<'c, 'a> {
     pub(crate) context: &'c Context<'a>,
     pub(crate) proxy: &'c Proxy<'a>,
     acls: BTreeMap<&'a str, Vec<&'a Directive>>,
-    /// Formulas of the names that rules use.
+    /// Each `Formula` by the name that rules use, so that `named` reads an `acl` once.
     known: RefCell<BTreeMap<String, Formula>>,
     /// Whether the condition of a rule that tracks a counter is read.
     pub(crate) is_tracking: Cell<bool>,
@@ -27,7 +27,7 @@ pub(crate) struct Conditions<'c, 'a> {
 }
 
 impl<'c, 'a> Conditions<'c, 'a> {
-    /// Gathers the `acl` lines and variables of a proxy. `outer` has the variables of its frontend.
+    /// Gathers the `acl` lines and the `set-var` variables of a proxy. `outer` has the variables of its `frontend`.
     pub(crate) fn new(context: &'c Context<'a>, proxy: &'c Proxy<'a>, outer: Option<&Self>) -> Self {
         let mut acls: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for line in proxy.all("acl") {
@@ -50,7 +50,8 @@ impl<'c, 'a> Conditions<'c, 'a> {
         Self { context, proxy, acls, known: RefCell::default(), is_tracking: Cell::default(), variables }
     }
 
-    /// The sample with the value of a variable in its place.
+    /// The sample with the value of a variable in place of `var(NAME)`: after `set-var(txn.h) hdr(host)`, the sample
+    /// `var(txn.h),lower` is `hdr(host),lower`.
     pub(crate) fn resolved(&self, sample: Sample) -> Result<Sample, String> {
         if sample.name() != "var" {
             return Ok(sample);
@@ -64,8 +65,9 @@ impl<'c, 'a> Conditions<'c, 'a> {
         Ok(value)
     }
 
-    /// The condition behind the words of a rule, and the words before it.
+    /// The condition behind `if` or `unless` of a rule, and the words before it: `deny` for `deny if { path /a }`.
     pub(crate) fn of_rule<'d>(&self, args: &'d [String]) -> (&'d [String], Formula) {
+        // An `if` between braces is a pattern of an anonymous test.
         let mut depth = 0_usize;
         let at = args.iter().position(|arg| {
             match arg.as_str() {
@@ -84,7 +86,7 @@ impl<'c, 'a> Conditions<'c, 'a> {
         }
     }
 
-    /// A condition: names and anonymous tests, of which all between `or` have to hold.
+    /// A condition: names and anonymous tests, of which all between `or` have to hold. `a !b or c` is `c`, or `a` without `b`.
     fn condition(&self, words: &[String]) -> Formula {
         let (mut any, mut all) = (Vec::new(), Vec::new());
         let mut rest = words.iter().peekable();
@@ -113,11 +115,12 @@ impl<'c, 'a> Conditions<'c, 'a> {
         Formula::any(any).merged()
     }
 
-    /// The condition of a name: one of its lines has to hold.
+    /// The condition of a name: one of its `acl` lines has to hold. Without lines, `predefined` has names such as `METH_GET`.
     fn named(&self, name: &str) -> Formula {
         if let Some(known) = self.known.borrow().get(name) {
             return known.clone();
         }
+        // Lines of the proxy come first: they may replace a predefined name.
         let formula = match self.acls.get(name) {
             Some(lines) => Formula::any(lines.iter().map(|line| {
                 let formula = self.expression(line.args.get(1..).unwrap_or_default());
@@ -137,7 +140,7 @@ impl<'c, 'a> Conditions<'c, 'a> {
         formula
     }
 
-    /// Notes whether an `acl` has a counterpart.
+    /// Notes whether an `acl` has a counterpart: a `Formula::Unknown` in it is `missing` in the report.
     fn note(&self, line: &Directive, formula: &Formula) {
         self.context.carried(line);
         formula.each(&mut |part| {
@@ -148,7 +151,7 @@ impl<'c, 'a> Conditions<'c, 'a> {
         });
     }
 
-    /// Notes the `acl` lines that no rule has used.
+    /// Notes the `acl` lines that no rule has used as `unneeded`.
     pub(crate) fn note_unused(&self) {
         for line in self.acls.values().flatten() {
             if !self.context.report.borrow().is_noted(line.id) {
@@ -157,7 +160,8 @@ impl<'c, 'a> Conditions<'c, 'a> {
         }
     }
 
-    /// A test: a sample, flags, and patterns of which one has to match.
+    /// A test: a sample, flags, and patterns of which one has to match. For `path_beg -i /a /b`, the sample is `path_beg`, and
+    /// the patterns are `/a` and `/b`; `-f` reads patterns from a file.
     fn expression(&self, words: &[String]) -> Formula {
         let Some((criterion, rest)) = words.split_first() else {
             return Formula::unknown("the test is empty");
@@ -184,6 +188,7 @@ impl<'c, 'a> Conditions<'c, 'a> {
                 "--" => {
                     patterns.extend(rest.by_ref().cloned());
                 }
+                // Behind the first pattern, a word with a hyphen is a pattern too.
                 word if word.starts_with('-') && patterns.is_empty() && word.len() == 2 => {
                     return Formula::unknown(format!("the flag {word} has no counterpart"));
                 }
@@ -234,15 +239,15 @@ fn joined(parts: Vec<Formula>) -> Formula {
     if parts.is_empty() { Formula::unknown("the condition has an empty part") } else { Formula::all(parts) }
 }
 
-/// Flags of a test.
+/// Flags of a test: `-i` and `-m`.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) ignore_case: bool,
-    /// The method of `-m`.
+    /// The method of `-m`, such as `beg` or `found`.
     pub(crate) method: Option<String>,
 }
 
-/// The test that a predefined name means.
+/// The test that a predefined name means: `METH_GET` is `method GET HEAD`.
 fn predefined(name: &str) -> Option<&'static str> {
     Some(match name {
         "TRUE" | "HTTP" | "WAIT_END" | "HTTP_URL_SLASH" => "always_true",

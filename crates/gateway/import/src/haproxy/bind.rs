@@ -1,4 +1,4 @@
-//! Lines `bind`: addresses, certificates, and the listeners of a frontend that brisk can serve together.
+//! Lines `bind`: addresses, `crt` and `crt-list`, and the `Listeners` of a `frontend` that brisk can serve together.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use crate::haproxy::context::Context;
 use crate::haproxy::proxy::Proxy;
 use crate::toml::{self, Keys};
 
-/// Ports of one range at most.
+/// Ports of one range such as `:8000-8099` at most.
 const MOST_PORTS: u16 = 100;
 
-/// Addresses of one frontend at most.
+/// Addresses of one `Listeners` at most.
 const MOST_ADDRESSES: usize = 5000;
 
-/// Options with a value that need no counterpart.
+/// Options with a value that need no counterpart, such as `maxconn 100`.
 const VALUED: [&str; 28] = [
     "name",
     "id",
@@ -45,7 +45,7 @@ const VALUED: [&str; 28] = [
     "proto",
 ];
 
-/// Options without a value that need no counterpart.
+/// Options without a value that need no counterpart, such as `tfo`; `bind` reads `ssl`, `accept-proxy` and `v6only`.
 const FLAGS: [&str; 24] = [
     "ssl",
     "accept-proxy",
@@ -73,7 +73,7 @@ const FLAGS: [&str; 24] = [
     "no-tlsv13",
 ];
 
-/// A certificate, or a folder of them.
+/// A certificate of `crt` or `crt-list`, or a folder of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
     /// Name in the configuration, below the folder of `crt-base`.
@@ -83,26 +83,26 @@ pub(crate) struct Certificate {
     pub(crate) names: Vec<String>,
 }
 
-/// Addresses of a frontend that brisk can serve together.
+/// Addresses of a `frontend` that brisk can serve together: `tls`, `proxy` and `clients` are equal.
 #[expect(clippy::struct_excessive_bools, reason = "the words of `bind`")]
 #[derive(Clone, Debug)]
 pub(crate) struct Listeners<'a> {
     pub(crate) line: &'a Directive,
     pub(crate) tls: bool,
-    /// Whether connections begin with a PROXY header.
+    /// Whether connections begin with a PROXY header: `accept-proxy`.
     pub(crate) proxy: bool,
-    /// `client_certificates` of a host; empty without them.
+    /// `client_certificates` of a host, from `verify` and `ca-file`; empty without them.
     pub(crate) clients: Keys,
     pub(crate) addresses: Vec<String>,
     pub(crate) ports: Vec<u16>,
     pub(crate) quic: bool,
     pub(crate) certificates: Vec<Certificate>,
-    /// Whether `ssl-min-ver` is TLS 1.3.
+    /// Whether `ssl-min-ver` is `TLSv1.3`.
     pub(crate) is_recent: bool,
 }
 
 impl<'a> Context<'a> {
-    /// The listeners of a frontend, divided by properties that brisk has for a whole file.
+    /// The `Listeners` of a `frontend`, divided by properties that brisk has for a whole file.
     pub(crate) fn listeners(&self, proxy: &Proxy<'a>) -> Vec<Listeners<'a>> {
         let mut all: Vec<Listeners<'a>> = Vec::new();
         for line in proxy.all("bind") {
@@ -117,6 +117,7 @@ impl<'a> Context<'a> {
                     other.addresses.extend(own.addresses);
                     other.ports.extend(own.ports);
                     other.quic |= own.quic;
+                    // One line with TLS 1.2 keeps it for all, so that its clients can connect.
                     other.is_recent &= own.is_recent;
                     let new = own.certificates.into_iter().filter(|new| !other.certificates.contains(new));
                     other.certificates.extend(new.collect::<Vec<_>>());
@@ -130,6 +131,7 @@ impl<'a> Context<'a> {
         }
         all.retain(|own| own.addresses.len() <= MOST_ADDRESSES);
         for listeners in &mut all {
+            // `dedup` removes neighbors only; the addresses keep the order of the lines.
             listeners.ports.sort_unstable();
             listeners.ports.dedup();
             let mut seen = std::collections::BTreeSet::new();
@@ -231,7 +233,7 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// The name of a certificate file or folder below `crt-base`.
+    /// The `Certificate` of a file or folder below `crt-base`.
     fn certificate(&self, name: &str) -> Certificate {
         let path = match self.global("crt-base") {
             Some(line) if !name.starts_with('/') => {
@@ -285,13 +287,15 @@ impl<'a> Context<'a> {
     }
 }
 
-/// IP addresses with ports, and whether they are for QUIC.
+/// IP addresses with ports, and whether they are for QUIC: `10.0.0.1:80-81` is `10.0.0.1:80` and `10.0.0.1:81`. `None` for
+/// sockets such as `/run/a.sock`, and for names except `localhost`.
 fn addresses(text: &str, is_v6_only: bool) -> Option<(Vec<String>, Vec<u16>, bool)> {
     let is_quic = text.starts_with("quic4@") || text.starts_with("quic6@");
     let text = ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@", "quic4@", "quic6@"]
         .iter()
         .find_map(|start| text.strip_prefix(start))
         .unwrap_or(text);
+    // The last colon, because an IPv6 address such as `::` has colons too.
     let (host, ports) = text.rsplit_once(':')?;
     let (first, last) = match ports.split_once('-') {
         Some((first, last)) => (first.parse::<u16>().ok()?, last.parse::<u16>().ok()?),

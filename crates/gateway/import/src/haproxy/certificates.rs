@@ -5,7 +5,7 @@ use crate::haproxy::context::Context;
 use crate::toml::{self, Keys};
 
 impl<'a> Context<'a> {
-    /// `certificates` or `certificate_folder` of a host with these names.
+    /// Sets `certificates` of a host with these `names`, and `certificate_folder` if it `is_default` and a `crt` is a folder.
     pub(crate) fn certificates(
         &self,
         listeners: &Listeners<'a>,
@@ -44,6 +44,7 @@ impl<'a> Context<'a> {
                 "the folder is not on this machine: the names of its files are assumed, NAME.pem",
             );
         }
+        // Names of one domain may have the same file for a wildcard.
         files.dedup();
         if !files.is_empty() {
             let entries: Vec<_> = files.iter().map(|path| self.pair(path)).collect();
@@ -60,7 +61,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The files of a folder for names, and whether they are a guess. Without names, all files.
+    /// The files of a folder for `names`, and whether they are a guess: `a.example.com.pem` or `_.example.com.pem` for
+    /// `a.example.com`. Without `names`, all files that end with `.pem`.
     fn of_folder(&self, folder: &Certificate, names: &[String]) -> (Vec<String>, bool) {
         if !folder.is_folder {
             return (Vec::new(), false);
@@ -92,7 +94,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Chain and key: in one file, unless the key is beside it.
+    /// `chain` and `key` for the file `a.pem`: both are this file, unless `a.pem.key` is beside it.
     pub(crate) fn pair(&self, path: &str) -> String {
         let key = format!("{path}.key");
         let key = if self.files.borrow().is_file(&key) { key.as_str() } else { path };
@@ -100,7 +102,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Whether a certificate is for a name, by its file or by the names of a `crt-list`.
+/// Whether a certificate is for a name, by its file or by the `names` of a `crt-list`: `_.example.com.pem` for `a.example.com`.
 fn is_for(certificate: &Certificate, name: &str) -> bool {
     let file = certificate.path.rsplit('/').next().unwrap_or("");
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_ascii_lowercase();

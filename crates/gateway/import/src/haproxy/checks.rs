@@ -7,7 +7,7 @@ use crate::haproxy::proxy::Proxy;
 use crate::haproxy::server::Server;
 use crate::toml::{self, Keys};
 
-/// Longest time of a group.
+/// Longest time of a group in milliseconds, a day.
 const LONGEST: u64 = 86_400_000;
 
 /// The request of a check and the status that it expects.
@@ -70,6 +70,7 @@ impl<'a> Context<'a> {
             Some(milliseconds(line.arg(1))?.clamp(100, LONGEST))
         };
         let mut set = |key: &str, time: u64, usual: u64| {
+            // A time that brisk has without a setting is left out.
             if time != usual {
                 timeouts.set(key, toml::duration(time));
             }
@@ -119,6 +120,7 @@ impl<'a> Context<'a> {
         }
         let interval =
             server.get("inter").map_or(Some(2000), milliseconds).unwrap_or(2000).clamp(100, LONGEST);
+        // Without a path, brisk checks servers of HTTP by the requests of clients only.
         let is_active = tcp || health.get("path").is_some();
         if is_active {
             health.set("interval", toml::duration(interval));
@@ -148,7 +150,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lines about checks, which are carried if there are none about them.
+    /// Lines about checks, such as `option httpchk` and `http-check`, which are `carried` unless a later note is heavier.
     fn check_lines(&self, proxy: &Proxy<'a>) -> Vec<&'a Directive> {
         let kinds = [
             "httpchk",

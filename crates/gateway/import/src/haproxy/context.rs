@@ -10,13 +10,13 @@ use crate::report::{Class, Report};
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
-/// Comparisons for a whole configuration at most, so that many hosts with many rules end in a bounded time.
+/// Comparisons that `step` counts at most, so that many hosts with many rules end in a bounded time.
 const MOST_STEPS: usize = 30_000_000;
 
-/// Lines `log` that are read.
+/// Lines `log` of `global` that are read.
 const MOST_LOGS: usize = 60;
 
-/// Bytes of all routes at most.
+/// Bytes of all routes that `room` counts at most.
 const LARGEST: usize = 24 << 20;
 
 /// Bytes of the lists of all tests at most.
@@ -31,23 +31,23 @@ pub(crate) struct Context<'a> {
     pub(crate) report: RefCell<Report>,
     pub(crate) files: RefCell<Files>,
     pub(crate) proxies: Proxies<'a>,
-    /// Last lines of `global` by their names.
+    /// Last lines of `global` by their names, such as `crt-base`.
     globals: BTreeMap<&'a str, &'a Directive>,
     /// Lines `log` of `global`.
     pub(crate) global_logs: Vec<&'a Directive>,
     named_sections: BTreeMap<(&'a str, &'a str), &'a Directive>,
-    /// Numbers of the proxies with a stick table.
+    /// Numbers of the proxies with a `stick-table`, by their names.
     stick_tables: BTreeMap<&'a str, usize>,
-    /// Tables with names, by their headers.
+    /// Tables with names, by headers such as `[upstream.app]`.
     tables: RefCell<BTreeMap<String, Table>>,
-    /// Names of tables by their kind, wanted name and content.
+    /// Names of tables by their `kind.name` as wanted, and their content.
     names: RefCell<BTreeMap<(String, String), String>>,
-    /// Last number behind a wanted name.
+    /// Last number behind a wanted name: 2 after `app-2`.
     numbers: RefCell<BTreeMap<String, usize>>,
     /// Headers of the tables that the current file uses, in their order.
     used: RefCell<Vec<String>>,
     seen: RefCell<BTreeSet<String>>,
-    /// Groups of servers by the number of their proxy, its frontend's mode and the connection.
+    /// Results of `group`, by the number of the proxy and `tcp`.
     pub(crate) groups: RefCell<BTreeMap<(usize, bool), Result<String, String>>>,
     /// Limits of the connections of each client by frontends, for `[server]`: the number, and the number in a period.
     pub(crate) connections: RefCell<BTreeMap<&'a str, (Option<Limit>, Option<Limit>)>>,
@@ -65,6 +65,7 @@ impl<'a> Context<'a> {
         let globals =
             || sections.iter().filter(|section| section.name == "global").flat_map(Directive::inner);
         let first = |section: &'a Directive| section.args.first().map_or("", String::as_str);
+        // Later entries replace earlier ones, so with `rev` the first proxy of a name remains.
         let with_tables = proxies.all.iter().enumerate().rev();
         let with_tables = with_tables.filter(|(_, proxy)| proxy.one("stick-table", "").is_some());
         let stick_tables = with_tables.map(|(index, proxy)| (proxy.name(), index)).collect();
@@ -94,28 +95,28 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Notes that a line is carried over.
+    /// Notes that a line is carried over: `Class::Carried`.
     pub(crate) fn carried(&self, line: &Directive) {
         self.report.borrow_mut().note(line.id, Class::Carried);
     }
 
-    /// Notes that a line is carried with a difference.
+    /// Notes that a line is carried with a difference: `Class::Difference`.
     pub(crate) fn different(&self, line: &Directive, detail: impl Into<String>) {
         self.report.borrow_mut().note(line.id, Class::Difference(detail.into()));
     }
 
-    /// Notes that a line needs no counterpart.
+    /// Notes that a line needs no counterpart: `Class::NotNeeded`.
     pub(crate) fn unneeded(&self, line: &Directive, reason: &str) {
         self.report.borrow_mut().note(line.id, Class::NotNeeded(reason.to_owned()));
     }
 
-    /// Notes that a line is not carried.
+    /// Notes that a line is not carried: `Class::NotCarried` with an `action` for the operator.
     pub(crate) fn missing(&self, line: &Directive, reason: impl Into<String>, action: &str) {
         let class = Class::NotCarried { reason: reason.into(), action: action.to_owned() };
         self.report.borrow_mut().note(line.id, class);
     }
 
-    /// Notes that requests which a line refuses are served.
+    /// Notes that requests which a line refuses are served, for the warning of `translate`.
     pub(crate) fn open(&self, line: &Directive) {
         self.report.borrow_mut().note_open(line.id);
     }
@@ -125,7 +126,7 @@ impl<'a> Context<'a> {
         self.report.borrow_mut().note_whole(section, class);
     }
 
-    /// The name of the table of this kind with these keys, which is added if there is none.
+    /// The name of the table of this `kind` with these `keys`, which is added if there is none. A second `app` is `app-2`.
     pub(crate) fn named(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
         let content = (format!("{kind}.{name}"), keys.inline());
         if let Some(known) = self.names.borrow().get(&content) {
@@ -135,6 +136,7 @@ impl<'a> Context<'a> {
         let mut tables = self.tables.borrow_mut();
         let mut numbers = self.numbers.borrow_mut();
         let number = numbers.entry(content.0.clone()).or_insert(0);
+        // Another table may have the candidate already, as of a proxy with the name `app-2`.
         let (candidate, header) = loop {
             *number += 1;
             let candidate = if *number == 1 { name.to_owned() } else { format!("{name}-{number}") };
@@ -150,7 +152,7 @@ impl<'a> Context<'a> {
         candidate
     }
 
-    /// Notes that the current file uses a table.
+    /// Notes that the current file uses the table `[kind.name]`.
     pub(crate) fn using(&self, kind: &str, name: &str) {
         let header = format!("[{kind}.{name}]");
         if self.seen.borrow_mut().insert(header.clone()) {
@@ -169,7 +171,7 @@ impl<'a> Context<'a> {
         self.tables.borrow().get(header).cloned()
     }
 
-    /// Counts comparisons. Whether some are left, and room for routes.
+    /// Counts comparisons. Whether some of `MOST_STEPS` are left, and room for routes.
     pub(crate) fn step(&self, count: usize) -> bool {
         self.steps.set(self.steps.get().saturating_add(count));
         self.steps.get() <= MOST_STEPS && self.size.get() <= LARGEST
@@ -187,7 +189,7 @@ impl<'a> Context<'a> {
         self.size.get() <= LARGEST
     }
 
-    /// The name of a file in TOML, absolute if the folder is.
+    /// The name of a file in TOML, absolute if the folder is: `"/etc/haproxy/a.pem"` for `a.pem` in `/etc/haproxy`.
     pub(crate) fn file(&self, name: &str) -> String {
         toml::text(&self.files.borrow().path(name).to_string_lossy())
     }
@@ -197,12 +199,12 @@ impl<'a> Context<'a> {
         self.globals.get(name).copied()
     }
 
-    /// The section of this kind with this name.
+    /// The first section of this `kind` with this name, such as `userlist admins`.
     pub(crate) fn section(&self, kind: &str, name: &str) -> Option<&'a Directive> {
         self.named_sections.get(&(kind, name)).copied()
     }
 
-    /// The proxy with this name that has a stick table.
+    /// The proxy with this name that has a `stick-table`.
     pub(crate) fn table_of(&self, name: &str) -> Option<&Proxy<'a>> {
         self.stick_tables.get(name).map(|index| &self.proxies.all[*index])
     }
@@ -211,6 +213,7 @@ impl<'a> Context<'a> {
 /// A time of HAProxy (`30s`, `5000`, `1m`) in milliseconds.
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     if let Some(micro) = text.strip_suffix("us") {
+        // Rounded up, so that a time below a millisecond is not 0.
         return micro.parse::<u64>().ok().map(|micro| micro.div_ceil(1000));
     }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

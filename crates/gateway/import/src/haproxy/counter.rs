@@ -1,4 +1,4 @@
-//! Tests of counters and numbers: rates of stick tables, connections of clients, and sizes of bodies.
+//! Tests of counters and numbers: `http_req_rate` of a `stick-table`, `conn_cur` of clients, and `body_size`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::haproxy::formula::{Formula, Kind, Rate};
 use crate::haproxy::sample::Sample;
 use crate::haproxy::template;
 
-/// Beginnings of samples about the load of servers or of the process, about chance, and about responses.
+/// Beginnings of samples about the load of servers or of the process (`nbsrv`), chance (`rand`), and responses (`status`).
 const LOADS: [&str; 21] = [
     "nbsrv",
     "srv_",
@@ -33,11 +33,11 @@ const LOADS: [&str; 21] = [
     "wait_",
 ];
 
-/// Beginnings of samples about counters of clients.
+/// Beginnings of samples about counters of clients, such as `src_http_err_rate`.
 const STATES: [&str; 6] = ["sc_", "sc0_", "sc1_", "sc2_", "src_", "table_"];
 
 impl Conditions<'_, '_> {
-    /// Rates, and other counters.
+    /// Rates as `Formula::Rate` and `Formula::Connections`; other counters are `Formula::Unknown` with their `Kind`.
     pub(crate) fn state(&self, name: &str, sample: &Sample, patterns: &[String]) -> Formula {
         if let Some(formula) = self.connections_of(name, sample, patterns) {
             return formula;
@@ -58,7 +58,7 @@ impl Conditions<'_, '_> {
         }
     }
 
-    /// A rate of requests that exceeds a number.
+    /// A rate of requests that exceeds a number: `sc_http_req_rate(0) gt 100`. `None` for other samples.
     fn rate(&self, name: &str, sample: &Sample, patterns: &[String]) -> Option<Result<Formula, String>> {
         let (slot, table) = match name.strip_suffix("http_req_rate")? {
             "src_" => (None, sample.fetch.arg(0)),
@@ -79,7 +79,7 @@ impl Conditions<'_, '_> {
         Some(self.counted_rate(slot.as_deref(), table, requests))
     }
 
-    /// Numbers and rates of the connections of a client.
+    /// Numbers and rates of the connections of a client: `src_conn_cur gt 10` is `Formula::Connections(10, None)`.
     fn connections_of(&self, name: &str, sample: &Sample, patterns: &[String]) -> Option<Formula> {
         let start = name.strip_suffix("conn_cur").or_else(|| name.strip_suffix("conn_rate"))?;
         let is_own = start == "src_" || start.starts_with("sc");
@@ -102,6 +102,7 @@ impl Conditions<'_, '_> {
         Some(Formula::Connections(most, Some(milliseconds(period?)?)))
     }
 
+    /// The `Formula::Rate` with the key of `track-sc0` for a `slot`, and the period of `store http_req_rate(10s)`.
     fn counted_rate(&self, slot: Option<&str>, table: &str, requests: u64) -> Result<Formula, String> {
         let (mut table, mut by, mut condition) =
             (table.to_owned(), "{client.address}".to_owned(), Formula::True);
@@ -150,7 +151,7 @@ impl Conditions<'_, '_> {
     }
 }
 
-/// Sizes of bodies.
+/// Sizes of bodies: `body_size gt 1000` is `Formula::Longer(1000)`.
 pub(crate) fn size(sample: &Sample, patterns: &[String]) -> Formula {
     let is_length = sample.name() == "body_size"
         || (sample.name() == "hdr_val" && sample.fetch.arg(0).eq_ignore_ascii_case("content-length"));
@@ -164,7 +165,7 @@ pub(crate) fn size(sample: &Sample, patterns: &[String]) -> Formula {
     }
 }
 
-/// Numbers and ranges with operators.
+/// Numbers and ranges with operators: `80:90` is `(80, 90)`, and `gt 5` is `(6, u64::MAX)`.
 pub(crate) fn numbers(patterns: &[String]) -> Option<Vec<(u64, u64)>> {
     let mut ranges = Vec::new();
     let mut operator = "eq";

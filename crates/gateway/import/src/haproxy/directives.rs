@@ -3,11 +3,11 @@
 use crate::directive::Directive;
 use crate::report::Class;
 
-/// Reason for settings of the process.
+/// Reason for settings of the process, such as `nbthread`.
 const PROCESS: &str =
     "brisk chooses workers, buffers and memory itself, and its unit for systemd its user and folder";
 
-/// Reason for settings of TLS.
+/// Reason for settings of TLS, such as `ssl-default-bind-ciphers`.
 const SUITES: &str = "brisk has TLS 1.2 and 1.3 with secure suites";
 
 /// Lines of `global` that need no counterpart, except the ones that begin with `tune.`.
@@ -76,7 +76,7 @@ const TLS: [&str; 14] = [
     "ssl-default-bind-sigalgs",
 ];
 
-/// Options of proxies that need no counterpart.
+/// Options of proxies that need no counterpart: `httplog` for `option httplog`.
 const OPTIONS: [&str; 44] = [
     "httplog",
     "tcplog",
@@ -124,7 +124,7 @@ const OPTIONS: [&str; 44] = [
     "disable-h2-upgrade",
 ];
 
-/// Settings of proxies that need no counterpart, or that the translation reads where the proxy is used.
+/// Settings of proxies that need no counterpart, or that the translation reads where the proxy is used, such as `balance`.
 const PROXY: [&str; 45] = [
     "log",
     "log-format-sd",
@@ -183,7 +183,7 @@ fn missing(reason: &str, action: &str) -> Option<Class> {
     Some(Class::NotCarried { reason: reason.to_owned(), action: action.to_owned() })
 }
 
-/// The class of a line that the translation has not touched.
+/// The `Class` of a `line` that the translation has not touched; `None` if its name is not known.
 pub(crate) fn class_of(section: &Directive, line: &Directive) -> Option<Class> {
     let name = line.name.as_str();
     if section.name == "global" {
@@ -221,6 +221,7 @@ pub(crate) fn class_of(section: &Directive, line: &Directive) -> Option<Class> {
     }
 }
 
+/// The class of a line in `defaults`, `frontend`, `backend` or `listen`.
 fn of_proxy(line: &Directive) -> Option<Class> {
     let name = line.name.as_str();
     let option =
@@ -281,7 +282,7 @@ fn of_proxy(line: &Directive) -> Option<Class> {
     }
 }
 
-/// The class of an option.
+/// The class of an option: of `option NAME` or `no option NAME`.
 fn of_option(option: &str) -> Option<Class> {
     match option {
         _ if OPTIONS.contains(&option) => {

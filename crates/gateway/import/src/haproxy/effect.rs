@@ -1,4 +1,4 @@
-//! Effects of rules that apply to all requests at their place.
+//! Effects of rules that apply to all requests at their place: routes of `Site`, and changes of `Flow::state`.
 
 use crate::haproxy::flow::{Flow, Next, Route};
 use crate::haproxy::formula::{Formula, Need};
@@ -11,7 +11,7 @@ use crate::nginx::pattern;
 use crate::toml::{self, Keys};
 
 impl<'a> Site<'_, '_, 'a> {
-    /// Applies a rule whose condition holds.
+    /// Applies a `Rule` whose condition holds: `Next::End` if it responds.
     pub(crate) fn apply(&mut self, flow: &mut Flow<'a>, rule: &Rule<'a>, routes: &mut Vec<Route>) -> Next {
         let result = match &rule.action {
             Action::Allow => return Next::Segment,
@@ -56,7 +56,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// The route of a fixed response.
+    /// The route of a fixed response: `respond`, `redirect`, or the status 401 for `Action::Users`.
     fn respond(&self, flow: &Flow<'a>, rule: &Rule<'a>) -> Result<Route, String> {
         let rules = self.rules_of(flow);
         let resolve = |sample: Sample| rules.0.resolved(sample);
@@ -80,7 +80,7 @@ impl<'a> Site<'_, '_, 'a> {
         })
     }
 
-    /// A rule for a header.
+    /// Changes `Flow::state` by a rule for a header, such as `set-header` or `del-header`.
     fn header(&self, flow: &mut Flow<'a>, rule: &Rule<'a>) -> Result<(), String> {
         let (Action::Set(of, name, _)
         | Action::Add(of, name, _)
@@ -125,6 +125,7 @@ impl<'a> Site<'_, '_, 'a> {
             if lower == "x-real-ip" {
                 flow.state.real_ip = true;
             }
+            // A rule before it for the same header has no effect any more.
             flow.state.request.default(name);
             return Ok(());
         }
@@ -169,7 +170,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// The table for a header that an expression changes.
+    /// The table for a header that an expression changes: `{map.NAME}` is its value, with the expression in `patterns`.
     fn replaced(&self, of: Of, name: &str, from: &str, to: &str, rule: &Rule<'a>) -> Result<String, String> {
         let lower = name.to_ascii_lowercase();
         let source = if of == Of::Request { "request" } else { "response" };
@@ -178,11 +179,13 @@ impl<'a> Site<'_, '_, 'a> {
         let entry = |regex: &str, value: &str| {
             format!("{{ regex = {}, value = {} }}", toml::raw(regex), toml::text(value))
         };
+        // The second pattern keeps a value that the first one does not match.
         keys.set("patterns", format!("[{}, {}]", entry(&regex, &grouped(to, 0)?), entry("^(.*)$", "{1}")));
         Ok(format!("{{map.{}}}", self.context.named("map", &toml::name(&lower), &keys, rule.line)))
     }
 
-    /// Adds the restrictions that a refusal means: users, certificates, rates and sizes. Not if its condition has other parts.
+    /// Adds the restrictions that a refusal means to `flow.state`: `users`, `certificate`, `limits` and `body_size`. `false`, and
+    /// no change of `flow.state`, if its condition has other parts.
     pub(crate) fn require(&self, flow: &mut Flow<'a>, rule: &Rule<'a>, formula: &Formula) -> bool {
         let parts = match formula {
             Formula::Any(parts) => parts.as_slice(),
@@ -194,6 +197,7 @@ impl<'a> Site<'_, '_, 'a> {
             Action::Use(name) if self.backend_refuses(name) => 429,
             _ => return false,
         };
+        // All parts have to succeed: the copy takes the place of the state only then.
         let mut state = flow.state.clone();
         for part in parts {
             let is_done = match part {
@@ -234,7 +238,7 @@ impl<'a> Site<'_, '_, 'a> {
     }
 }
 
-/// A text with groups `\1` as brisk writes it, whose numbers are `shift` higher.
+/// A text with groups `\1` as brisk writes it, whose numbers are `shift` higher: `/a/{1}` for `/a/\1` and 0.
 fn grouped(text: &str, shift: usize) -> Result<String, String> {
     let mut result = String::new();
     let mut rest = text.chars().peekable();
@@ -261,6 +265,7 @@ fn grouped(text: &str, shift: usize) -> Result<String, String> {
     Ok(result)
 }
 
+/// Sets the one key for a new path: `rewrite_path` or `replace_prefix`.
 fn set_path(flow: &mut Flow<'_>, key: &str, value: String) -> Result<(), String> {
     if !flow.state.path.is_empty() {
         return Err("two rules change the path".to_owned());
@@ -295,6 +300,7 @@ fn new_path(path: &Path, flow: &mut Flow<'_>) -> Result<(), String> {
             let flag = if *ignore_case { "(?i)" } else { "" };
             let groups = pattern::groups(own).ok_or("brisk does not have the expression")?;
             let (regex, to) = match own.strip_prefix('^') {
+                // The added `(.*)$` would belong to the last alternative only.
                 _ if has_alternative(own) => return Err("the expression has alternatives".to_owned()),
                 Some(_) if own.ends_with('$') => (format!("{flag}{own}"), grouped(to, 0)?),
                 Some(_) => (format!("{flag}{own}(.*)$"), format!("{}{{{}}}", grouped(to, 0)?, groups + 1)),
@@ -315,7 +321,8 @@ fn replaced_path(from: &str, to: &str, flow: &mut Flow<'_>) -> Result<(), String
     rewrite(flow, &regex, &to)
 }
 
-/// An expression and a text that begins with a slash, if the first group begins with one.
+/// An expression and a text that begins with a slash, if the first group begins with one: `/(.*)` and `/{1}` for `(/.*)` and
+/// `{1}`.
 fn with_slash(regex: &str, to: &str) -> (String, String) {
     if !to.starts_with("{1}") {
         return (regex.to_owned(), to.to_owned());

@@ -1,4 +1,4 @@
-//! Files: the configuration, and the lists, maps and pages that it names.
+//! Files: the configuration, and the lists of `-f`, files of `map` and pages of `errorfile` that it names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,6 +35,7 @@ impl Files {
             let entries = fs::read_dir(path).map_err(unreadable)?.flatten().map(|entry| entry.path());
             paths = entries
                 .filter(|path| path.extension().is_some_and(|end| end == "cfg"))
+                // One file above the bound, so that `bytes_of` gives the error.
                 .take(MOST_FILES + 1)
                 .collect();
             paths.sort();
@@ -46,6 +47,7 @@ impl Files {
                 Some(error) => ImportError::Unreadable { file: path.clone(), error },
                 None => ImportError::TooLarge { file: path.clone() },
             })?;
+            // Editors may write a byte order mark, which is no part of the first word.
             let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
             all.extend(grammar.parse(&text, &Arc::from(path))?);
         }
@@ -65,12 +67,12 @@ impl Files {
         Self { folder: folder.to_owned(), reader: Reader::default(), reads_others, known, lists, folders }
     }
 
-    /// The name of a file, absolute if the folder is.
+    /// The name of a file, absolute if the `folder` is: `/etc/haproxy/a.lst` for `a.lst`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The content of a file that the configuration names. The error is the reason why it is missing.
+    /// The content of a file that the configuration names. `Err` is the reason why it is missing; `known` keeps both.
     pub(crate) fn text(&mut self, name: &str) -> Result<Arc<str>, String> {
         let path = self.path(name);
         if !self.reads_others {
@@ -100,7 +102,7 @@ impl Files {
         Ok(lines)
     }
 
-    /// Names of the files in a folder, sorted; none if there is no such folder on this machine, or if it has too many.
+    /// Names of the files in a folder, sorted; `None` without such a folder on this machine, or with more than `MOST_FILES`.
     pub(crate) fn names(&mut self, folder: &str) -> Option<Arc<[String]>> {
         let path = self.path(folder);
         if !self.folders.contains_key(&path) {
@@ -118,12 +120,12 @@ impl Files {
         self.folders.get(&path).cloned().flatten()
     }
 
-    /// Whether the name is that of a file on this machine.
+    /// Whether `name` is that of a file on this machine; `false` without `reads_others`.
     pub(crate) fn is_file(&self, name: &str) -> bool {
         self.reads_others && self.path(name).is_file()
     }
 
-    /// Whether the name is that of a folder on this machine.
+    /// Whether `name` is that of a folder on this machine; `false` without `reads_others`.
     pub(crate) fn is_folder(&self, name: &str) -> bool {
         self.reads_others && self.path(name).is_dir()
     }

@@ -1,7 +1,11 @@
-//! The way of requests through the rules of a frontend and its backends, as a list of routes of which the first one that fits decides.
+//! The way of requests through the rules of a `frontend` and its backends, as a list of `Route`s of which the first one that fits
+//! decides.
 //!
-//! Each test of a rule divides the requests: the ones that meet it have routes before the routes of the others. So the list
+//! Each `Test` of a `Rule` divides the requests: the ones that meet it have routes before the routes of the others. So the list
 //! keeps the order of rules without negations, which conditions of brisk do not have.
+//!
+//! `http-request deny if { path_beg /a }` before `default_backend app` is a route with `when` and `respond`, and then one
+//! without `when`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,10 +20,10 @@ use crate::haproxy::when::{Test, When};
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
-/// Tests inside of each other at most.
+/// Tests inside of each other at most: the bound of `Flow::depth`.
 const DEEPEST: usize = 40;
 
-/// A route of brisk. All have the path `/`, so that their order decides.
+/// A `[[host.route]]` of brisk. All have the path `/`, so that their order decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) when: When,
@@ -27,12 +31,12 @@ pub(crate) struct Route {
     pub(crate) comment: String,
     /// Whether it redirects to HTTPS with the same host and path.
     pub(crate) is_to_https: bool,
-    /// Number of the line of its response.
+    /// `Directive::id` of the line of its response.
     pub(crate) line: usize,
 }
 
 impl Route {
-    /// The route as a table.
+    /// The route as a table `[[host.route]]`, with `when` unless it is for all requests.
     pub(crate) fn table(&self) -> Table {
         let mut keys = Keys::of("path", "\"/\"");
         if !self.when.is_empty() {
@@ -43,7 +47,7 @@ impl Route {
     }
 }
 
-/// Requests at a place of the rules.
+/// Requests at a place of the rules: the ones that meet `when`, at a rule of `segments`.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow<'a> {
     pub(crate) segments: Rc<Vec<Segment<'a>>>,
@@ -56,7 +60,7 @@ pub(crate) struct Flow<'a> {
     depth: usize,
 }
 
-/// The proxy whose rules apply.
+/// The proxy whose rules apply: the `frontend`, or the `backend` that it has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Frontend,
@@ -67,7 +71,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Rule,
-    /// The next kind of rules.
+    /// The next kind of rules, as after `Action::Allow`.
     Segment,
     /// Rules of the backend that was chosen.
     Entered,
@@ -76,7 +80,7 @@ pub(crate) enum Next {
 }
 
 impl<'a> Flow<'a> {
-    /// All requests before the first rule.
+    /// All requests before the first rule of `segments`.
     pub(crate) fn new(segments: Vec<Segment<'a>>) -> Self {
         Self {
             segments: Rc::new(segments),
@@ -90,7 +94,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Continues with the rules of a backend.
+    /// Continues with the rules of a `backend`.
     pub(crate) fn enter(&mut self, segments: Vec<Segment<'a>>) {
         (self.segments, self.segment, self.rule) = (Rc::new(segments), 0, 0);
         self.phase = Phase::Backend;
@@ -98,7 +102,7 @@ impl<'a> Flow<'a> {
 }
 
 impl<'a> Site<'_, '_, 'a> {
-    /// Adds the routes of the requests.
+    /// Adds the routes of the requests in `flow` to `routes`.
     pub(crate) fn run(&mut self, mut flow: Flow<'a>, routes: &mut Vec<Route>) {
         loop {
             let Some(segment) = flow.segments.get(flow.segment).cloned() else {
@@ -146,7 +150,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Gives the requests that pass all tests their routes; the flow continues with the others.
+    /// Gives the requests that pass all `tests` their routes; `flow` continues with the others.
     fn divide(&mut self, flow: &mut Flow<'a>, mut tests: Vec<Arc<Test>>, routes: &mut Vec<Route>) {
         // The copy of the state takes time.
         self.context.step((flow.state.size() + flow.when.size()) / 16 + flow.known.size());
@@ -155,6 +159,7 @@ impl<'a> Site<'_, '_, 'a> {
             tests.iter().fold(start, |when, test| when?.map_or(Ok(None), |when| when.and(test)))
         };
         let mut joined = if flow.depth == DEEPEST { Err(()) } else { join(&tests) };
+        // Several tests may have no common condition where the first one alone has one.
         if joined.is_err() && tests.len() > 1 {
             tests.truncate(1);
             joined = if flow.depth == DEEPEST { Err(()) } else { join(&tests) };
@@ -170,7 +175,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// The effect of a rule whose condition brisk can express in part only.
+    /// The effect of a rule whose `formula` brisk can express in part only; the `Kind` of its obstacle decides.
     fn apply_partly(
         &mut self,
         flow: &mut Flow<'a>,
@@ -219,7 +224,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// Leaves out a rule without which no more is allowed: exceptions, and rules for headers.
+    /// Leaves out a rule without which no more is allowed: `Action::Allow`, `Action::Silent`, and rules for headers.
     fn skipped(&self, flow: &mut Flow<'a>, rule: &Rule<'a>, reason: &str) -> bool {
         let headers = "write request_headers or response_headers in a route with `when`";
         rule.action.note_change(&mut flow.state.changed);
@@ -244,7 +249,7 @@ impl<'a> Site<'_, '_, 'a> {
         }
     }
 
-    /// A route that refuses requests whose response is not known.
+    /// A route that refuses requests whose response is not known: `respond = { status = 501 }`.
     pub(crate) fn refuse(
         &mut self,
         flow: &Flow<'a>,
@@ -278,14 +283,16 @@ impl<'a> Site<'_, '_, 'a> {
 /// Number of routes up to which each is compared with all before it.
 const COMPARED: usize = 400;
 
-/// Removes routes that no request reaches, or whose requests the next route treats equally.
+/// Removes routes that no request reaches, or whose requests the next route treats equally, with the same `keys`.
 pub(crate) fn shortened(routes: Vec<Route>) -> Vec<Route> {
     let mut seen = BTreeSet::new();
     let mut reached: Vec<Route> = Vec::new();
     for route in routes {
+        // The time for all pairs of routes would grow with the square of their number.
         let compared = &reached[..reached.len().min(COMPARED)];
         if seen.insert(route.when.toml()) && !compared.iter().any(|before| before.when.includes(&route.when))
         {
+            // A route without conditions takes all requests: the rest is not reached.
             let is_last = route.when.is_empty();
             reached.push(route);
             if is_last {
@@ -304,7 +311,7 @@ pub(crate) fn shortened(routes: Vec<Route>) -> Vec<Route> {
     kept
 }
 
-/// A route for all requests with a fixed status.
+/// A route for all requests with a fixed `status`: `respond = { status = 404 }`.
 pub(crate) fn fixed(status: u16, line: &Directive, comment: String) -> Route {
     let keys = Keys::of(
         "respond",

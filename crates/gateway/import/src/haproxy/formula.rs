@@ -1,4 +1,4 @@
-//! Conditions as formulas of tests, and their values at a place of the translation.
+//! Conditions as a `Formula` of `Test`s, and its value at a place of the translation: `Formula::at`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,56 +7,56 @@ use crate::haproxy::host_name::{HostName, Names};
 use crate::haproxy::path_test;
 use crate::haproxy::when::{Part, Test};
 
-/// Nature of a test without a counterpart, which decides whether a route refuses requests because of it.
+/// Nature of a `Formula::Unknown`, which decides whether a route refuses requests because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The load of servers or of the process, or chance.
+    /// The load of servers or of the process, or chance: `nbsrv` and `rand`.
     Load,
-    /// Counters of the requests of clients.
+    /// Counters of the requests of clients: `sc_http_err_rate`.
     State,
-    /// Names with more labels than a wildcard of brisk has.
+    /// Names with more labels than a wildcard of brisk, `*.example.com`, has.
     Label,
-    /// Names of hosts that the configuration does not list.
+    /// Names of hosts that the configuration does not list, as for `hdr_beg(host) www.`.
     Host,
     /// Any other property of a request.
     Request,
 }
 
-/// A rate of requests of one key.
+/// A rate of `requests` in a `period` for each value of the key `by`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rate {
     pub(crate) requests: u64,
     /// In milliseconds.
     pub(crate) period: u64,
-    /// Key with variables of brisk.
+    /// Key with variables of brisk, such as `{client.address}`.
     pub(crate) by: String,
-    /// Name of the table in HAProxy.
+    /// Name of the `stick-table` in HAProxy.
     pub(crate) table: String,
 }
 
 /// A property of the client that a route of brisk can require.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// Users of a list, or of one of its groups.
+    /// Users of a `userlist`, or of one of its groups: `http_auth` and `http_auth_group`.
     User { list: String, groups: Vec<String> },
-    /// A client certificate, with one of the names if there are some.
+    /// A client certificate, with one of the names if there are some: `ssl_c_used` and `ssl_c_s_dn(cn)`.
     Certificate { names: Vec<String> },
 }
 
-/// A condition.
+/// A condition: `{ ssl_fc } { path /a }` is `All` of `Secure` and a `Test`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Formula {
     True,
     False,
     Test(Arc<Test>),
     Host(Arc<Names>),
-    /// The connection has TLS.
+    /// The connection has TLS: `ssl_fc`.
     Secure,
-    /// Port of the listener.
+    /// Port of the listener: ranges of `dst_port`.
     Port(Vec<(u64, u64)>),
     Rate(Arc<Rate>),
     Need(Need),
-    /// The body is longer.
+    /// The body is longer: `body_size gt`.
     Longer(u64),
     /// A client has more connections, or opens more of them in a period of milliseconds.
     Connections(u64, Option<u64>),
@@ -66,7 +66,7 @@ pub(crate) enum Formula {
     Any(Vec<Formula>),
 }
 
-/// Tests whose results are known.
+/// Tests whose results are known at a place of the rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     met: Vec<Arc<Test>>,
@@ -82,10 +82,11 @@ impl Known {
         self.met.len() + self.unmet.len() + self.lost.len()
     }
 
-    /// The facts if the tests hold too.
+    /// The facts if `tests` hold too.
     pub(crate) fn with(&self, tests: &[Arc<Test>]) -> Self {
         let mut known = self.clone();
         known.met.extend(tests.iter().cloned());
+        // Of tests that do not hold together, a test that holds leaves the others: one of them does not.
         known.unmet.iter_mut().for_each(|unmet| unmet.retain(|test| !tests.contains(test)));
         known
     }
@@ -100,7 +101,7 @@ impl Known {
         self.lost.push(test);
     }
 
-    /// The value of a test; none if it is not known.
+    /// The value of a test; `None` if it is not known.
     fn of(&self, test: &Arc<Test>) -> Option<Formula> {
         if self.met.contains(test) {
             return Some(Formula::True);
@@ -120,14 +121,14 @@ impl Known {
     }
 }
 
-/// The facts at a place of the translation.
+/// The facts at a place of the translation, for `Formula::at`.
 #[derive(Debug)]
 pub(crate) struct Facts<'f> {
     pub(crate) host: &'f HostName,
     pub(crate) secure: bool,
     pub(crate) ports: &'f [u16],
     pub(crate) known: &'f Known,
-    /// Whether a rule has replaced the path before.
+    /// Whether a rule such as `set-path` has replaced the path before.
     pub(crate) is_moved: bool,
     /// Headers of the request that rules have changed before, in lower case.
     pub(crate) changed: &'f BTreeSet<String>,
@@ -146,7 +147,7 @@ impl Facts<'_> {
 }
 
 impl Formula {
-    /// The opposite.
+    /// The opposite, without a `Not` in a `Not`.
     pub(crate) fn not(self) -> Self {
         match self {
             Self::True => Self::False,
@@ -156,17 +157,17 @@ impl Formula {
         }
     }
 
-    /// All of the conditions.
+    /// All of the conditions; `True` if there are none.
     pub(crate) fn all(parts: impl IntoIterator<Item = Self>) -> Self {
         Self::joined(parts, Self::False, Self::True, Self::All)
     }
 
-    /// One of the conditions.
+    /// One of the conditions; `False` if there are none.
     pub(crate) fn any(parts: impl IntoIterator<Item = Self>) -> Self {
         Self::joined(parts, Self::True, Self::False, Self::Any)
     }
 
-    /// The formula with lists of paths, and of networks, in one test where one of them has to hold.
+    /// The formula with the `Test::Path` and `Test::Networks` parts of an `Any` together, in tests with several patterns.
     pub(crate) fn merged(self) -> Self {
         let Self::Any(parts) = self else { return self };
         let (mut paths, mut networks, mut others) = (Vec::new(), Vec::new(), Vec::new());
@@ -208,7 +209,7 @@ impl Formula {
         }
     }
 
-    /// The formula with the values of all known tests.
+    /// The formula with the values of all tests that `facts` decide.
     pub(crate) fn at(&self, facts: &Facts<'_>) -> Self {
         match self {
             // An earlier result concerns the value before the change.
@@ -250,12 +251,12 @@ impl Formula {
         }
     }
 
-    /// A condition that concerns the request and has no counterpart.
+    /// A condition that concerns the request and has no counterpart: `Unknown` of `Kind::Request`.
     pub(crate) fn unknown(reason: impl Into<String>) -> Self {
         Self::Unknown(Kind::Request, reason.into())
     }
 
-    /// Number of the parts.
+    /// Number of the parts, and of the patterns of `Host`.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Not(inner) => 1 + inner.size(),
@@ -265,7 +266,7 @@ impl Formula {
         }
     }
 
-    /// Tests that decide about it together: of a conjunction, all that have to hold.
+    /// Tests that decide about it together: of `All`, the ones that have to hold.
     pub(crate) fn first(&self) -> Option<Vec<Arc<Test>>> {
         match self {
             Self::Test(test) => Some(vec![Arc::clone(test)]),
@@ -283,7 +284,7 @@ impl Formula {
         }
     }
 
-    /// Adds the leaves, for example names of hosts.
+    /// Calls `visit` for the formula and each of its parts.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(&Self)) {
         visit(self);
         match self {
@@ -293,7 +294,7 @@ impl Formula {
         }
     }
 
-    /// The nature and the reason of the weightiest part without a counterpart.
+    /// The `Kind` and the reason of the weightiest part without a counterpart.
     pub(crate) fn obstacle(&self) -> (Kind, String) {
         let mut found = (Kind::Load, "the condition has no counterpart".to_owned());
         self.each(&mut |part| {

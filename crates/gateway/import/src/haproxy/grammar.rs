@@ -1,4 +1,5 @@
-//! The grammar of HAProxy's configuration: lines of words, quotes, escapes, comments, variables of the environment and sections.
+//! The grammar of HAProxy's configuration: lines of words, quotes (`'` and `"`), escapes (`\`), comments (`#`), variables of the
+//! environment (`$NAME`) and sections.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::directive::{Directive, Place};
 /// Number of lines at most.
 const MOST_DIRECTIVES: usize = 200_000;
 
-/// Size of a value in the environment at most, so that repeated values do not grow without bound.
+/// Size of a value of `setenv` at most, so that repeated values do not grow without bound.
 const LONGEST_VALUE: usize = 4096;
 
 /// Size of a line after the replacement of variables at most.
@@ -22,7 +23,7 @@ const ENV: char = '\u{e000}';
 /// End of a variable of the environment.
 const ENV_END: char = '\u{e001}';
 
-/// Words that begin a section.
+/// Words that begin a section, such as `frontend`.
 const SECTIONS: [&str; 18] = [
     "global",
     "defaults",
@@ -44,12 +45,12 @@ const SECTIONS: [&str; 18] = [
     "acme",
 ];
 
-/// Whether a text has a variable of the environment, whose value only brisk knows.
+/// Whether a text has a variable of the environment such as `$PORT`, whose value only brisk knows.
 pub(crate) fn has_variable(text: &str) -> bool {
     text.contains(ENV)
 }
 
-/// The text with variables as brisk writes them.
+/// The text with variables as brisk writes them: `${PORT}`, or `${PORT:-80}` with a default.
 pub(crate) fn with_variables(text: &str) -> String {
     text.replace(ENV, "${").replace(ENV_END, "}")
 }
@@ -63,7 +64,7 @@ pub(crate) struct Grammar {
 }
 
 impl Grammar {
-    /// Reads one file: sections with their lines as blocks.
+    /// Reads one file: each section as a `Directive` with its lines as `block`.
     pub(crate) fn parse(&mut self, text: &str, file: &Arc<Path>) -> Result<Vec<Directive>, ImportError> {
         let mut sections: Vec<Directive> = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -99,7 +100,7 @@ impl Grammar {
         Ok(sections)
     }
 
-    /// Keeps the value that `setenv` gives a variable.
+    /// Keeps the value that `setenv` or `presetenv` gives a variable.
     fn learn(&mut self, directive: &Directive) {
         let (name, value) = (directive.arg(0), directive.arg(1));
         let is_new = match directive.name.as_str() {
@@ -112,7 +113,7 @@ impl Grammar {
         }
     }
 
-    /// The words of a line.
+    /// The words of a line: `a` and `b c` for `a 'b c' # d`.
     fn words(&self, line: &str) -> Result<Vec<String>, String> {
         let mut words = Vec::new();
         let mut word: Option<String> = None;
@@ -137,6 +138,7 @@ impl Grammar {
                 '\\' => escape(&mut rest, word.get_or_insert_default()),
                 next => word.get_or_insert_default().push(plain(next)),
             }
+            // Empty quotes are an empty word.
             if next == '\'' {
                 word.get_or_insert_default();
             }
@@ -203,6 +205,7 @@ impl Grammar {
             Some(value) => word.push_str(value),
             None if default.is_empty() => word.extend([ENV.to_string(), name, ENV_END.to_string()]),
             None => {
+                // These characters would end the variable in the result, or begin another one.
                 let default = default.replace(['{', '}', '$', ENV, ENV_END], "");
                 word.extend([ENV.to_string(), name, ":-".to_owned(), default, ENV_END.to_string()]);
             }
@@ -211,12 +214,12 @@ impl Grammar {
     }
 }
 
-/// A character of a configuration, without the marks of variables.
+/// A character of a configuration, without the marks `ENV` and `ENV_END`.
 fn plain(next: char) -> char {
     if matches!(next, ENV | ENV_END) { char::REPLACEMENT_CHARACTER } else { next }
 }
 
-/// The character after a backslash.
+/// The character after a backslash, as in `\n`, `\x41` or `\#`.
 fn escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, word: &mut String) {
     match rest.next() {
         Some('n') => word.push('\n'),

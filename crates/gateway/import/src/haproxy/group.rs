@@ -10,8 +10,9 @@ use crate::toml::{self, Keys};
 const BY_HAND: &str = "write [upstream.NAME] by hand; until then the routes refuse requests";
 
 impl<'a> Context<'a> {
-    /// The name of the group for the servers of a backend. The error is the reason why there is none.
+    /// The name of the group for the servers of a `backend`. `Err` is the reason why there is none.
     pub(crate) fn group(&self, index: usize, tcp: bool, ports: &[u16]) -> Result<String, String> {
+        // Several frontends and rules may use one backend, and its lines are read once.
         let known = self.groups.borrow().get(&(index, tcp)).cloned();
         let result = if let Some(known) = known {
             known
@@ -240,7 +241,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The PROXY header, which all servers of a group get.
+    /// The PROXY header of `send-proxy`, which all servers of a group get: `proxy_protocol`.
     fn to_servers(&self, servers: &[Server<'_>], keys: &mut Keys) -> Result<(), String> {
         let version = |server: &Server<'_>| {
             if server.names().any(|name| name.starts_with("send-proxy-v2")) {
@@ -265,6 +266,7 @@ impl<'a> Context<'a> {
         let most = |server: &Server<'_>| {
             server.get("maxconn").and_then(|most| most.parse::<u64>().ok()).filter(|most| *most > 0)
         };
+        // The least bound of one server keeps those of all.
         let Some(least) = servers.iter().filter_map(most).min() else { return };
         for server in servers.iter().filter(|server| most(server) != Some(least)) {
             self.different(server.line, format!("all servers of the group have {least} connections at most"));
@@ -280,7 +282,7 @@ impl<'a> Context<'a> {
         keys.set("pool", pool.inline());
     }
 
-    /// DNS servers of a `resolvers` section.
+    /// DNS servers of a `resolvers` section: `dns` with the addresses of `nameserver` lines.
     fn dns(&self, servers: &[Server<'_>], keys: &mut Keys) {
         let Some(name) = servers.iter().find_map(|server| server.get("resolvers")) else { return };
         let mut dns = Keys::default();
@@ -307,7 +309,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The entry of a server in `servers`.
+/// The entry of a server in `servers`: its URL, or a table with `url` and keys such as `weight`.
 fn server_text(server: &Server<'_>, url: &str) -> String {
     let mut keys = Keys::of("url", toml::text(url));
     if let Some(weight) = server.get("weight").and_then(toml::number).filter(|weight| weight != "1") {

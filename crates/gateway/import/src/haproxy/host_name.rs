@@ -8,14 +8,14 @@ use crate::haproxy::path_test::{Match, Pattern};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostName {
     Exact(String),
-    /// All names with one label more.
+    /// All names with one label more: `*.example.com` for `example.com`.
     Below(String),
     /// All names without a host of their own.
     Other,
 }
 
 impl HostName {
-    /// The name as brisk writes it.
+    /// The name as brisk writes it; `None` for `Other`.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Exact(name) => Some(name.clone()),
@@ -25,7 +25,7 @@ impl HostName {
     }
 }
 
-/// A test of the name.
+/// A test of the name: `hdr(host)`, `hdr_end(host)` and others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Names {
     exact: BTreeSet<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Reads the patterns, which concern names in any case, perhaps with a port.
+    /// Reads the patterns, which concern names in any case, perhaps with a port: `a.example` for `A.example:443`.
     pub(crate) fn new(patterns: impl IntoIterator<Item = Pattern>) -> Self {
         let mut names = Self::default();
         for pattern in patterns {
@@ -42,6 +42,7 @@ impl Names {
                 continue;
             }
             let mut text = pattern.text.to_ascii_lowercase();
+            // Hosts of brisk have no port, so a test of one is a test of the name.
             if let Some((host, port)) = text.rsplit_once(':')
                 && matches!(pattern.kind, Match::Exact | Match::End)
                 && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -62,7 +63,7 @@ impl Names {
         1 + self.patterns.len()
     }
 
-    /// Whether all names with one label more than the test have a host.
+    /// Whether all `patterns` are ends such as `.example.com`, so that names with one label more have a host.
     pub(crate) fn is_listed(&self) -> bool {
         let is_listed = |pattern: &Pattern| {
             let parent = pattern.text.trim_start_matches('.');
@@ -79,7 +80,7 @@ impl Names {
         self.exact.iter().any(|name| !is_name(name))
     }
 
-    /// Adds the hosts that the test needs.
+    /// Adds the hosts that the test needs to `all`: `HostName::Below` for `hdr_end(host) .example.com`.
     pub(crate) fn gather(&self, all: &mut BTreeSet<HostName>) {
         all.extend(self.exact.iter().filter(|name| is_name(name)).cloned().map(HostName::Exact));
         for pattern in &self.patterns {
@@ -100,7 +101,7 @@ impl Names {
         }
     }
 
-    /// Whether the test accepts a host; none if it accepts some of its names only.
+    /// Whether the test accepts a host; `None` if it accepts some of its names only.
     pub(crate) fn accept(&self, host: &HostName) -> Option<bool> {
         match host {
             HostName::Exact(name) => {
@@ -137,7 +138,7 @@ fn accepts(pattern: &Pattern, name: &str) -> bool {
     pattern.accepts(name)
 }
 
-/// Whether a pattern accepts all names that have one label more than `parent`.
+/// Whether a pattern accepts all names that have one label more than `parent`; `None` if it may accept some.
 fn accepts_below(pattern: &Pattern, parent: &str) -> Option<bool> {
     let behind = format!(".{parent}");
     match pattern.kind {
@@ -153,7 +154,7 @@ fn accepts_below(pattern: &Pattern, parent: &str) -> Option<bool> {
     }
 }
 
-/// Names that an expression lists: a fixed name with one optional label or alternatives at its beginning.
+/// Names that an expression lists: `www.a.example` and `a.example` for `^(www\.)?a\.example$`, and alternatives such as `(a|b)`.
 fn listed(expression: &str) -> Vec<String> {
     let Some(text) = expression.strip_prefix('^').and_then(|text| text.strip_suffix('$')) else {
         return Vec::new();

@@ -122,6 +122,7 @@ fn output(line: &Directive) -> Result<(Keys, Option<String>), String> {
     } else if target.contains('@') || target.is_empty() {
         return Err("brisk does not write to this target".to_owned());
     } else {
+        // HAProxy uses the port 514 too if a target has none.
         let has_port =
             target.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
         format!("udp://{target}{}", if has_port { "" } else { ":514" })

@@ -1,4 +1,4 @@
-//! Pages for errors, users with passwords, and pages of statistics.
+//! Pages for errors (`errorfile`), users with passwords (`userlist`), and pages of statistics (`stats`).
 
 use crate::directive::Directive;
 use crate::haproxy::context::Context;
@@ -13,7 +13,8 @@ use crate::table::Table;
 use crate::toml::{self, Keys};
 
 impl<'a> Context<'a> {
-    /// `error_pages` of the hosts of a frontend, with the routes that have the pages.
+    /// `error_pages` of the hosts of a `frontend`, with the routes that have the pages: `errorfile 404 FILE` becomes
+    /// `404 = { route = "/.error/404" }` and a `[[host.route]]` with `exact`, `internal` and `respond`.
     pub(crate) fn pages(&self, front: &Front<'_, 'a>) -> (Keys, Vec<Table>) {
         let (mut keys, mut routes) = (Keys::default(), Vec::new());
         let backends = front.reachable().into_iter().map(|index| &self.proxies.all[index]);
@@ -39,6 +40,7 @@ impl<'a> Context<'a> {
             return self.different(line, "the page is that of brisk");
         }
         self.carried(line);
+        // A table has one page for each status.
         if keys.get(status).is_some() {
             return;
         }
@@ -67,7 +69,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The file with the users of a list, as TOML. The operator writes it, because the result has no place for secrets.
+    /// The file with the users of a `userlist`, as TOML: `web.users` for the list `web`, `web-admin.users` for its group `admin`.
+    /// The operator writes it, because the result has no place for secrets.
     pub(crate) fn users(&self, need: &Need) -> String {
         let Need::User { list, groups } = need else { return toml::text("") };
         let name = self.users_file(list, groups);
@@ -119,6 +122,7 @@ impl<'a> Context<'a> {
 
     /// Whether a proxy has nothing but a page of statistics, which brisk has in its dashboard.
     pub(crate) fn is_page_of_stats(&self, proxy: &Proxy<'a>) -> bool {
+        // Only own lines count: `stats` in `defaults` says nothing about the purpose of one proxy.
         let has = |names: &[&str]| proxy.directive.inner().iter().any(|line| names.contains(&&*line.name));
         let is_page = has(&["stats"])
             && !has(&["server", "server-template", "use_backend", "default_backend", "dispatch"]);

@@ -1,26 +1,31 @@
-//! Tests of paths, their conjunctions, and the expressions of brisk for them.
+//! Tests of paths, their conjunctions, and the expressions of brisk (`path_regex`) for them.
 
 use crate::nginx::pattern;
 
-/// Length of the expression for one condition of a route at most: longer lists become several conditions, because the automaton of
-/// brisk is bounded.
+/// Length of the expression for one condition of a route at most: longer lists become several conditions (see `divided`), because
+/// the automaton of brisk is bounded.
 const LONGEST: usize = 160;
 
 /// Way of comparison of a path, header or other text with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Match {
+    /// `path` or `-m str`: `/a` becomes `^/a$`.
     Exact,
+    /// `path_beg` or `-m beg`: `/a` becomes `^/a`.
     Begin,
+    /// `path_end` or `-m end`: `.js` becomes `\.js$`.
     End,
+    /// `path_sub` or `-m sub`: `a` remains `a`.
     Part,
-    /// A segment, or several, between slashes.
+    /// `path_dir` or `-m dir`: a segment, or several, between slashes. `a/b` becomes `(?:^|/)a/b(?:/|$)`.
     Folder,
-    /// A part between dots and slashes.
+    /// `path_dom` or `-m dom`: a part between dots and slashes. `a` becomes `(?:^|[/.])a(?:[/.]|$)`.
     Domain,
+    /// `path_reg` or `-m reg`.
     Expression,
 }
 
-/// One pattern.
+/// One pattern of an `acl`, with its [`Match`]; `ignore_case` is the flag `-i`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pattern {
     pub(crate) kind: Match,
@@ -29,7 +34,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// The expression of brisk.
+    /// The expression of brisk: `(?i:^/a)` for `Match::Begin` with the text `/a` and `ignore_case`.
     pub(crate) fn expression(&self) -> String {
         let text = pattern::escaped(&self.text);
         let own = match self.kind {
@@ -72,18 +77,20 @@ impl Pattern {
             Match::Begin => text.starts_with(&own),
             Match::End => text.ends_with(&own),
             Match::Part => text.contains(&own),
+            // The expression has `(?i:` itself, so the flag of `matches` is `false`.
             Match::Folder | Match::Domain | Match::Expression => {
                 pattern::matches(&self.expression(), false, &text)
             }
         }
     }
 
-    /// Whether no text that the pattern does not accept can have the same spelling as one that it accepts.
+    /// Whether the `text` has no letters of ASCII: then `ignore_case` is taken to make no difference.
     fn is_letterless(&self) -> bool {
         !self.text.bytes().any(|byte| byte.is_ascii_alphabetic())
     }
 
-    /// The texts that both patterns accept: none, one pattern, or an error if there is no such pattern.
+    /// The texts that both patterns accept: `Ok(None)` if there are none, `Ok(Some(_))` with one [`Pattern`], or `Err(())` if no
+    /// such pattern is known. `Begin` with `/a` and `Begin` with `/a/b` give `/a/b`.
     fn and(&self, other: &Self) -> Result<Option<Self>, ()> {
         if self == other {
             return Ok(Some(self.clone()));
@@ -123,7 +130,8 @@ impl Pattern {
         }
     }
 
-    /// A beginning with an anchored expression, whose matches have one of some beginnings.
+    /// A `Begin` with an anchored `Expression`, whose matches have one of the beginnings of `starts`: `/a` with `^/a/[0-9]` gives
+    /// `^/a/[0-9]`, and `/b` with it gives `Ok(None)`.
     fn begin_and_expression(&self, other: &Self) -> Result<Option<Self>, ()> {
         let starts = starts(&other.text);
         let fold = |text: &str| if self.ignore_case { text.to_lowercase() } else { text.to_owned() };
@@ -138,7 +146,8 @@ impl Pattern {
         }
     }
 
-    /// A beginning with an end or a part, which may overlap.
+    /// A `Begin` with an `End`, `Part`, `Folder` or `Domain`, which may overlap: `/ab` with the end `bc` gives
+    /// `^/ab.*bc$|^/abc$`.
     fn then(&self, other: &Self) -> Self {
         let (bare, set) = (other.bare(), other.delimiters());
         let tail = if other.kind == Match::Folder { "(?:/|$)".to_owned() } else { format!("(?:[{set}]|$)") };
@@ -157,6 +166,7 @@ impl Pattern {
         let fold = |text: &str| if other.ignore_case { text.to_lowercase() } else { text.to_owned() };
         let is_in =
             |text: &String| is_whole(text).iter().any(|whole| fold(&self.text).contains(&fold(whole)));
+        // A beginning that contains the other text needs no second part in the expression.
         let is_decided = self.ignore_case <= other.ignore_case && texts.iter().any(is_in);
         let mut parts = vec![format!("^{}", self.part(&self.text))];
         if !is_decided {
@@ -165,13 +175,14 @@ impl Pattern {
         Self { kind: Match::Expression, text: parts.join("|"), ignore_case: false }
     }
 
-    /// A part of the text as an expression.
+    /// A part of the text as an expression: `(?i:a)` for `a` with `ignore_case`.
     fn part(&self, text: &str) -> String {
         let text = pattern::escaped(text);
         if self.ignore_case && !text.is_empty() { format!("(?i:{text})") } else { text }
     }
 
-    /// Expressions for this beginning and `rest` behind it or over its end, before `tail`.
+    /// Expressions for this beginning and `rest` behind it or over its end, before `tail`: `/ab` and `bc` give
+    /// `^/ab.*bc` and `^/abc`.
     fn overlaps(&self, other: &Self, rest: &str, tail: &str) -> Vec<String> {
         let fold = |text: &str| {
             if self.ignore_case || other.ignore_case { text.to_lowercase() } else { text.to_owned() }
@@ -190,20 +201,22 @@ impl Pattern {
     }
 }
 
-/// Beginnings of the matches of an expression: the fixed one, with each text of a plain group behind it.
+/// Beginnings of the matches of an expression: the one of `fixed_start`, with each text of a plain group behind it. `^/(a|b)` has
+/// `/a` and `/b`.
 fn starts(expression: &str) -> Vec<String> {
     let start = pattern::fixed_start(expression);
     let rest = expression.strip_prefix('^').and_then(|text| text.strip_prefix(start.as_str()));
     let group = rest.and_then(|text| text.strip_prefix("(?:").or_else(|| text.strip_prefix('(')));
     let Some((inner, behind)) = group.and_then(|text| text.split_once(')')) else { return vec![start] };
     let is_plain = inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"|/_-".contains(&byte));
+    // A group that may be absent is no part of each match.
     if !is_plain || behind.starts_with(['?', '*', '{']) {
         return vec![start];
     }
     inner.split('|').map(|text| format!("{start}{text}")).collect()
 }
 
-/// The expression for any of the patterns.
+/// The expression for any of the patterns, as for `path_regex`: `^/a|^/b`, with `(?i)` in front if all ignore case.
 pub(crate) fn any(patterns: &[Pattern]) -> String {
     if patterns.len() > 1 && patterns.iter().all(|pattern| pattern.ignore_case) {
         let plain =
@@ -218,8 +231,9 @@ pub(crate) fn any(patterns: &[Pattern]) -> String {
     }
 }
 
-/// Patterns for the texts that one of each list accepts: none of them if no text does, an error without such patterns.
+/// Patterns for the texts that one of each list accepts: an empty list if no text does, `Err(())` without such patterns.
 pub(crate) fn both(first: &[Pattern], second: &[Pattern]) -> Result<Vec<Pattern>, ()> {
+    // Each pair may become a pattern.
     if first.len() * second.len() > 64 {
         return Err(());
     }
@@ -233,7 +247,7 @@ pub(crate) fn both(first: &[Pattern], second: &[Pattern]) -> Result<Vec<Pattern>
     Ok(all)
 }
 
-/// Lists of patterns whose expressions have a bounded length.
+/// Lists of patterns whose texts together have about `LONGEST` bytes at most; a longer pattern is alone in its list.
 pub(crate) fn divided(patterns: Vec<Pattern>) -> Vec<Vec<Pattern>> {
     let mut lists: Vec<Vec<Pattern>> = Vec::new();
     let mut size = LONGEST;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::directive::Directive;
 
-/// A proxy with its own lines and its defaults.
+/// A proxy with its own lines and the ones of its `defaults`.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy<'a> {
     pub(crate) directive: &'a Directive,
@@ -17,17 +17,17 @@ impl<'a> Proxy<'a> {
         self.directive.args.first().map_or("", String::as_str)
     }
 
-    /// Whether it has addresses.
+    /// Whether it has addresses: `frontend` and `listen`.
     pub(crate) fn is_frontend(&self) -> bool {
         self.directive.name != "backend"
     }
 
-    /// Whether it has servers.
+    /// Whether it has servers: `backend` and `listen`.
     pub(crate) fn is_backend(&self) -> bool {
         self.directive.name != "frontend"
     }
 
-    /// All lines: the defaults before its own.
+    /// All lines: the ones of `defaults` before its own.
     pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = &'a Directive> + use<'a> {
         self.defaults.iter().chain(self.directive.inner())
     }
@@ -37,12 +37,13 @@ impl<'a> Proxy<'a> {
         self.lines().filter(move |line| line.name == name)
     }
 
-    /// The last line with this name and, if it is not empty, this first argument.
+    /// The last line with this `name` and, if it is not empty, this `first` argument: `timeout` with `client`.
     pub(crate) fn one(&self, name: &'static str, first: &str) -> Option<&'a Directive> {
+        // The last line decides, so own lines are stronger than those of `defaults`.
         self.all(name).rfind(|line| first.is_empty() || line.arg(0) == first)
     }
 
-    /// The line of an option that is on.
+    /// The line of an `option` that is on; a later `no option` with this name switches it off.
     pub(crate) fn option(&self, name: &str) -> Option<&'a Directive> {
         let is_own = |line: &&Directive| match line.name.as_str() {
             "option" => line.arg(0) == name,
@@ -57,7 +58,7 @@ impl<'a> Proxy<'a> {
         self.one("mode", "").is_none_or(|mode| mode.arg(0) != "http")
     }
 
-    /// Whether the operator has switched it off.
+    /// Whether the operator has switched it off: the last of `disabled` and `enabled` decides.
     pub(crate) fn is_disabled(&self) -> bool {
         self.lines()
             .rfind(|line| matches!(&*line.name, "disabled" | "enabled"))
@@ -73,7 +74,8 @@ pub(crate) struct Proxies<'a> {
 }
 
 impl<'a> Proxies<'a> {
-    /// Gathers the proxies. None if their defaults together are too long.
+    /// Gathers the proxies: each has the `defaults` that its `from` names, or else the last ones before it. `None` if their
+    /// `defaults` together are too long.
     pub(crate) fn new(sections: &'a [Directive]) -> Option<Self> {
         let mut proxies = Self::default();
         let mut last: &[Directive] = &[];
@@ -92,12 +94,14 @@ impl<'a> Proxies<'a> {
                 }
                 "frontend" | "backend" | "listen" => {
                     let defaults = from.unwrap_or(last);
+                    // The lines of shared `defaults` are read again for each proxy.
                     size += defaults.len();
                     if size > 5_000_000 {
                         return None;
                     }
                     let proxy = Proxy { directive: section, defaults };
                     if proxy.is_backend() {
+                        // The first backend of a name keeps it.
                         proxies.backends.entry(proxy.name()).or_insert(proxies.all.len());
                     }
                     proxies.all.push(proxy);

@@ -2,9 +2,10 @@
 
 use crate::haproxy::template::{self, Place, Use};
 
-/// Target of a redirect.
+/// Target of a `redirect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
+    /// The whole target, a log format.
     Location(String),
     /// A beginning of the URL before path and query.
     Prefix(String),
@@ -20,7 +21,8 @@ pub(crate) struct Redirect {
     append_slash: bool,
 }
 
-/// Reads the words of a redirect. The second part is a difference.
+/// Reads the words of a `redirect`, such as `scheme https code 301`; without `code`, the status is 302. The second part is a
+/// difference, such as the loss of `set-cookie`.
 pub(crate) fn read(words: &[String]) -> Result<(Redirect, Option<String>), String> {
     let (mut target, mut status, mut drop_query, mut append_slash, mut lost) =
         (None, 302, false, false, None);
@@ -72,7 +74,7 @@ impl Redirect {
         }
     }
 
-    /// The key `redirect` of a route.
+    /// The key `redirect` of a route: `location /new` becomes `{ to = "/new", status = 302 }`.
     pub(crate) fn toml(&self, place: &Place<'_>) -> Result<String, String> {
         let path = if self.drop_query { "{request.path}" } else { "{request.target}" };
         if self.append_slash {
@@ -94,6 +96,7 @@ impl Redirect {
             return Err("the target is neither a path nor a URL".to_owned());
         }
         let to = crate::toml::text(&to);
+        // A text alone stands for the status 308.
         Ok(if self.status == 308 { to } else { format!("{{ to = {to}, status = {} }}", self.status) })
     }
 }

@@ -30,7 +30,8 @@ impl Response {
         self.status >= 400
     }
 
-    /// The keys `respond` and `response_headers` of a route.
+    /// The keys `respond` and `response_headers` of a route: `return status 200 string ok` becomes
+    /// `respond = { status = 200, body = "ok" }`.
     pub(crate) fn keys(&self, place: &Place<'_>) -> Result<Keys, String> {
         let mut respond = Keys::of("status", self.status.to_string());
         if let Some(body) = &self.body {
@@ -82,6 +83,7 @@ pub(crate) fn read(context: &Context<'_>, words: &[String]) -> Result<Response, 
             "errorfile" => {
                 let file = file(context, &value()?)?;
                 (response.body, response.content_type) = (file.body, file.content_type);
+                // `deny` keeps its own status.
                 if kind == "return" {
                     response.status = file.status;
                 }

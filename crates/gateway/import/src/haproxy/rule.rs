@@ -1,4 +1,5 @@
-//! Rules of proxies in the order in which HAProxy runs them.
+//! Rules of proxies in the order in which HAProxy runs them: `tcp-request`, `http-request`, `redirect`, `use_backend`,
+//! `http-response`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use crate::haproxy::sample::Sample;
 use crate::haproxy::template;
 use crate::haproxy::when::Test;
 
-/// Direction of a message.
+/// Direction of a message: `http-request` or `http-response`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Request,
@@ -23,24 +24,28 @@ pub(crate) enum Of {
 /// Effect of a rule.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// A refusal, or another fixed response.
+    /// A refusal (`deny`), or another fixed response (`return`).
     Respond(Response),
     Redirect(Redirect),
-    /// The end of this kind of rules.
+    /// The end of this kind of rules: `allow`, or `accept` of `tcp-request`.
     Allow,
-    /// Users with passwords; the realm.
+    /// `auth`: users with passwords; the `realm`.
     Users(Option<String>),
+    /// `set-header`: name and log format.
     Set(Of, String, String),
+    /// `add-header`: name and log format.
     Add(Of, String, String),
+    /// `del-header`.
     Remove(Of, String),
-    /// The value of a header, if it matches an expression.
+    /// `replace-header`: the value of a header, if it matches an expression.
     Replace(Of, String, String, String),
-    /// A new path by the log format.
+    /// `set-path`: a new path by the log format.
     Path(template::Path),
-    /// The path by an expression and a text with its groups.
+    /// `replace-path`: the path by an expression and a text with its groups.
     ReplacePath(String, String),
+    /// `use_backend`: the name of the backend.
     Use(String),
-    /// No line in the access log.
+    /// `set-log-level silent`: no line in the access log.
     Silent,
     /// The request or its response would be another one, without a counterpart.
     Unknown(String),
@@ -70,13 +75,14 @@ pub(crate) struct Rule<'a> {
 /// Rules of one kind.
 pub(crate) type Segment<'a> = Rc<Vec<Rule<'a>>>;
 
-/// The rules of a proxy.
+/// The rules of a proxy, as a [`Segment`] for each kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Program<'a> {
     /// Rules for requests, in the order of their kinds.
     pub(crate) request: Vec<Segment<'a>>,
-    /// The choice of a backend.
+    /// The choice of a backend: `use_backend`.
     pub(crate) switching: Segment<'a>,
+    /// `http-response` and `http-after-response`.
     pub(crate) response: Segment<'a>,
 }
 
@@ -135,7 +141,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Actions that change nothing that brisk has.
+/// Actions that change nothing that brisk has: the report says that they are not needed, and no [`Rule`] remains.
 const UNNEEDED: [&str; 20] = [
     "set-var",
     "set-var-fmt",
@@ -159,7 +165,7 @@ const UNNEEDED: [&str; 20] = [
     "set-log-level",
 ];
 
-/// Actions whose absence changes neither the request nor its response.
+/// Actions whose absence changes neither the request nor its response, so that no `Action::Unknown` remains for them.
 const LOST: [&str; 16] = [
     "sc-inc-gpc0",
     "sc-inc-gpc1",
@@ -180,16 +186,19 @@ const LOST: [&str; 16] = [
 ];
 
 impl<'a> Conditions<'_, 'a> {
+    /// A [`Rule`] whose line the report calls carried.
     pub(crate) fn rule(&self, line: &'a Directive, formula: Formula, action: Action) -> Rule<'a> {
         self.context.carried(line);
         Rule { line, formula, action }
     }
 
-    /// `http-request` and `http-response`.
+    /// `http-request`, `http-response` and `http-after-response`: `http-request deny if a` becomes an `Action::Respond` with the
+    /// formula of `a`.
     fn http_rule(&self, line: &'a Directive, of: Of) -> Option<Rule<'a>> {
         let (words, formula) = self.of_rule(&line.args);
         let word = |at: usize| words.get(at).cloned().unwrap_or_default();
         let (name, first, second) = (word(0), word(1), word(2));
+        // Some actions have arguments, as `set-var(txn.a)`.
         let kind = name.split('(').next().unwrap_or_default();
         let action = match kind {
             "deny" | "tarpit" | "reject" | "silent-drop" | "return" => {
@@ -231,7 +240,7 @@ impl<'a> Conditions<'_, 'a> {
         Some(self.rule(line, formula, action))
     }
 
-    /// Actions without a counterpart.
+    /// Actions without a counterpart: of `UNNEEDED`, of `LOST`, and others as `Action::Unknown`.
     fn other_rule(&self, line: &'a Directive, kind: &str, of: Of, formula: Formula) -> Option<Rule<'a>> {
         if UNNEEDED.contains(&kind) {
             self.context
@@ -240,12 +249,14 @@ impl<'a> Conditions<'_, 'a> {
         }
         let reason = format!("brisk has no action {kind}");
         self.context.missing(line, reason.clone(), "look for its purpose in docs/configuration.md");
+        // An unknown rule about responses does not decide whether a request passes.
         if LOST.contains(&kind) || of == Of::Response {
             return None;
         }
         Some(Rule { line, formula, action: Action::Unknown(reason) })
     }
 
+    /// `set-path`, and `set-pathq` and `set-uri` without a query or a scheme.
     fn new_path(&self, kind: &str, format: &str) -> Action {
         if kind != "set-path" && format.contains(['?', ':']) {
             return Action::Unknown("brisk changes the path without its query".to_owned());
@@ -254,13 +265,14 @@ impl<'a> Conditions<'_, 'a> {
         template::path_parts(format, &resolve).map_or_else(Action::Unknown, Action::Path)
     }
 
-    /// `tcp-request` in front of requests.
+    /// `tcp-request` in front of requests: `accept`, and `reject` as the status 403.
     fn tcp_rule(&self, line: &'a Directive) -> Option<Rule<'a>> {
         let (words, formula) = self.of_rule(&line.args);
         let kind = words.get(1).map_or("", String::as_str).split('(').next().unwrap_or_default();
         let action = match kind {
             "accept" => Action::Allow,
             "reject" | "silent-drop" | "close" => {
+                // A limit of `[server]` takes the place of the rule.
                 if self.connections(line, &formula) {
                     return None;
                 }
@@ -286,12 +298,14 @@ impl<'a> Conditions<'_, 'a> {
             return Some(self.rule(line, formula, Action::Respond(Response::status(403))));
         }
         self.context.missing(line, reason.clone(), action);
+        // This rule only adds a header; the others may refuse or change requests.
         if line.name == "reqadd" {
             return None;
         }
         Some(Rule { line, formula: Formula::True, action: Action::Unknown(reason) })
     }
 
+    /// `monitor-uri`: the response 200 at this path.
     fn monitor(&self, line: &'a Directive) -> Rule<'a> {
         let path = Pattern { kind: Match::Exact, text: line.arg(0).to_owned(), ignore_case: false };
         let formula = Formula::Test(std::sync::Arc::new(Test::Path(vec![path])));

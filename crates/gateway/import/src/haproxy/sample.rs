@@ -1,6 +1,6 @@
 //! Samples: a fetch with its arguments and converters, as `hdr(host),lower`.
 
-/// A fetch or a converter with its arguments.
+/// A fetch or a converter with its arguments: `hdr(host)` has the `name` `hdr` and the `args` `["host"]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Reads a sample. None if its parentheses are not closed.
+    /// Reads a sample. `None` if its parentheses or quotes are not closed, as in `a(b`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut calls = split(text)?.into_iter().map(|part| call(&part));
         let fetch = calls.next()??;
@@ -42,7 +42,8 @@ impl Sample {
         }
     }
 
-    /// Whether the sample is the host of the request, perhaps in lower case and without its port.
+    /// Whether the sample is the host of the request, perhaps in lower case and without its port: `hdr(host),lower,field(1,:)`,
+    /// or `ssl_fc_sni`.
     pub(crate) fn is_host(&self) -> bool {
         let is_host = (self.name() == "hdr" && self.fetch.arg(0).eq_ignore_ascii_case("host"))
             || (self.name() == "ssl_fc_sni" && self.fetch.args.is_empty());
@@ -50,7 +51,7 @@ impl Sample {
     }
 }
 
-/// Whether a converter leaves the name of a host as brisk compares it.
+/// Whether a converter leaves the name of a host as brisk compares it: `lower`, `host_only`, `field(1,:)` and `word(1,:)`.
 pub(crate) fn is_of_host(call: &Call) -> bool {
     let is_port = matches!(&*call.name, "field" | "word") && call.arg(0) == "1" && call.arg(1) == ":";
     matches!(&*call.name, "lower" | "host_only") || is_port

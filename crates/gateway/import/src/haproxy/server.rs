@@ -6,7 +6,7 @@ use crate::directive::Directive;
 use crate::haproxy::context::Context;
 use crate::haproxy::grammar::has_variable;
 
-/// Options with a value.
+/// Options with a value, such as `inter 2s`.
 const VALUED: [&str; 47] = [
     "addr",
     "agent-addr",
@@ -57,7 +57,7 @@ const VALUED: [&str; 47] = [
     "source",
 ];
 
-/// Further options with a value.
+/// Further options with a value, such as `weight 10`.
 const ALSO_VALUED: [&str; 14] = [
     "ssl-max-ver",
     "ssl-min-ver",
@@ -139,7 +139,7 @@ pub(crate) const LOST: [&str; 20] = [
     "proxy-v2-options",
 ];
 
-/// A server with its options; an option without a value has an empty one.
+/// A `server` with its options: `check inter 2s` becomes `inter` with `2s`, and `check` with an empty value.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<'a> {
     pub(crate) line: &'a Directive,
@@ -188,6 +188,7 @@ fn gather<'a>(words: &'a [String], options: &mut BTreeMap<&'a str, &'a str>) {
         } else {
             ""
         };
+        // `no-check` of a server takes back `check` of a `default-server`.
         if let Some(positive) = word.strip_prefix("no-") {
             options.remove(positive);
         }
@@ -208,7 +209,8 @@ pub(crate) enum Address {
     Socket(String),
 }
 
-/// Reads the address of a server.
+/// Reads the address of a server: `[::1]:80` becomes `Host("[::1]", Some(80))`, and `abns@a` becomes `Socket("@a")`. `None` for
+/// other forms, such as `fd@3`.
 pub(crate) fn address(text: &str) -> Option<Address> {
     let text = ["ipv4@", "ipv6@", "tcp@", "tcp4@", "tcp6@", "inet@"]
         .iter()
@@ -228,6 +230,7 @@ pub(crate) fn address(text: &str) -> Option<Address> {
             (host, Some(port.parse().ok().filter(|port| *port > 0)?))
         }
         Some((host, "")) => (host, None),
+        // The text keeps the variable of the environment; the number only states that there is a port.
         Some((host, port)) if has_variable(port) => {
             return Some(Address::Host(format!("{host}:{port}"), Some(1)));
         }
@@ -246,7 +249,8 @@ pub(crate) fn address(text: &str) -> Option<Address> {
 }
 
 impl Context<'_> {
-    /// URL of a server in brisk.
+    /// URL of a [`Server`] in brisk, with `tcp` in `[[tcp]]`: `http://10.0.0.1:80`, `h2c://` with `proto h2`, `tls://` with `ssl`
+    /// and `tcp`. `ports` are the ones of the listener, for an address without a port.
     pub(crate) fn url(server: &Server<'_>, tcp: bool, ports: &[u16]) -> Result<String, String> {
         let has_tls = server.has("ssl");
         let own = address(server.address).ok_or("brisk does not have the form of the address")?;
@@ -270,6 +274,7 @@ impl Context<'_> {
                 Ok(format!("{scheme}://{host}"))
             }
             Address::Host(host, Some(port)) => Ok(format!("{scheme}://{host}:{port}")),
+            // Such names have SRV records, which state the port.
             Address::Host(host, None) if host.starts_with('_') && server.has("resolvers") => {
                 Ok(format!("srv+{scheme}://{host}"))
             }

@@ -1,4 +1,4 @@
-//! Settings of a whole file, and settings of routes that HAProxy has in proxies.
+//! Settings of a whole file (`[server]`, `[tls]`), and settings of routes that HAProxy has in proxies, such as `compression`.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::toml::{self, Keys};
 const LONGEST: u64 = 86_400_000;
 
 impl<'a> Context<'a> {
-    /// The text of a file.
+    /// The text of a file: the tables of the [`Unit`], then the tables in its list `used`.
     pub(crate) fn text(&self, unit: &Unit<'a>, number: usize, count: usize) -> String {
         let mut text =
             String::from("# Made by `brisk import haproxy`. Comments name the lines of HAProxy.\n");
@@ -31,12 +31,14 @@ impl<'a> Context<'a> {
         unit.hosts(self, &mut text);
         unit.tcp.iter().for_each(|table| table.write(&mut text));
         let mut seen = std::collections::BTreeSet::new();
+        // Joined units may use the same table.
         for header in unit.used.iter().filter(|header| seen.insert(*header)) {
             self.table(header).into_iter().for_each(|table| table.write(&mut text));
         }
         crate::haproxy::grammar::with_variables(&text)
     }
 
+    /// `[server]`, `[tls]` and the tables of logs.
     fn service(&self, unit: &Unit<'a>) -> Vec<Table> {
         let proxy = &self.proxies.all[unit.front];
         let mut server = Keys::default();
@@ -72,14 +74,15 @@ impl<'a> Context<'a> {
         tables
     }
 
-    /// Whether `global` permits TLS 1.3 only.
+    /// Whether `ssl-default-bind-options` in `global` permits TLS 1.3 only, as `ssl-min-ver TLSv1.3` does.
     fn is_recent(&self) -> bool {
         let Some(line) = self.global("ssl-default-bind-options") else { return false };
         let has = |words: &[&str]| line.args.windows(words.len()).any(|own| own == words);
         has(&["ssl-min-ver", "TLSv1.3"]) || has(&["force-tlsv13"]) || has(&["no-tlsv12"])
     }
 
-    /// Keys of the process.
+    /// Keys of the process: `max_connections` from `maxconn`, `drain_timeout` from `hard-stop-after`, `abort_on_close` from
+    /// `option abortonclose`.
     fn process(&self, proxy: &Proxy<'a>, server: &mut Keys) {
         if let Some((number, rate)) = self.connections.borrow().get(proxy.name()) {
             if let Some((most, _)) = number {
@@ -94,6 +97,7 @@ impl<'a> Context<'a> {
             self.different(line, "brisk closes the connection that is idle longest in place of waiting");
             line.arg(0).parse::<u64>().ok().filter(|most| *most > 0)
         });
+        // HAProxy obeys both limits, so the smaller one decides.
         if let Some(most) = most.min() {
             server.set("max_connections", most.to_string());
         }
@@ -162,6 +166,8 @@ impl<'a> Context<'a> {
         is_header
     }
 
+    /// `timeouts`: `body` and `write` from `timeout client`, `head` from `timeout http-request`, and `idle` from
+    /// `timeout http-keep-alive`, or else from these.
     fn client_timeouts(&self, proxy: &Proxy<'a>, server: &mut Keys) {
         let time = |kind: &str| {
             let line = proxy.one("timeout", kind)?;
@@ -178,6 +184,7 @@ impl<'a> Context<'a> {
             ("idle", idle, 60_000),
             ("write", client, 30_000),
         ] {
+            // The usual time needs no key.
             if let Some(time) = time.filter(|time| *time != usual) {
                 timeouts.set(key, toml::duration(time));
             }
@@ -187,7 +194,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Keys of a route that its proxies set.
+    /// Keys of a route that its proxies set: `compression`, `buffer_request`, `body_size` and `request_headers`.
     pub(crate) fn of_route(&self, front: &Proxy<'a>, back: &Proxy<'a>, keys: &mut Keys) {
         let line = |name: &'static str, first: &str| back.one(name, first).or_else(|| front.one(name, first));
         if let Some(own) = line("compression", "algo") {

@@ -1,4 +1,4 @@
-//! Routes of a frontend for one host.
+//! Routes of a `frontend` for one host.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,10 @@ use crate::toml::{self, Keys};
 /// Hosts of one frontend at most.
 const MOST_HOSTS: usize = 20_000;
 
-/// The rules of a proxy with the reader of its conditions.
+/// The [`Program`] of a proxy with the [`Conditions`] that read it.
 pub(crate) type Rules<'c, 'a> = Rc<(Conditions<'c, 'a>, Program<'a>)>;
 
-/// A frontend with the rules of its backends.
+/// A `frontend` with the rules of its backends, which `Front::backend` reads at the first use.
 #[derive(Debug)]
 pub(crate) struct Front<'c, 'a> {
     pub(crate) context: &'c Context<'a>,
@@ -34,7 +34,7 @@ pub(crate) struct Front<'c, 'a> {
 }
 
 impl<'c, 'a> Front<'c, 'a> {
-    /// Reads the rules of a frontend.
+    /// Reads the rules of the proxy at `index`.
     pub(crate) fn new(context: &'c Context<'a>, index: usize) -> Self {
         let proxy = &context.proxies.all[index];
         let conditions = Conditions::new(context, proxy, None);
@@ -42,7 +42,7 @@ impl<'c, 'a> Front<'c, 'a> {
         Self { context, index, proxy, rules: Rc::new((conditions, program)), backends: RefCell::default() }
     }
 
-    /// The rules of a backend.
+    /// The rules of the `backend` at `index`; a `listen` is its own backend.
     pub(crate) fn backend(&self, index: usize) -> Rules<'c, 'a> {
         if index == self.index {
             return Rc::clone(&self.rules);
@@ -57,7 +57,8 @@ impl<'c, 'a> Front<'c, 'a> {
         rules
     }
 
-    /// The backend of requests that no rule gives another one.
+    /// The backend of requests that no `use_backend` gives another one: `default_backend`, or the proxy itself if it is
+    /// a `listen`. `Ok(None)` without both.
     pub(crate) fn default(&self) -> Result<Option<usize>, String> {
         let Some(line) = self.proxy.one("default_backend", "") else {
             return Ok(self.proxy.is_backend().then_some(self.index));
@@ -71,7 +72,7 @@ impl<'c, 'a> Front<'c, 'a> {
         Ok(Some(index))
     }
 
-    /// Numbers of all backends that requests can reach.
+    /// Numbers of all backends that requests can reach by `default_backend` and `use_backend`.
     pub(crate) fn reachable(&self) -> Vec<usize> {
         let mut all: Vec<usize> = self.default().ok().flatten().into_iter().collect();
         for rule in self.rules.1.switching.iter() {
@@ -83,7 +84,8 @@ impl<'c, 'a> Front<'c, 'a> {
         all
     }
 
-    /// The hosts whose routes differ, as far as the tests name them. None if they are too many.
+    /// The hosts whose routes differ, as far as the tests name them, and `HostName::Other`. `None` if they are more than
+    /// `MOST_HOSTS`, or if `Context::step` has no steps left.
     pub(crate) fn hosts(&self) -> Option<Vec<HostName>> {
         let mut all = BTreeSet::new();
         let mut gather = |program: &Program<'a>| {
@@ -110,7 +112,7 @@ impl<'c, 'a> Front<'c, 'a> {
     }
 }
 
-/// A frontend at one host and its listeners.
+/// A [`Front`] at one host and its listeners; `secure` if these have TLS.
 #[derive(Debug)]
 pub(crate) struct Site<'s, 'c, 'a> {
     pub(crate) context: &'s Context<'a>,
@@ -131,7 +133,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         shortened(routes)
     }
 
-    /// Continues after the last rule: with the default backend, or with its servers.
+    /// Continues after the last rule: with the backend of `Front::default`, or in `Phase::Backend` with its servers.
     pub(crate) fn chosen(&mut self, flow: &mut Flow<'a>, routes: &mut Vec<Route>) -> Next {
         if flow.phase == Phase::Backend {
             self.servers(flow, routes);
@@ -139,6 +141,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         }
         match self.front.default() {
             Ok(Some(index)) => self.enter(flow, index),
+            // HAProxy responds with this status too if a request has no backend.
             Ok(None) => {
                 let line = self.front.proxy.directive;
                 let mut route = fixed(503, line, format!("{}: no backend", line.comment()));
@@ -154,10 +157,11 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         }
     }
 
-    /// Continues with the rules of a backend.
+    /// Continues with the rules of the backend at `index`: its `request` and `response`, then the `response` of the frontend.
     pub(crate) fn enter(&mut self, flow: &mut Flow<'a>, index: usize) -> Next {
         let own = &self.front.rules.1;
         let mut segments = Vec::new();
+        // The rules of a `listen` have already been run.
         if index != self.front.index {
             let rules = self.front.backend(index);
             segments.extend(rules.1.request.iter().cloned());
@@ -169,7 +173,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         Next::Entered
     }
 
-    /// Whether a backend refuses all requests, or restricts servers that other backends have too.
+    /// Whether the backend `name` is missing, refuses all requests, or restricts servers that other backends have too.
     pub(crate) fn backend_refuses(&self, name: &str) -> bool {
         let Some((index, backend)) = self.context.proxies.backend(name) else { return true };
         let rules = self.front.backend(index);
@@ -190,7 +194,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         others.into_iter().any(|other| !addresses(&self.context.proxies.all[other]).is_disjoint(&own))
     }
 
-    /// The route to the servers of the backend.
+    /// The route to the servers of the backend, with `upstream` and the keys of `State::forwarding`.
     fn servers(&mut self, flow: &Flow<'a>, routes: &mut Vec<Route>) {
         let Some(index) = flow.state.backend else { return };
         let backend = &self.context.proxies.all[index];
@@ -218,7 +222,7 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         );
     }
 
-    /// HAProxy responds with 503 without servers, and some configurations form pages by the file for this error.
+    /// HAProxy responds with 503 without servers, and some configurations form pages by `errorfile 503`: this becomes `respond`.
     fn without_servers(&mut self, flow: &Flow<'a>, backend: &Proxy<'a>, routes: &mut Vec<Route>) {
         let line = backend.one("errorfile", "503");
         let comment = backend.directive.comment();
@@ -242,12 +246,12 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         );
     }
 
-    /// Adds the restrictions of the rules before.
+    /// Adds the restrictions of the rules before, such as `basic_auth`.
     pub(crate) fn restrictions(&self, flow: &Flow<'a>, keys: &mut Keys) {
         flow.state.restrictions(&|need| self.context.users(need), keys);
     }
 
-    /// The facts for variables in texts.
+    /// The [`Place`] for variables in texts.
     pub(crate) fn place<'p>(
         &'p self,
         flow: &Flow<'a>,
@@ -257,12 +261,12 @@ impl<'c, 'a> Site<'_, 'c, 'a> {
         Place { host: self.host, secure: self.secure, frontend: self.front.proxy.name(), backend, resolve }
     }
 
-    /// The rules whose variables a line can use.
+    /// The rules whose variables (`var(txn.a)`) a line can use: the ones of the chosen backend, or else of the frontend.
     pub(crate) fn rules_of(&self, flow: &Flow<'a>) -> Rules<'c, 'a> {
         self.front.backend(flow.state.backend.unwrap_or(self.front.index))
     }
 
-    /// The line of a rule, for messages.
+    /// Notes that the `line` of a rule is not carried, for the `reason`.
     pub(crate) fn lost(&self, line: &Directive, reason: String) {
         self.context.missing(line, reason, "write the rule by hand in the route");
     }

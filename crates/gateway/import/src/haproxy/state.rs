@@ -1,4 +1,4 @@
-//! The state of a request between rules: header rules, restrictions and the new path, and the keys of its route.
+//! The [`State`] of a request between rules: header rules, restrictions and the new path, and the keys of its route.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::toml::{self, Keys};
 const FRAMING: [&str; 6] =
     ["content-length", "content-encoding", "transfer-encoding", "connection", "upgrade", "keep-alive"];
 
-/// Rules for the headers of one direction.
+/// Rules for the headers of one direction: `request_headers` or `response_headers`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headers {
     set: Keys,
@@ -24,6 +24,7 @@ impl Headers {
         FRAMING.contains(&&*name.to_ascii_lowercase())
     }
 
+    /// Removes all rules for `name`.
     fn forget(&mut self, name: &str) {
         let is_other = |own: &str| !own.eq_ignore_ascii_case(name);
         self.set.0.retain(|(own, _)| is_other(own));
@@ -31,12 +32,13 @@ impl Headers {
         self.remove.retain(|own| is_other(own));
     }
 
+    /// `set-header`: `x-a 1` becomes `set = { x-a = "1" }`.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.forget(name);
         self.set.set(name, toml::text(value));
     }
 
-    /// Adds a line. Whether there is none of this name yet, because brisk has one rule for each name.
+    /// `add-header`. Whether there is no rule of `set` or `add` for this name yet, because brisk has one for each name.
     pub(crate) fn add(&mut self, name: &str, value: &str) -> bool {
         let is_own = |(own, _): &(String, String)| own.eq_ignore_ascii_case(name);
         if self.add.0.iter().any(is_own) || self.set.0.iter().any(is_own) {
@@ -46,6 +48,7 @@ impl Headers {
         true
     }
 
+    /// `del-header`: `x-a` becomes `remove = ["x-a"]`.
     pub(crate) fn remove(&mut self, name: &str) {
         self.forget(name);
         self.remove.push(name.to_owned());
@@ -63,7 +66,7 @@ impl Headers {
         pairs + self.remove.iter().map(String::len).sum::<usize>()
     }
 
-    /// The inline table; none without rules.
+    /// The inline table with `set`, `add`, `remove` and `always`; `None` without rules.
     fn toml(&self, of: Of) -> Option<String> {
         let mut keys = Keys::default();
         if !self.set.is_empty() {
@@ -91,15 +94,15 @@ pub(crate) struct State {
     /// Names of the headers of the request that rules have changed, in lower case.
     pub(crate) changed: BTreeSet<String>,
     pub(crate) real_ip: bool,
-    /// Keys for a new path.
+    /// Keys for a new path, from `set-path` and `replace-path`.
     pub(crate) path: Keys,
-    /// Users with their realm.
+    /// Users with their realm, for `basic_auth`.
     pub(crate) users: Option<(Need, String)>,
     pub(crate) certificate: Option<Vec<String>>,
     pub(crate) limits: Vec<String>,
     pub(crate) body_size: Option<u64>,
     pub(crate) is_silent: bool,
-    /// Number of the backend.
+    /// Number of the backend, after `use_backend` or `default_backend`.
     pub(crate) backend: Option<usize>,
 }
 
@@ -110,7 +113,8 @@ impl State {
         self.request.size() + self.response.size() + texts.map(String::len).sum::<usize>()
     }
 
-    /// The keys of the restrictions, which routes of every kind have.
+    /// The keys of the restrictions, which routes of every kind have: `limits`, `basic_auth`, `client_certificate`, `access_log`.
+    /// `users` gives the file of a [`Need`].
     pub(crate) fn restrictions(&self, users: &dyn Fn(&Need) -> String, keys: &mut Keys) {
         if !self.limits.is_empty() {
             keys.set("limits", toml::list(&self.limits));
@@ -135,7 +139,7 @@ impl State {
         }
     }
 
-    /// The keys of a route with an upstream.
+    /// The keys of a route with an `upstream`: `request_headers`, `response_headers`, `x_real_ip`, `body_size` and a new path.
     pub(crate) fn forwarding(&self, keys: &mut Keys) {
         keys.0.extend(self.path.0.clone());
         if let Some(rules) = self.request.toml(Of::Request) {
@@ -152,7 +156,8 @@ impl State {
         }
     }
 
-    /// Adds a restriction. Not if the route has another one of this kind.
+    /// Adds a restriction. `false` if the route has another one of this kind, because it has one `basic_auth` and one
+    /// `client_certificate`.
     pub(crate) fn require(&mut self, need: &Need, realm: &str) -> bool {
         match need {
             Need::User { .. } => {
@@ -168,6 +173,7 @@ impl State {
                     self.certificate = Some(names.clone());
                     true
                 }
+                // Any certificate suffices, and one of some names is required already.
                 Some(_) => names.is_empty(),
                 None => {
                     self.certificate = Some(names.clone());

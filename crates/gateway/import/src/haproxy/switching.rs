@@ -1,4 +1,4 @@
-//! The choice of a backend, also by a map, and limits of connections.
+//! The choice of a backend by `use_backend`, also by a `map`, and limits of connections.
 
 use crate::directive::Directive;
 use crate::haproxy::acl::{Conditions, entry};
@@ -8,7 +8,7 @@ use crate::haproxy::path_test::Match;
 use crate::haproxy::rule::{Action, Rule};
 use crate::haproxy::sample::Sample;
 
-/// Entries of a map that choose backends at most.
+/// Entries of a `map` that choose backends at most.
 const MOST_ENTRIES: usize = 20_000;
 
 impl<'a> Conditions<'_, 'a> {
@@ -16,6 +16,7 @@ impl<'a> Conditions<'_, 'a> {
     pub(crate) fn use_rules(&self, line: &'a Directive) -> Vec<Rule<'a>> {
         let (words, formula) = self.of_rule(&line.args);
         let name = words.first().cloned().unwrap_or_default();
+        // A name with this character is a log format.
         if !name.contains('%') {
             return vec![self.rule(line, formula, Action::Use(name))];
         }
@@ -111,7 +112,7 @@ impl<'a> Conditions<'_, 'a> {
     }
 }
 
-/// The sample as text.
+/// The [`Sample`] as text, with its arguments in quotes: `hdr("host"),lower`.
 fn text_of(sample: &Sample) -> String {
     let calls = std::iter::once(&sample.fetch).chain(&sample.converters);
     let texts = calls.map(|call| {

@@ -1,4 +1,4 @@
-//! Frontends of mode `tcp`: `[[tcp]]`, also by the name of the server in the first message of TLS.
+//! Frontends of `mode tcp`: `[[tcp]]`, also by the name of the server (`req.ssl_sni`) in the first message of TLS.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::toml::{self, Keys};
 const BY_HAND: &str = "write [[tcp]] by hand; until then brisk does not listen at the address";
 
 impl<'a> Context<'a> {
-    /// The tables for a frontend at some of its listeners; none if a rule has no counterpart.
+    /// The tables `[[tcp]]` for a `frontend` at some of its listeners; `None` if a rule has no counterpart.
     pub(crate) fn tcp(&self, front: &Front<'_, 'a>, listeners: Listeners<'a>) -> Option<Unit<'a>> {
         match self.tcp_tables(front, &listeners) {
             Ok(tcp) => {
@@ -34,6 +34,7 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// A `[[tcp]]` for each backend: `use_backend a if { req.ssl_sni a.example }` gives one with `names = ["a.example"]`.
     fn tcp_tables(
         &self,
         front: &Front<'_, 'a>,
@@ -92,7 +93,7 @@ impl<'a> Context<'a> {
         Ok(tables)
     }
 
-    /// Addresses and certificates.
+    /// `listen` and `certificates`.
     fn tcp_keys(&self, listeners: &Listeners<'a>) -> Result<Keys, (Option<&'a Directive>, String)> {
         let mut base = Keys::of("listen", certificates::listen(listeners));
         if listeners.tls {
@@ -107,7 +108,7 @@ impl<'a> Context<'a> {
         Ok(base)
     }
 
-    /// The backend of connections for a name; none if they are refused.
+    /// The backend of connections for the name `host`; `Ok(None)` if they are refused.
     fn destination(
         &self,
         front: &Front<'_, 'a>,
@@ -137,6 +138,7 @@ impl<'a> Context<'a> {
                     continue;
                 }
                 match &rule.action {
+                    // It ends the rules of its kind only.
                     Action::Allow => continue 'segments,
                     Action::Respond(_) => return Ok(None),
                     Action::Use(name) => {
@@ -163,7 +165,7 @@ impl<'a> Context<'a> {
         Ok(Some(index))
     }
 
-    /// Whether the condition of a rule holds for a name.
+    /// Whether the condition of a `rule` holds for the name in `facts`.
     fn holds(&self, rule: &Rule<'a>, facts: &Facts<'_>) -> Result<bool, (Option<&'a Directive>, String)> {
         match rule.formula.at(facts) {
             Formula::False => Ok(false),
@@ -188,7 +190,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// `idle_timeout`: the shorter time of both sides.
+    /// `idle_timeout`: `timeout tunnel`, or else the shorter one of `timeout client` and `timeout server`.
     fn idle(&self, front: &Front<'_, 'a>, index: usize) -> Option<u64> {
         let backend = &self.proxies.all[index];
         let time = |proxy: &crate::haproxy::proxy::Proxy<'a>, kind: &str| {
@@ -197,12 +199,13 @@ impl<'a> Context<'a> {
             milliseconds(line.arg(1))
         };
         let sides = [time(front.proxy, "client"), time(backend, "server")];
+        // In HAProxy, this time takes the place of both others.
         let own = time(backend, "tunnel").or_else(|| sides.into_iter().flatten().min())?;
         Some(own.clamp(1000, 86_400_000)).filter(|time| *time != 600_000)
     }
 }
 
-/// Whether a rule needs the first message of TLS.
+/// Whether a rule needs the first message of TLS: `ssl_sni` or `ssl_hello_type`.
 fn reads_names(front: &Front<'_, '_>) -> bool {
     let words = |line: &Directive| {
         line.args.iter().any(|arg| arg.contains("ssl_sni") || arg.contains("ssl_hello_type"))
@@ -213,7 +216,7 @@ fn reads_names(front: &Front<'_, '_>) -> bool {
         .any(|line| matches!(&*line.name, "acl" | "tcp-request" | "use_backend") && words(line))
 }
 
-/// Rules of a backend, which may only accept.
+/// Checks the rules of a `backend`, which may only accept (`Action::Allow`).
 fn behind<'a>(front: &Front<'_, 'a>, index: usize) -> Result<(), (Option<&'a Directive>, String)> {
     let backend = &front.context.proxies.all[index];
     if backend.is_disabled() {

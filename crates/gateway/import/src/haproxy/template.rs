@@ -1,4 +1,4 @@
-//! Texts with variables: the log format of HAProxy, and its counterparts in brisk.
+//! Texts with variables: the log format of HAProxy (`%ci`, `%[src]`), and its counterparts in brisk (`{client.address}`).
 
 use crate::haproxy::grammar::has_variable;
 use crate::haproxy::host_name::HostName;
@@ -7,24 +7,24 @@ use crate::haproxy::sample::Sample;
 /// Use of a text in brisk, which decides about the permitted variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// A header.
+    /// A header, as in `http-request set-header`.
     Value,
-    /// A header of a response.
+    /// A header of a response, as in `http-response set-header`.
     Response,
-    /// The target of a redirect.
+    /// The target of a `redirect`.
     Redirect,
-    /// The body of a fixed response.
+    /// The body of a fixed response, as `lf-string`.
     Body,
-    /// A line of the access log.
+    /// A line of the access log: `log-format`.
     Log,
 }
 
-/// Part of a text.
+/// Part of a text: `a%[src]%ci` has one `Piece` of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
     Sample(Sample),
-    /// A variable of the log format without brackets.
+    /// A variable of the log format without brackets, as `%ci`.
     Alias(String),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Place<'p> {
     pub(crate) resolve: &'p dyn Fn(Sample) -> Result<Sample, String>,
 }
 
-/// Variables of the log format.
+/// Variables of the log format: `%ci` is `{client.address}`.
 const ALIASES: [(&str, &str); 31] = [
     ("ci", "{client.address}"),
     ("cp", "{client.port}"),
@@ -72,7 +72,7 @@ const ALIASES: [(&str, &str); 31] = [
     ("tsc", "{error}"),
 ];
 
-/// Samples with a counterpart.
+/// Samples with a counterpart: `%[src]` is `{client.address}`.
 const SAMPLES: [(&str, &str); 19] = [
     ("src", "{client.address}"),
     ("src_port", "{client.port}"),
@@ -95,7 +95,7 @@ const SAMPLES: [(&str, &str); 19] = [
     ("ssl_c_s_dn", "{client.certificate.subject}"),
 ];
 
-/// The variable of brisk for a sample.
+/// The variable of brisk for a [`Sample`]: `{request.header.x-id}` for `req.hdr(X-Id)`, `{request.cookie.a}` for `cook(a)`.
 pub(crate) fn variable(sample: &Sample) -> Option<String> {
     let argument = sample.fetch.arg(0);
     if sample.is_host() && sample.name() == "hdr" {
@@ -123,7 +123,8 @@ pub(crate) fn variable(sample: &Sample) -> Option<String> {
     is_name(argument).then(|| format!("{{request.{part}.{name}}}"))
 }
 
-/// The text of a log format in brisk. The error is the reason why it has none.
+/// The text of a log format in brisk: `%[src]:%[src_port]` becomes `{client.address}:{client.port}`. The error is the reason
+/// why it has none.
 pub(crate) fn text(format: &str, use_of: Use, place: &Place<'_>) -> Result<String, String> {
     if has_variable(format) && use_of == Use::Body {
         return Err("bodies of brisk have no variables of the environment".to_owned());
@@ -162,6 +163,7 @@ fn alias(name: &str, use_of: Use, place: &Place<'_>) -> Result<String, String> {
     };
     match found {
         Some(own) if use_of == Use::Log || !is_of_log(&own) => Ok(own),
+        // The fields of a line keep their places.
         _ if use_of == Use::Log => Ok("-".to_owned()),
         _ => Err(format!("brisk has no variable for %{name}")),
     }
@@ -210,7 +212,7 @@ fn value(sample: &Sample, use_of: Use, place: &Place<'_>) -> Result<String, Stri
     variable(sample).ok_or_else(no_variable)
 }
 
-/// The parts of a log format.
+/// The parts of a log format; `%%` is a `%`.
 fn pieces(format: &str) -> Result<Vec<Piece>, String> {
     let mut all = Vec::new();
     let mut text = String::new();
@@ -224,6 +226,7 @@ fn pieces(format: &str) -> Result<Vec<Piece>, String> {
             continue;
         }
         if let Some(flags) = rest.strip_prefix('{') {
+            // Flags such as `+Q` state quotes and encodings; they have no part here.
             rest = flags.split_once('}').ok_or("a % has flags without an end")?.1;
         }
         let piece;
@@ -254,7 +257,7 @@ fn pieces(format: &str) -> Result<Vec<Piece>, String> {
     Ok(all)
 }
 
-/// Place of the bracket that ends a sample.
+/// Place of the `]` that ends a sample, outside of quotes and parentheses.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0_usize, None);
     for (at, next) in text.char_indices() {
@@ -271,7 +274,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// A text without variables as brisk writes it: braces that would begin a variable are doubled.
+/// A text without variables as brisk writes it: a `{` that would begin a variable is doubled.
 pub(crate) fn escaped(text: &str, use_of: Use) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
@@ -326,9 +329,9 @@ pub(crate) fn path_parts(
 pub(crate) enum Path {
     Same,
     Fixed(String),
-    /// A text before the path.
+    /// A text before the path: `/a%[path]`.
     Before(String),
-    /// The first match of an expression is replaced; whether its case is ignored.
+    /// The first match of an expression is replaced (`regsub`); whether its case is ignored (the flag `i`).
     Replaced(String, String, bool),
 }
 

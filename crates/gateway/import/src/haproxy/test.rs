@@ -13,7 +13,7 @@ use crate::haproxy::values::{counted, named};
 use crate::haproxy::when::{Network, Test};
 use crate::nginx::pattern;
 
-/// Ends of the names of samples that state the way of the comparison.
+/// Ends of the names of samples that state the way of the comparison: `path_beg` is `path` with `-m beg`.
 const SUFFIXES: [(&str, Match); 7] = [
     ("_beg", Match::Begin),
     ("_end", Match::End),
@@ -25,7 +25,7 @@ const SUFFIXES: [(&str, Match); 7] = [
 ];
 
 impl Conditions<'_, '_> {
-    /// The condition that a sample matches one of the patterns.
+    /// The condition that the sample `criterion` matches one of the `patterns`: `path_beg` with `/a` becomes a `Test::Path`.
     pub(crate) fn test(&self, criterion: &str, flags: &Flags, patterns: &[String]) -> Formula {
         let Some(sample) = Sample::read(criterion) else {
             return Formula::unknown("the parentheses of the test are not closed");
@@ -75,6 +75,7 @@ impl Conditions<'_, '_> {
             // Without the first message of TLS, brisk passes nothing on.
             "ssl_hello_type" if self.proxy.is_tcp() && patterns == ["1"] => Formula::True,
             "ssl_ver" if self.proxy.is_tcp() => Formula::True,
+            // It only waits for the end of the inspection.
             "wait_end" => Formula::True,
             "hdr" | "cook" | "url_param" => named(request, is_found, patterns),
             "hdr_cnt" | "cook_cnt" if argument.eq_ignore_ascii_case("host") => host(request, true, &[]),
@@ -86,7 +87,7 @@ impl Conditions<'_, '_> {
     }
 }
 
-/// A comparison with its sample.
+/// A comparison with its [`Sample`]; `ignore_case` is the flag `-i`.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) sample: Sample,
@@ -169,7 +170,7 @@ fn constant(request: &Request, is_found: bool, patterns: &[String]) -> Option<Fo
     if sample.converters.is_empty() { Some(formula) } else { None }
 }
 
-/// Tests of the path.
+/// Tests of the path: `path`, `url` and `base`.
 fn path(request: &Request, texts: &[String]) -> Formula {
     let Some(ignore_case) = request.is_folded(texts) else {
         return Formula::unknown("the converters of the path have no counterpart");
@@ -287,7 +288,7 @@ fn networks(patterns: &[String]) -> Formula {
     }
 }
 
-/// Methods. `GET` of brisk includes HEAD.
+/// Methods. `GET` of brisk includes `HEAD`, which `method GET` of HAProxy does not accept.
 fn methods(patterns: &[String]) -> Formula {
     let is_method = |text: &String| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')

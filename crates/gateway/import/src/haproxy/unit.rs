@@ -1,4 +1,4 @@
-//! Hosts of a frontend at its listeners, and the files that brisk can serve with one process each.
+//! Hosts of a `frontend` at its listeners, and the files that brisk can serve with one process each: a [`Unit`] is a file.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,33 @@ use crate::report::Class;
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
-/// Names with the same routes.
+/// Names with the same routes: one `[[host]]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) names: Vec<HostName>,
     pub(crate) routes: Vec<Route>,
-    /// `redirect` or `serve` over plain HTTP.
+    /// `redirect` or `serve` over plain HTTP; only `serve` becomes the key `plain`.
     plain: Option<&'static str>,
 }
 
 /// Configuration of one process.
 #[derive(Debug)]
 pub(crate) struct Unit<'a> {
-    /// Number of the frontend.
+    /// Number of the `frontend`.
     pub(crate) front: usize,
     pub(crate) listeners: Listeners<'a>,
     pub(crate) http: Vec<String>,
     pub(crate) hosts: Vec<Host>,
-    /// Headers of the tables that it uses.
+    /// Headers of the tables that it uses, as `Context::take_used` lists them.
     pub(crate) used: Vec<String>,
-    /// Pages for errors, with their routes.
+    /// `error_pages`, with their routes.
     pub(crate) pages: (Keys, Vec<Table>),
+    /// The tables `[[tcp]]`.
     pub(crate) tcp: Vec<Table>,
 }
 
 impl<'a> Context<'a> {
-    /// The configurations for all frontends.
+    /// The configurations for all of `frontend` and `listen` that are neither `disabled` nor a page of `stats` only.
     pub(crate) fn units(&self) -> Vec<Unit<'a>> {
         let (mut units, mut plain, mut tcp): (Vec<Unit<'a>>, Vec<Unit<'a>>, Vec<Unit<'a>>) =
             Default::default();
@@ -76,7 +77,7 @@ impl<'a> Context<'a> {
         units
     }
 
-    /// A frontend of HTTP at some of its listeners.
+    /// A `frontend` of `mode http` at some of its listeners.
     fn http(&self, front: &Front<'_, 'a>, listeners: Listeners<'a>) -> Unit<'a> {
         let mut hosts: Vec<Host> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -102,6 +103,7 @@ impl<'a> Context<'a> {
             } else {
                 vec![fixed(501, front.proxy.directive, "NOT CARRIED".to_owned())]
             };
+            // Hosts with the same text of their routes become one.
             let mut text = String::new();
             for route in &routes {
                 route.table().write(&mut text);
@@ -125,7 +127,8 @@ impl<'a> Context<'a> {
         Unit { front: front.index, listeners, http, hosts, used: self.take_used(), pages, tcp: Vec::new() }
     }
 
-    /// Adds a frontend of plain HTTP to one with TLS, if brisk serves both together. Otherwise it remains.
+    /// Adds the [`Unit`] of plain HTTP to one with TLS, if brisk serves both together: its addresses become `http`. Otherwise
+    /// it remains, and is the result.
     fn join(&self, units: &mut [Unit<'a>], mut unit: Unit<'a>) -> Option<Unit<'a>> {
         // Comparisons of all with all others need a bound.
         let units = if self.step(units.len()) { units } else { &mut [] };
@@ -203,21 +206,21 @@ fn redirects(host: &Host) -> bool {
         && host.routes.iter().all(|route| route.is_to_https || is_challenge(route))
 }
 
-/// Whether a route is for validations of certificates over HTTP.
+/// Whether a route is for validations of certificates over HTTP: `/.well-known/acme-challenge`.
 fn is_challenge(route: &Route) -> bool {
     route.when.path().is_some_and(|patterns| {
         patterns.iter().all(|pattern| pattern.text.replace('\\', "").contains("/.well-known/acme-challenge"))
     })
 }
 
-/// IP addresses, in which `0.0.0.0` and `[::]` are one.
+/// IP addresses of texts such as `10.0.0.1:80`, in which `0.0.0.0` and `[::]` are one.
 fn hosts_of(addresses: &[String]) -> std::collections::BTreeSet<&str> {
     let hosts = addresses.iter().filter_map(|address| address.rsplit_once(':'));
     hosts.map(|(host, _)| if host == "[::]" { "0.0.0.0" } else { host }).collect()
 }
 
 impl<'a> Unit<'a> {
-    /// The tables of the hosts.
+    /// Writes the tables `[[host]]` and `[[host.route]]` of the hosts.
     pub(crate) fn hosts(&self, context: &Context<'a>, text: &mut String) {
         let mut taken: std::collections::BTreeSet<String> =
             self.hosts.iter().flat_map(|host| &host.names).filter_map(HostName::text).collect();
@@ -257,7 +260,8 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Gives the host the rules for headers and limits that all of its routes have, or all with servers for rules about requests.
+/// Gives the host the rules for headers and limits that all of its routes have, or all with `upstream` for `request_headers` and
+/// `x_real_ip`.
 fn raise(routes: &mut [Route], keys: &mut Keys) {
     let has_upstream = |route: &Route| route.keys.get("upstream").is_some();
     let count = routes.iter().filter(|route| has_upstream(route)).count();
@@ -282,7 +286,8 @@ fn raise(routes: &mut [Route], keys: &mut Keys) {
     }
 }
 
-/// Names of a host that HAProxy does not name: the names of its certificate files.
+/// Names of a host that HAProxy does not name: the names of its certificate files (`a.example.pem` is `a.example`), or else
+/// `localhost` if it is free.
 fn unnamed(certificates: &[Certificate], taken: &std::collections::BTreeSet<String>) -> Vec<String> {
     let files = certificates.iter().filter(|own| !own.is_folder);
     let names = files.filter_map(|own| {

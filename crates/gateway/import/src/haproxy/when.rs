@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::haproxy::path_test::{self, Pattern};
 use crate::toml::{self, Keys};
 
-/// Part of a request with named values.
+/// Part of a request with named values: the keys `headers`, `query` and `cookies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Header,
@@ -13,11 +13,14 @@ pub(crate) enum Part {
     Cookie,
 }
 
-/// Value that a test accepts.
+/// Value that a [`Test::Named`] accepts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Value {
+    /// `true`.
     Any,
+    /// `"TEXT"`.
     Equal(String),
+    /// `{ regex = "EXPRESSION" }`.
     Expression(String),
 }
 
@@ -34,9 +37,13 @@ impl Value {
 /// A test of a request, of which brisk has a form in `when`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Test {
+    /// `methods`.
     Methods(BTreeSet<String>),
+    /// `networks`.
     Networks(Vec<Network>),
+    /// `path_regex`.
     Path(Vec<Pattern>),
+    /// A value with its name: `cook(a)` with the pattern `1` becomes `cookies = { a = "1" }`.
     Named(Part, String, Value),
 }
 
@@ -49,11 +56,12 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Reads an address, perhaps with the length of its prefix or a mask.
+    /// Reads an address, perhaps with the length of its prefix or a mask: `10.1.2.3/8` and `10.1.2.3/255.0.0.0` are `10.0.0.0/8`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (address, mask) =
             text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
         let (bits, most, is_v6) = match address.parse().ok()? {
+            // The bits of both families begin at the highest one, so that prefixes compare alike.
             std::net::IpAddr::V4(own) => (u128::from(u32::from(own)) << 96, 32, false),
             std::net::IpAddr::V6(own) => (u128::from(own), 128, true),
         };
@@ -86,12 +94,12 @@ impl Network {
     }
 }
 
-/// Length of the prefix of a mask such as 255.255.0.0.
+/// Length of the prefix of a mask: 16 for `255.255.0.0`, `None` for `255.0.255.0`.
 fn prefix(mask: u32) -> Option<u8> {
     (mask.count_ones() == mask.leading_ones()).then(|| mask.count_ones() as u8)
 }
 
-/// The methods that a list of brisk accepts: `GET` includes HEAD.
+/// The methods that a list of brisk accepts: `GET` includes `HEAD`.
 fn with_head(methods: &BTreeSet<String>) -> BTreeSet<String> {
     let mut all = methods.clone();
     if all.contains("GET") {
@@ -105,7 +113,7 @@ fn with_head(methods: &BTreeSet<String>) -> BTreeSet<String> {
 pub(crate) struct When(Vec<Test>);
 
 impl When {
-    /// The condition with one test more. None if no request can meet both, an error without a counterpart.
+    /// The condition with one [`Test`] more. `Ok(None)` if no request can meet both, `Err(())` without a counterpart.
     pub(crate) fn and(&self, test: &Test) -> Result<Option<Self>, ()> {
         let mut all = self.clone();
         for own in &mut all.0 {
@@ -116,6 +124,7 @@ impl When {
                     (!both.is_empty()).then_some(Test::Methods(both))
                 }
                 (Test::Networks(first), Test::Networks(second)) => {
+                    // Each pair is compared.
                     if first.len() * second.len() > 10_000 {
                         return Err(());
                     }
@@ -174,7 +183,7 @@ impl When {
         self.0.iter().map(of).sum()
     }
 
-    /// The test of the path.
+    /// The patterns of `Test::Path`.
     pub(crate) fn path(&self) -> Option<&[Pattern]> {
         self.0.iter().find_map(|test| match test {
             Test::Path(patterns) => Some(patterns.as_slice()),
@@ -182,7 +191,7 @@ impl When {
         })
     }
 
-    /// The inline table.
+    /// The inline table of `when`: `{ methods = ["POST"], path_regex = "^/a" }`.
     pub(crate) fn toml(&self) -> String {
         let mut keys = Keys::default();
         let mut named = [(Part::Header, "headers"), (Part::Query, "query"), (Part::Cookie, "cookies")]
