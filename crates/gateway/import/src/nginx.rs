@@ -27,6 +27,7 @@ mod listen;
 pub(crate) mod location;
 mod logs;
 mod maps;
+mod method_list;
 mod methods;
 mod output;
 pub(crate) mod pattern;

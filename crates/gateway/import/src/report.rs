@@ -124,10 +124,11 @@ impl Report {
     /// All directives with their classes, in the order of the input.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
         self.entries.iter().map(|(class, place, text)| {
-            let class = class.as_ref().map(Class::flat).unwrap_or_else(|| Class::NotCarried {
+            let unknown = || Class::NotCarried {
                 reason: "the importer does not know the directive".to_owned(),
                 action: "look for its purpose in docs/configuration.md".to_owned(),
-            });
+            };
+            let class = class.as_ref().map_or_else(unknown, Class::flat);
             Entry { place: place.clone(), text: text.clone(), class }
         })
     }

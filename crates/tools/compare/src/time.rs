@@ -8,6 +8,8 @@ pub fn duration(text: &str) -> Option<Duration> {
     let unit = match &text[digits.len()..] {
         "us" => 1e-6,
         "ms" => 1e-3,
+        // A number alone is in seconds, as in the options of other load generators, so that their command lines
+        // can be used again.
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,

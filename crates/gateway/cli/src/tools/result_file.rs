@@ -9,7 +9,7 @@ use anyhow::Context;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// An open file for a result. Dropped without one, it is removed if it was made here.
+/// An open file for a result, such as that of `--html`. Dropped without one, it is removed if it was made here.
 #[derive(Debug)]
 pub(super) struct ResultFile {
     file: File,
@@ -26,7 +26,7 @@ impl ResultFile {
         Self::of(path, open_or_make(path, OpenOptions::new().write(true).truncate(false)), false)
     }
 
-    /// Opens or makes a key log, to which secrets are appended, as browsers and curl do. A new file is readable by its owner
+    /// Opens or makes a key log (`SSLKEYLOGFILE`), to which secrets are appended, as browsers and curl do. A new file is readable by its owner
     /// only, since it decrypts traffic.
     pub(super) fn open_key_log(path: &Path) -> anyhow::Result<Self> {
         Self::of(path, open_key_log(path), true)

@@ -116,7 +116,7 @@ pub(crate) fn rewritten(target: &str, world: &World) -> Result<View, String> {
         ["?{query}", "&{query}", "{?query}", "?{http.request.uri.query}", "&{http.request.uri.query}"]
             .iter()
             .fold(target, |text, part| text.replace(part, ""));
-    // The `?` at the end tells brisk not to append the query of the client.
+    // With `?` at the end, brisk does not append the query of the client.
     let end = if target.contains('?') && !has_query { "?" } else { "" };
     if split(&target).is_none() {
         let keeps = target.contains('?') && has_query;

@@ -25,6 +25,9 @@ const LARGEST_LISTS: usize = 128 << 20;
 /// A number and its period in milliseconds.
 type Limit = (u64, u64);
 
+/// Limits of the connections of a client: their number, and their number in a period.
+type Limits = (Option<Limit>, Option<Limit>);
+
 /// The translation of one configuration.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
@@ -49,8 +52,8 @@ pub(crate) struct Context<'a> {
     seen: RefCell<BTreeSet<String>>,
     /// Results of `group`, by the number of the proxy and `tcp`.
     pub(crate) groups: RefCell<BTreeMap<(usize, bool), Result<String, String>>>,
-    /// Limits of the connections of each client by frontends, for `[server]`: the number, and the number in a period.
-    pub(crate) connections: RefCell<BTreeMap<&'a str, (Option<Limit>, Option<Limit>)>>,
+    /// Limits of the connections of each client by frontends, for `[server]`.
+    pub(crate) connections: RefCell<BTreeMap<&'a str, Limits>>,
     /// Lists of users with their groups by the names of their files.
     pub(crate) users: RefCell<BTreeMap<String, Vec<String>>>,
     steps: Cell<usize>,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::directive::Directive;
 use crate::nginx::context::Context;
 use crate::nginx::location::has_parameters;
-use crate::nginx::methods::common_methods;
+use crate::nginx::method_list::common_methods;
 use crate::nginx::variables::variable;
 use crate::nginx::{maps, pattern};
 use crate::toml::{self, Keys};

@@ -68,8 +68,8 @@ backend two
     http-request set-path %[path,regsub(^/deep/,/)]
     server a TWO
 backend three
+    http-request deny if { path_beg /secret }
     http-request set-path /pre%[path]
-    http-request deny if { path_beg /pre/secret }
     server a THREE
 "#;
 

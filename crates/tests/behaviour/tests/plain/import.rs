@@ -122,6 +122,10 @@ fn imported_configurations_of_haproxy_pass_the_check() {
     let mut count = 0;
     for input in fs::read_dir(HAPROXY).expect("inputs") {
         let input = input.expect("an input").path();
+        // The tests of the importer lie beside their inputs.
+        if input.extension().is_none_or(|end| end != "cfg") {
+            continue;
+        }
         let text = fs::read_to_string(&input).expect("text").replace("/srv/", &srv);
         write("haproxy.cfg", text.as_bytes());
         let [conf, output, report] = ["haproxy.cfg", "brisk.toml", "report.md"].map(path);
