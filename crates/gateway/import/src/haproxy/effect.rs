@@ -141,7 +141,7 @@ impl<'a> Site<'_, '_, 'a> {
         Ok(())
     }
 
-    /// The value of a header. An error if it has another one that a rule has changed: brisk would copy what the client sent.
+    /// The value of a header. An error if it has another one that a rule has changed: brisk would copy the value of the client.
     fn value(&self, flow: &Flow<'a>, of: Of, format: &str) -> Result<String, String> {
         let rules = self.rules_of(flow);
         let resolve = |sample: Sample| rules.0.resolved(sample);

@@ -135,7 +135,7 @@ pub(crate) struct Facts<'f> {
 }
 
 impl Facts<'_> {
-    /// Whether a rule has changed the part of the request before, so that a test of brisk would look at what the client sent.
+    /// Whether a rule has changed the part of the request before, so that a test of brisk would use the value of the client.
     fn is_changed(&self, test: &Test) -> bool {
         match test {
             Test::Path(_) => self.is_moved,

@@ -299,7 +299,7 @@ async fn forwarded_by(routes: Vec<RouteSettings>, request: &str, response: &'sta
     (asked.await.expect("asked"), answer)
 }
 
-/// A group whose server answers its first request with these bytes, and what the server was sent.
+/// A group whose server answers its first request with these bytes, and the request that the server received.
 async fn app(response: &'static str) -> (Rc<Group>, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let url = format!("http://{}", listener.local_addr().expect("address")).parse().expect("a URL");

@@ -1,4 +1,4 @@
-//! Caddyfiles and what `brisk import caddy` forms of them, run side by side with the same requests.
+//! Caddyfiles and the results of `brisk import caddy`, run side by side with the same requests.
 
 use std::fs;
 use std::io::Write as _;
