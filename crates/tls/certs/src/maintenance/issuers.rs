@@ -180,11 +180,6 @@ fn completed(
     } else {
         maintained.succeeded(FetchKind::Issuer);
     }
-    tracing::info!(
-        certificate = certificate.title(),
-        file = %certificate.source.display(),
-        "its intermediate was fetched and is sent from now on; append it to the file all the same"
-    );
     let kept: Vec<_> = above.iter().flat_map(|der| der.to_vec()).collect();
     // An incomplete chain is not stored: after a restart it would be taken for a complete one.
     if let Some(store) = shared.store.as_ref().filter(|_| missing.is_none())
@@ -195,4 +190,10 @@ fn completed(
             "its intermediate is not kept over a restart: {error}"
         );
     }
+    // After the file is written: an operator who restarts brisk because of this line has the intermediate.
+    tracing::info!(
+        certificate = certificate.title(),
+        file = %certificate.source.display(),
+        "its intermediate was fetched and is sent from now on; append it to the file all the same"
+    );
 }
