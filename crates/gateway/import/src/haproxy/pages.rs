@@ -19,7 +19,8 @@ impl<'a> Context<'a> {
         let (mut keys, mut routes) = (Keys::default(), Vec::new());
         let backends = front.reachable().into_iter().map(|index| &self.proxies.all[index]);
         for proxy in std::iter::once(front.proxy).chain(backends) {
-            for line in proxy.all("errorfile") {
+            // The last line decides, so own lines are stronger than those of `defaults`.
+            for line in proxy.all("errorfile").rev() {
                 self.page(line, &mut keys, &mut routes);
             }
         }

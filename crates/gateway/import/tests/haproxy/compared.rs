@@ -268,3 +268,20 @@ fn many_tests_of_one_long_list_end() {
     let report = haproxy(&path).expect("an import").report.to_string();
     assert!(report.contains("the lists of all tests together are too long"));
 }
+
+#[test]
+fn an_own_page_is_stronger_than_that_of_the_defaults() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = |name: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("HTTP/1.0 503 x\r\n\r\n{name}\n")).expect("a file");
+        path.display().to_string()
+    };
+    let (usual, own) = (page("usual"), page("own"));
+    let result = import_text(&format!(
+        "defaults\n mode http\n errorfile 503 {usual}\nfrontend f\n bind :80\n errorfile 503 {own}\n default_backend app\n\
+         backend app\n server a 10.0.0.1:80\n"
+    ));
+    let text = result.files.concat();
+    assert!(text.contains("own") && !text.contains("body = \"usual"), "{text}");
+}
