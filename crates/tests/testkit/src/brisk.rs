@@ -21,14 +21,17 @@ server.https = ["127.0.0.1:0"]
 server.http = ["127.0.0.1:0"]
 server.workers = 2
 server.state_dir = "state"
+server.timeouts.hello = "25s"
+server.timeouts.head = "25s"
 admin.listen = "127.0.0.1:0"
 access_log.format = "json"
 access_log.file = "access.log"
 "#;
 
 /// Base configuration of tests: a free port each for HTTPS, plain HTTP and the admin listener, two workers, and an
-/// access log in JSON in `access.log`. `keys` precede these and replace those with the same names. All keys are dotted,
-/// so that tables can follow.
+/// access log in JSON in `access.log`. Timeouts of handshakes and heads are longer than a pause of the machine of 10 s, and shorter
+/// than the idle timeout of QUIC clients. `keys` precede these and replace those with the same names. All keys are dotted, so
+/// that tables can follow.
 pub fn base(keys: &str) -> String {
     let is_free = |line: &&str| {
         let name = line.split(" = ").next().unwrap_or_default();
@@ -300,6 +303,7 @@ impl Brisk {
     }
 
     /// Sends SIGHUP, waits until the log contains the outcome of the reload, and returns that line.
+    #[track_caller]
     pub fn reload(&self) -> String {
         // Lines of earlier reloads are in the log too, so the next one is found by its number.
         let count = || self.reload_lines().len();
@@ -320,6 +324,7 @@ impl Brisk {
     }
 
     /// Waits until the process has ended.
+    #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait()
     }

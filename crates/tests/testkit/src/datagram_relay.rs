@@ -235,8 +235,13 @@ mod tests {
 
     fn receive(client: &UdpSocket) -> Vec<u8> {
         let mut buffer = [0; 100];
-        let length = client.recv(&mut buffer).unwrap();
-        buffer[..length].to_vec()
+        loop {
+            match client.recv(&mut buffer) {
+                // The process was stopped and continued (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                received => return buffer[..received.unwrap()].to_vec(),
+            }
+        }
     }
 
     #[test]

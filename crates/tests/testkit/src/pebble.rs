@@ -4,15 +4,11 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::ca::TestCa;
-use crate::process::{Process, command, free_port, run, wait_until};
-
-/// Timeout of a request to a management interface.
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::process::{Process, TIMEOUT, command, free_port, run, wait_until};
 
 /// Options of a [`Pebble`]. By default it rejects nothing and issues for 90 days.
 #[derive(Clone, Debug, Default)]
@@ -226,14 +222,14 @@ impl Pebble {
     pub fn resolve(&self, name: &str, addresses: &[&str]) {
         let body = format!("{{ \"host\": \"{name}\", \"addresses\": {addresses:?} }}");
         let url = format!("http://{}/add-a", local(self.dns_management));
-        run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", LIMIT).success();
+        run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", TIMEOUT).success();
     }
 
     /// Adds a TXT record to its own DNS server.
     pub fn set_txt(&self, name: &str, value: &str) {
         let body = object(&[("host", name), ("value", value)]);
         let url = format!("{}/set-txt", self.dns_management());
-        run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", LIMIT).success();
+        run(command("curl").args(["--silent", "--fail", "--data", &body, &url]), b"", TIMEOUT).success();
     }
 
     fn manage(&self, path: &str, body: Option<&str>) -> String {
@@ -243,7 +239,7 @@ impl Pebble {
         if let Some(body) = body {
             curl.args(["--data", body]);
         }
-        run(curl.arg(url), b"", LIMIT).success()
+        run(curl.arg(url), b"", TIMEOUT).success()
     }
 
     /// The folder in which it runs.

@@ -1,18 +1,23 @@
 //! Programs started by tests: their output is captured, and they are killed when dropped.
 
+use std::env;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::{self, DirEntry, File};
+use std::io::{Read, Write};
+use std::mem;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, ioctl_fionread, read};
+use rustix::process::{Pid, Signal, getuid, kill_process};
 
 use crate::programs::{self, program};
 
@@ -35,6 +40,7 @@ pub fn optional_command(name: &str) -> Option<Command> {
 }
 
 /// Waits until `condition` returns a value; fails the test with `what` after [`TIMEOUT`].
+#[track_caller]
 pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -81,12 +87,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Standard output so far.
+    /// Standard output so far, with all that the program wrote before this call.
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// Standard error so far.
+    /// Standard error so far, with all that the program wrote before this call.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
@@ -97,6 +103,7 @@ impl Process {
     }
 
     /// Waits until it ends.
+    #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let what = format!("the end of {}", self.name);
         wait_until(&what, || self.ended())
@@ -109,6 +116,7 @@ impl Process {
     }
 
     /// Waits until it listens on a Unix socket.
+    #[track_caller]
     pub fn await_socket(&mut self, socket: &Path) {
         wait_until("a listening socket", || {
             assert!(self.ended().is_none(), "{}{}", self.stdout(), self.stderr());
@@ -160,30 +168,62 @@ impl Drop for Process {
     }
 }
 
-/// The output of a pipe so far, read by a thread of its own so that the program never blocks on a full pipe.
+/// The output of a pipe so far. A thread reads it, so that the program never blocks on a full pipe.
 #[derive(Debug, Clone, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
+struct Captured(Arc<Capture>);
+
+#[derive(Debug, Default)]
+struct Capture {
+    /// `None` if nothing is captured.
+    pipe: Option<OwnedFd>,
+    bytes: Mutex<Vec<u8>>,
+}
 
 impl Captured {
-    fn of(pipe: impl Read + Send + 'static) -> Self {
-        let captured = Self::default();
-        let bytes = Arc::clone(&captured.0);
+    fn of(pipe: impl Into<OwnedFd>) -> Self {
+        let capture = Arc::new(Capture { pipe: Some(pipe.into()), bytes: Mutex::default() });
+        let own = Arc::clone(&capture);
         thread::spawn(move || {
-            let mut pipe = BufReader::new(pipe);
-            while let Ok(piece) = pipe.fill_buf() {
-                let len = piece.len();
-                if len == 0 {
-                    break;
-                }
-                bytes.lock().expect("no reader panics").extend_from_slice(piece);
-                pipe.consume(len);
+            while own.has_more() {
+                drop(own.read());
             }
         });
-        captured
+        Self(capture)
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
+        // The thread may be late: a program that has ended, or has logged an event, must not seem silent.
+        String::from_utf8_lossy(&self.0.read()).into_owned()
+    }
+}
+
+impl Capture {
+    /// Waits for bytes in the pipe. `false` at its end.
+    fn has_more(&self) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        loop {
+            let mut pipes = [PollFd::new(pipe, PollFlags::IN)];
+            match poll(&mut pipes, None) {
+                Ok(_) => return pipes[0].revents().contains(PollFlags::IN),
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Adds all bytes that are in the pipe.
+    fn read(&self) -> MutexGuard<'_, Vec<u8>> {
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock, so that no other thread takes these bytes, and the call does not wait.
+        if let Some(pipe) = &self.pipe
+            && let Ok(length @ 1..) = ioctl_fionread(pipe)
+        {
+            let mut piece = vec![0; usize::try_from(length).expect("the length of a pipe")];
+            if let Ok(length) = read(pipe, &mut piece[..]) {
+                bytes.extend_from_slice(&piece[..length]);
+            }
+        }
+        bytes
     }
 }
 
@@ -263,18 +303,41 @@ fn describe(command: &Command) -> String {
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// A port without a listener. It is below the range that the kernel uses for outgoing connections, and no other test of
-/// this process gets it.
+/// Ports of a [block](block_of_ports).
+const BLOCK: u16 = 500;
+
+/// A port without a listener. It is below the range that the kernel uses for outgoing connections, and no other test gets it, in
+/// another process either.
 pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test programs run at the same time, and each starts at another place.
-    let start = (std::process::id() * 37 % 20_000) as u16;
+    static LEFT: Mutex<Range<u16>> = Mutex::new(0..0);
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let port = 10_000 + start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+        if let Some(port) = left.find(is_free) {
             return port;
         }
+        *left = wait_until("ports that no other test has", block_of_ports);
     }
+}
+
+/// Ports between 10,000 and 30,000 that belong to this process until its end: a port that is free for two processes at the same
+/// time would lead the clients of one to the server of the other.
+fn block_of_ports() -> Option<Range<u16>> {
+    // Files of another user could not be locked.
+    let folder = env::temp_dir().join(format!("brisk-test-ports-{}", getuid().as_raw()));
+    fs::create_dir_all(&folder).expect("a temporary folder");
+    let is_own = |first: &u16| {
+        let path = folder.join(first.to_string());
+        let file = File::options().create(true).append(true).open(path).expect("a temporary file");
+        let is_locked = file.try_lock().is_ok();
+        if is_locked {
+            // The lock ends with the process.
+            mem::forget(file);
+        }
+        is_locked
+    };
+    let first = (10_000..30_000).step_by(BLOCK.into()).find(is_own)?;
+    Some(first..first + BLOCK)
 }
 
 /// Starts a server that takes its port as an argument: `command` creates the command for a port. Returns when it
@@ -300,6 +363,8 @@ pub fn serve_on_free_port(mut command: impl FnMut(u16) -> Command) -> (Process, 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -313,6 +378,21 @@ mod tests {
     #[should_panic(expected = "did not end within")]
     fn a_program_that_does_not_end_fails_the_test() {
         run(command("sleep").arg("60"), b"", Duration::from_millis(20));
+    }
+
+    #[test]
+    fn output_is_complete_when_a_process_has_ended() {
+        for _ in 0..20 {
+            let mut process = Process::start(command("sh").args(["-c", "echo out; echo error >&2"]));
+            assert!(process.wait().success());
+            assert_eq!((process.stdout().as_str(), process.stderr().as_str()), ("out\n", "error\n"));
+        }
+    }
+
+    #[test]
+    fn ports_are_given_once() {
+        let ports: HashSet<_> = (0..1200).map(|_| free_port()).collect();
+        assert_eq!(ports.len(), 1200);
     }
 
     #[test]

@@ -3,16 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::ca::Leaf;
-use crate::process::{Process, command, free_port, run, serve_on_free_port, wait_until};
-
-/// Timeout of a `redis-cli` command.
-const CLI_LIMIT: Duration = Duration::from_secs(20);
+use crate::process::{Process, TIMEOUT, command, free_port, run, serve_on_free_port, wait_until};
 
 /// Options of a [`Redis`]. By default it needs no password and saves to disk only on request.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +113,7 @@ impl Redis {
         if let Some(password) = &self.options.password {
             cli.args(["--no-auth-warning", "-a", password]);
         }
-        let finished = run(cli.args(words), b"", CLI_LIMIT);
+        let finished = run(cli.args(words), b"", TIMEOUT);
         finished.status.success().then(|| finished.stdout.trim_end().to_owned())
     }
 
@@ -174,8 +170,8 @@ fn server(port: u16, options: &RedisOptions, folder: &TempDir) -> Command {
     server
 }
 
-/// A primary, its replica, and a Sentinel that promotes the replica after the primary has been unreachable for half a
-/// second.
+/// A primary, its replica, and a Sentinel that promotes the replica when the test [waits](Sentinel::wait_for_failover) for that: a
+/// pause of the primary on a busy machine is no failure.
 #[derive(Debug)]
 pub struct Sentinel {
     /// The first primary.
@@ -229,14 +225,22 @@ impl Sentinel {
     pub fn cli(&self, words: &[&str]) -> String {
         let mut cli = command("redis-cli");
         cli.args(["-h", "127.0.0.1", "-p", &self.address.port().to_string()]).args(words);
-        run(&mut cli, b"", CLI_LIMIT).success()
+        run(&mut cli, b"", TIMEOUT).success()
     }
 
-    /// Waits until the replica has become the primary.
+    /// Has the replica of a killed primary promoted. Returns when the replica is the primary.
+    #[track_caller]
     pub fn wait_for_failover(&self) {
         // The Sentinel closes the replica's connections when it promotes it.
         let is_primary = || self.replica.try_info("role").is_some_and(|role| role == "master");
-        wait_until("a failover", || is_primary().then_some(()));
+        wait_until("a failover", || {
+            if is_primary() {
+                return Some(());
+            }
+            // An error while a failover is in progress, or while the Sentinel has not heard of the replica for some seconds.
+            self.cli(&["SENTINEL", "FAILOVER", Self::SERVICE]);
+            None
+        });
         let replica = self.replica.port().to_string();
         wait_until("a Sentinel that says so", || {
             let primary = self.cli(&["SENTINEL", "get-master-addr-by-name", Self::SERVICE]);
@@ -254,8 +258,8 @@ const SENTINEL: &str = "port PORT
 bind 127.0.0.1
 dir FOLDER
 sentinel monitor SERVICE 127.0.0.1 PRIMARY 1
-sentinel down-after-milliseconds SERVICE 500
-sentinel failover-timeout SERVICE 3000
+sentinel down-after-milliseconds SERVICE 600000
+sentinel failover-timeout SERVICE 60000
 ";
 
 /// The nodes of a cluster without replicas, each with a third of the slots.
@@ -276,8 +280,9 @@ impl Cluster {
             Redis::with(RedisOptions::default().argument(&[
                 "--cluster-enabled",
                 "yes",
+                // A node that is paused on a busy machine has not failed.
                 "--cluster-node-timeout",
-                "2000",
+                "60000",
                 "--cluster-port",
                 &bus.to_string(),
             ]))
