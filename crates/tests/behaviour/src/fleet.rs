@@ -1,5 +1,7 @@
 //! Gateways that share session secrets, through a file or Redis.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::client::TlsClient;
@@ -65,9 +67,21 @@ impl Fleet {
     /// Waits until Redis has confirmed `count` sessions. Handshakes do not wait for the confirmation, so a client could
     /// return too early.
     pub fn wait_for_sessions(&self, count: u64) {
-        wait_until("sessions in the store", || {
-            (self.total("brisk_session_store_writes_total", &[]) >= count).then_some(())
-        });
+        wait_until("sessions in the store", || (self.sessions() >= count).then_some(()));
+    }
+
+    /// Number of sessions that Redis has confirmed.
+    pub fn sessions(&self) -> u64 {
+        self.total("brisk_session_store_writes_total", &[])
+    }
+
+    /// Whether Redis has not replied within the deadline, or was considered down, since the start.
+    pub fn was_late(&self) -> bool {
+        let lookups = |outcome: &str| {
+            self.total("brisk_session_store_lookups_total", &[&format!("outcome=\"{outcome}\"")])
+        };
+        let others = ["brisk_session_store_dropped_writes_total", "brisk_limit_undecided_total"];
+        lookups("late") + lookups("down") + others.map(|name| self.total(name, &[])).iter().sum::<u64>() > 0
     }
 
     /// Waits until all members are connected to Redis.
@@ -95,6 +109,24 @@ impl Fleet {
         let output = run(&mut s_client(&self.ca, &self.members[member], &options), REQUEST, LIMIT);
         facts_of(&output)["tls"]["resumption"].as_str().unwrap_or_default().to_owned()
     }
+}
+
+/// Attempts of [`in_time`].
+const ATTEMPTS: usize = 20;
+
+/// Calls `test` with a fleet and its servers of `create`, and again with new ones if it fails and Redis was
+/// [late](Fleet::was_late): the longest deadline is a second, and a pause of the machine may be longer.
+#[track_caller]
+pub fn in_time<S>(create: impl Fn() -> (S, Fleet), test: impl Fn(&S, &Fleet)) {
+    for _ in 0..ATTEMPTS {
+        let (servers, fleet) = create();
+        match catch_unwind(AssertUnwindSafe(|| test(&servers, &fleet))) {
+            Ok(()) => return,
+            Err(_) if fleet.was_late() => eprintln!("Redis did not reply within the deadline: once more"),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+    panic!("Redis did not reply within the deadline in {ATTEMPTS} attempts")
 }
 
 /// State of the ticket keys as the admin listener reports it (`GET /tickets`).

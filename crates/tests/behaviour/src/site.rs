@@ -1,6 +1,7 @@
 //! A brisk that serves `site.test` and `localhost`, and clients for it.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use brisk_testkit::brisk::{Brisk, Setup, base, host};
@@ -98,11 +99,17 @@ impl Site {
 
     /// Requests `url` with curl, which resolves all names to brisk's address.
     pub fn curl_url(&self, options: &[&str], url: &str) -> Finished {
+        run(&mut self.curl_command(options, url), b"", LIMIT)
+    }
+
+    /// Command of [`curl_url`](Self::curl_url).
+    pub fn curl_command(&self, options: &[&str], url: &str) -> Command {
         let mut curl = command("curl");
-        // A proxy in the environment of the machine must not receive the requests of tests.
-        curl.args(["--silent", "--show-error", "--max-time", "30", "--noproxy", "*", "--cacert"]);
+        // A proxy in the environment of the machine must not receive the requests of tests. curl ends before `LIMIT`, so that its
+        // message is shown.
+        curl.args(["--silent", "--show-error", "--max-time", "170", "--noproxy", "*", "--cacert"]);
         curl.arg(self.ca.root_file()).args(["--connect-to", "::127.0.0.1:"]).args(options).arg(url);
-        run(&mut curl, b"", LIMIT)
+        curl
     }
 
     /// TLS client that trusts the site's CA, for `site.test`.
