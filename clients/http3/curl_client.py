@@ -12,7 +12,7 @@ SERVER, PORT = ADDRESS.rsplit(":", 1)
 def session():
     # curl's own resolver, so that the certificate is checked for the name of the host.
     options = {CurlOpt.RESOLVE: [f"{HOST}:{PORT}:{SERVER}"]}
-    return requests.Session(http_version=CurlHttpVersion.V3ONLY, verify=CA, curl_options=options, timeout=30)
+    return requests.Session(http_version=CurlHttpVersion.V3ONLY, verify=CA, curl_options=options, timeout=170)
 
 
 def url(path):

@@ -25,11 +25,30 @@ import (
 )
 
 type client struct {
-	host   string
-	server *net.UDPAddr
-	config *tls.Config
-	quic   *quic.Config
-	result map[string]any
+	host     string
+	server   *net.UDPAddr
+	config   *tls.Config
+	quic     *quic.Config
+	sessions *sessions
+	result   map[string]any
+}
+
+// limit is longer than any pause of a busy machine. The test ends the program earlier.
+const limit = 10 * time.Minute
+
+// sessions is a cache that reports its first session.
+type sessions struct {
+	tls.ClientSessionCache
+	once   sync.Once
+	stored chan struct{}
+}
+
+// Put stores a session, or removes one if session is nil.
+func (s *sessions) Put(key string, session *tls.ClientSessionState) {
+	s.ClientSessionCache.Put(key, session)
+	if session != nil {
+		s.once.Do(func() { close(s.stored) })
+	}
 }
 
 var cases = map[string]func(*client){
@@ -47,18 +66,20 @@ func main() {
 	roots.AppendCertsFromPEM(pem)
 	server, err := net.ResolveUDPAddr("udp", os.Args[3])
 	check(err)
+	cache := &sessions{ClientSessionCache: tls.NewLRUClientSessionCache(10), stored: make(chan struct{})}
 	c := &client{
 		host:   os.Args[2],
 		server: server,
 		config: &tls.Config{
-			RootCAs: roots, ServerName: os.Args[2], NextProtos: []string{http3.NextProtoH3},
-			ClientSessionCache: tls.NewLRUClientSessionCache(10),
+			RootCAs: roots, ServerName: os.Args[2], NextProtos: []string{http3.NextProtoH3}, ClientSessionCache: cache,
 		},
-		// The log goes to the folder QLOGDIR, if set.
+		// The log goes to the folder QLOGDIR, if set. The default of the handshake is 5 seconds.
 		quic: &quic.Config{
 			TokenStore: quic.NewLRUTokenStore(10, 10), Tracer: qlog.DefaultConnectionTracer,
+			HandshakeIdleTimeout: time.Minute, MaxIdleTimeout: 2 * time.Minute,
 		},
-		result: map[string]any{},
+		sessions: cache,
+		result:   map[string]any{},
 	}
 	cases[os.Args[4]](c)
 	check(json.NewEncoder(os.Stdout).Encode(c.result))
@@ -78,7 +99,7 @@ func newTransport() *quic.Transport {
 }
 
 func (c *client) connect(early bool) *connection {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	transport := newTransport()
 	dial := transport.Dial
@@ -169,7 +190,7 @@ func hints(c *client) {
 func again(c *client, early bool, use func(*connection)) {
 	first := c.connect(false)
 	c.get(first, "/first")
-	time.Sleep(100 * time.Millisecond)
+	<-c.sessions.stored
 	first.close()
 	second := c.connect(early)
 	defer second.close()
@@ -225,7 +246,7 @@ func migrate(c *client) {
 }
 
 func move(conn *connection) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	transport := newTransport()
 	conn.transports = append(conn.transports, transport)
