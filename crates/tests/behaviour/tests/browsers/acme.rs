@@ -19,6 +19,7 @@ pub(crate) const HOST: &str = "shop.test";
 pub(crate) fn base(pebble: &Pebble, state: &Path) -> String {
     format!(
         "server.https = [\"127.0.0.1:{}\"]\nserver.http = [\"127.0.0.1:{}\"]\nserver.workers = 2\n\
+         server.timeouts.hello = \"1m\"\nserver.timeouts.head = \"1m\"\n\
          server.state_dir = {:?}\nadmin.listen = \"127.0.0.1:0\"\naccess_log.format = \"off\"\n\
          acme.directory = {:?}\nacme.ca = {:?}\n",
         pebble.https(),
@@ -181,7 +182,9 @@ fn a_host_may_have_a_profile_of_its_own() {
     for name in [HOST, "short.test"] {
         connect(&pebble, brisk.https(), name);
     }
-    let issued = |host| record(state.path(), "certificates", host, "ecdsa").expect("a certificate");
+    let issued = |host| {
+        wait_until("a certificate in the store", || record(state.path(), "certificates", host, "ecdsa"))
+    };
     assert_eq!(issued(HOST)["profile"], Value::Null);
     assert_eq!(issued("short.test")["profile"], "shortlived");
 }

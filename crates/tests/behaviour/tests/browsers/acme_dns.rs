@@ -64,6 +64,7 @@ fn a_wildcard_is_proven_by_a_program() {
     fs::set_permissions(setup.folder().join("hook"), fs::Permissions::from_mode(0o700)).expect("a file");
     let brisk = setup.config(&config).start();
     connect(&pebble, brisk.https(), "www.shop.test");
+    brisk.log_with("a certificate was obtained");
     let calls = fs::read_to_string(brisk.folder().join("calls")).expect("calls");
     assert_eq!(calls, "present shop.test\ncleanup shop.test\n");
     assert!(record(state.path(), "certificates", "%2a.shop.test", "ecdsa").is_some());

@@ -140,7 +140,8 @@ fn an_order_is_continued_when_the_authority_said() {
     let mut status = record(state.path(), "status", HOST, "ecdsa").expect("a status");
     let number = |name: &str| status[name].as_u64().expect("a number");
     let pause = number("retry") - number("failed");
-    assert!((3590..=3601).contains(&pause), "{status}");
+    // The time of the failure is later than that of the response, by a pause of the machine at most.
+    assert!((3400..=3601).contains(&pause), "{status}");
     drop(brisk);
     // An hour later.
     status["retry"] = 0.into();

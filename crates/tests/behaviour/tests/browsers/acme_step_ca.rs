@@ -21,6 +21,7 @@ use crate::acme::{HOST, host, record, state};
 fn config(authority: &StepCa, state: &Path, more: &str) -> String {
     format!(
         "{more}server.https = [\"127.0.0.1:{}\"]\nserver.http = [\"127.0.0.1:{}\"]\nserver.workers = 2\n\
+         server.timeouts.hello = \"1m\"\nserver.timeouts.head = \"1m\"\n\
          server.state_dir = {:?}\nadmin.listen = \"127.0.0.1:0\"\naccess_log.format = \"off\"\n\
          acme.directory = {:?}\nacme.ca = {:?}\n{}",
         authority.https(),

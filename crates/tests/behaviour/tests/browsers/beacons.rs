@@ -11,7 +11,7 @@ use brisk_behaviour::site::{NAME, Site};
 use brisk_link::{Link, SERVER};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::client::TlsStream;
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{TIMEOUT, wait_until};
 use serde_json::Value;
 
 use crate::chromium::Chromium;
@@ -61,7 +61,7 @@ fn visit(site: &Site, options: &[&str], count: u64) {
         let folder = site.brisk.folder().join(format!("visit-{wanted}-{attempt}"));
         fs::create_dir(&folder).expect("a temporary folder");
         let _browser = Chromium::new(&folder, &site.brisk).start(options, &url);
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + TIMEOUT;
         while Instant::now() < until {
             if joined(&site.brisk) >= wanted {
                 return;
@@ -77,9 +77,14 @@ fn beacons_of_pages_join_their_visits() {
     for options in [&[][..], &["--disable-http2"]] {
         let site = site("true", 3);
         visit(&site, options, 3);
-        let pages = sum(&site.brisk, "brisk_beacon_ids_total", &[]);
+        // A page may be on its way to the browser that has been closed.
+        let pages = wait_until("scripts in all pages", || {
+            let metrics = site.brisk.metrics();
+            let pages = metrics.sum("brisk_beacon_ids_total", &[]) as u64;
+            let scripts = metrics.sum("brisk_beacon_scripts_total", &["outcome=\"inserted\""]) as u64;
+            (scripts == pages).then_some(pages)
+        });
         assert!(pages >= 3, "{options:?}");
-        assert_eq!(sum(&site.brisk, "brisk_beacon_scripts_total", &["outcome=\"inserted\""]), pages);
         assert_eq!(sum(&site.brisk, "brisk_beacons_refused_total", &[]), 0, "{options:?}");
         let by = if options.is_empty() { "protocol=\"h2\"" } else { "protocol=\"h1\"" };
         assert!(sum(&site.brisk, "brisk_page_resources_total", &[by]) >= 3, "{options:?}");
@@ -182,7 +187,7 @@ fn over_a_link_the_wait_of_a_page_is_a_round_trip_and_the_gateways_own_time() {
     let Some(link) = link("delay=100ms,rate=20M,queue=200k") else { return };
     let site = linked(&link, "", 1);
     let mut seen = Vec::new();
-    for attempt in 1..=6 {
+    for attempt in 1..=20 {
         let (line, _) = visit_over(&link, &site, attempt);
         let (wait, own, rtt) = (number(&line, "wait"), number(&line, "answered_in"), number(&line, "rtt"));
         // Nothing comes sooner than the link lets it, whatever the machine does meanwhile. Browsers round their clocks.
@@ -205,16 +210,16 @@ fn a_page_waits_for_the_connection_that_its_browser_opens_before_the_request() {
     let leave = "addEventListener('load', () => setTimeout(() => location = '/1.html', 2500))";
     site.brisk.write("www/0.js", leave);
     let mut seen = Vec::new();
-    for attempt in 1..=6 {
+    for attempt in 1..=20 {
         let (line, logged) = visit_over(&link, &site, 2 * attempt);
-        let (path, resumption) = (&logged["path"], &logged["resumption"]);
-        assert_eq!((path, resumption), (&"/1.html".into(), &"psk".into()), "{line} {logged}");
-        if !line.contains(" connect=") && line.contains("connection=\"new\"") {
+        let is_second = logged["path"] == "/1.html" && logged["resumption"] == "psk";
+        if is_second && !line.contains(" connect=") && line.contains("connection=\"new\"") {
             assert!(number(&line, "handshake") >= 49.0, "{line}");
             return;
         }
-        // On a busy machine the connection may be opened well before the navigation begins by the browser's clock.
-        seen.push(line);
+        // On a busy machine the connection may be opened well before the navigation begins by the browser's clock, and the gateway
+        // may close the first one later than the browser needs it.
+        seen.push((line, logged));
     }
     panic!("{seen:#?}");
 }
@@ -241,6 +246,9 @@ fn post(stream: &mut TlsStream, host: &str, headers: &str, body: &str) -> u16 {
 
 const OWN: &str = "Sec-Fetch-Site: same-origin\r\n";
 
+/// Time of a first byte in milliseconds, later than any response of a busy machine, with whose own clock the gateway compares it.
+const LATE: u32 = 30_000;
+
 #[track_caller]
 fn refused(site: &Site, reason: &str, count: u64) {
     let label = format!("reason=\"{reason}\"");
@@ -252,7 +260,7 @@ fn strangers_add_no_visits() {
     let site = site("true", 1);
     let mut stream = site.connect();
     let id = page_view(&mut stream, "").expect("an id");
-    let own = format!("id={id}&wait=5000&ttfb=5000");
+    let own = format!("id={id}&ttfb={LATE}");
     // What is not from a page of this host.
     for (headers, body) in
         [("", &own), ("Sec-Fetch-Site: cross-site\r\n", &own), ("Origin: https://evil.test\r\n", &own)]
@@ -319,12 +327,13 @@ fn what_is_no_page_view_and_what_is_not_drawn_stays() {
 #[test]
 fn a_page_with_thousands_of_views_has_few() {
     let site = site("true", 1);
+    let begun = Instant::now();
     let mut stream = site.connect();
     let views =
         |kind: &str| sum(&site.brisk, "brisk_beacon_views_total", &[&format!("navigation=\"{kind}\"")]);
     let id = page_view(&mut stream, "").expect("an id");
     // The load, then views without it, also after a return.
-    let load = format!("id={id}&nav=navigate&wait=5000&ttfb=5000");
+    let load = format!("id={id}&nav=navigate&ttfb={LATE}");
     assert_eq!(
         post(&mut stream, NAME, OWN, &format!("{load}&view=soft&page=/a&inp=8&view=soft&page=/b")),
         204
@@ -343,13 +352,16 @@ fn a_page_with_thousands_of_views_has_few() {
     }
     assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}&view=soft&inp=500000")), 204);
     refused(&site, "implausible", 1);
-    // Thousands of views of one address.
-    for _ in 0..100 {
-        let many: Vec<_> = (0..60).map(|number| format!("&view=soft&page=/p{number}")).collect();
-        assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}{}", many.concat())), 204);
-    }
-    assert!(views("soft") < 200, "{}", views("soft"));
-    assert!(sum(&site.brisk, "brisk_beacons_refused_total", &["reason=\"client-rate\""]) > 30);
+    // Thousands of views of one address, which may have 60, and two more in each second.
+    wait_until("refused beacons", || {
+        for _ in 0..100 {
+            let many: Vec<_> = (0..60).map(|number| format!("&view=soft&page=/p{number}")).collect();
+            assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}{}", many.concat())), 204);
+        }
+        (sum(&site.brisk, "brisk_beacons_refused_total", &["reason=\"client-rate\""]) > 30).then_some(())
+    });
+    let most = 64 + 2 * (begun.elapsed().as_secs() + 1);
+    assert!(views("soft") <= most, "{} of {most}", views("soft"));
     site.assert_alive();
 }
 
@@ -369,8 +381,12 @@ fn large_and_many_beacons_cost_their_senders_alone() {
         let options =
             ["--header", "Sec-Fetch-Site: same-origin", "--header", "Expect:", "--data-binary", &file];
         let shown = ["--output", "/dev/null", "--write-out", "%{http_code}", way[0], "--header", way[1]];
-        let status = site.curl(&[&options[..], &shown].concat(), "/.brisk/beacon").success();
-        count += 1;
+        // The rest of a refused upload is awaited for two seconds, which a busy machine may exceed: then curl has no response.
+        let status = wait_until("a response to a large beacon", || {
+            let finished = site.curl(&[&options[..], &shown].concat(), "/.brisk/beacon");
+            count += 1;
+            finished.status.success().then_some(finished.stdout)
+        });
         assert_eq!(status, "204", "{way:?}");
         refused(&site, "too-large", count);
     }
@@ -431,8 +447,7 @@ fn a_flood_from_one_address_leaves_the_beacons_of_others_alone() {
         let shown = ["--write-out", "%header{server-timing}"];
         let timing = site.curl(&[&other[..], &view, &shown].concat(), "/0.html").success();
         let id = timing.strip_prefix("visit;desc=").expect("an id").to_owned();
-        // Later than any answer of a busy machine, whose own clock judges what the page says.
-        let beacon = format!("id={id}&ttfb=5000&wait=5000");
+        let beacon = format!("id={id}&ttfb={LATE}");
         site.curl(&[&other[..], &["--data", &beacon]].concat(), "/.brisk/beacon").success();
     });
     assert_eq!(joined(&site.brisk), 1);
@@ -509,6 +524,6 @@ fn ids_outlive_a_reload_and_are_of_one_host() {
     site.brisk.write("brisk.toml", config.replace("visits = true", "visits = { share = 1.0 }"));
     site.brisk.reload();
     let mut stream = site.connect();
-    assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}&ttfb=5000&wait=5000")), 204);
+    assert_eq!(post(&mut stream, NAME, OWN, &format!("id={id}&ttfb={LATE}")), 204);
     assert_eq!(joined(&site.brisk), 1);
 }

@@ -128,7 +128,8 @@ fn plots_of_a_load_can_be_read_on_a_telephone() {
     let site = Site::new();
     let page = site.brisk.folder().join("load.html");
     let mut bench = Command::new(brisk_program());
-    bench.args(["bench", &format!("https://localhost:{}/", site.brisk.https().port()), "-d", "2s", "--ca"]);
+    bench.args(["bench", &format!("https://localhost:{}/", site.brisk.https().port()), "-d", "4s"]);
+    bench.args(["--timeout", "150s", "--ca"]);
     run(bench.arg(site.ca.root_file()).arg("--html").arg(&page), b"", LIMIT).success();
     let html = fs::read_to_string(&page).expect("a page") + MEASURE;
     fs::write(&page, html).expect("a temporary file");

@@ -9,7 +9,7 @@ use brisk_testkit::brisk::{Brisk, base, host};
 use brisk_testkit::ca::TestCa;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{Process, wait_until};
 use serde_json::Value;
 
 use crate::chromium::Chromium;
@@ -72,9 +72,29 @@ fn three_domains() -> Origin {
     })
 }
 
-/// Opens the page in Chromium: its text, and the connections over HTTP/2 that the net log has.
-fn opened(brisk: &Brisk) -> (String, usize) {
-    let log = brisk.folder().join("net.json");
+/// Opens the page in Chromium, anew while its text lacks `expected`, or while it has other connections over HTTP/2 than
+/// `has_connections` permits: on a busy machine, Chromium opens a second connection beside one that it waits for.
+#[track_caller]
+fn opened(brisk: &Brisk, expected: &str, has_connections: impl Fn(usize) -> bool) {
+    let mut seen = Vec::new();
+    for attempt in 0..ATTEMPTS {
+        let (page, connections) = open(brisk, &format!("visit-{attempt}"));
+        if page.contains(expected) && has_connections(connections) {
+            return;
+        }
+        seen.push((page, connections));
+    }
+    panic!("pages and their connections: {seen:#?}")
+}
+
+/// Attempts of [`opened`].
+const ATTEMPTS: usize = 8;
+
+/// The text of the page, and the connections over HTTP/2 that the net log has.
+fn open(brisk: &Brisk, folder: &str) -> (String, usize) {
+    let folder = brisk.folder().join(folder);
+    fs::create_dir(&folder).expect("a temporary folder");
+    let log = folder.join("net.json");
     let rules = format!("--host-resolver-rules=MAP *.test:443 127.0.0.1:{}", brisk.https().port());
     let options = [
         "--dump-dom",
@@ -83,7 +103,7 @@ fn opened(brisk: &Brisk) -> (String, usize) {
         &rules,
         &format!("--log-net-log={}", log.display()),
     ];
-    let page = Chromium::new(brisk.folder(), brisk).run(&options, "https://www.test/");
+    let page = Chromium::new(&folder, brisk).run(&options, "https://www.test/");
     let text = fs::read_to_string(&log).expect("a net log");
     let log: Value = serde_json::from_str(&text).expect("JSON");
     let number = |group: &str, name: &str| log["constants"][group][name].as_u64().expect(name);
@@ -111,16 +131,12 @@ fn a_page_on_three_domains_needs_one_connection() {
     };
     let expected = "<title>script=yes style=rgb(1, 2, 3) fonts=1 images=2</title>";
     let before = setup().config(&config("")).start();
-    let (page, connections) = opened(&before);
-    assert!(page.contains(expected), "{page}");
     // Fonts of other origins have a connection of their own, without cookies.
-    assert!(connections >= 3, "{connections}");
+    opened(&before, expected, |connections| connections >= 3);
     let keys = "consolidate = { \"https://static.test\" = { path = \"/_s\", upstream = \"app\" }, \"https://img.test\" = \
                 { path = \"/_i\", upstream = \"app\", cookies = \"none\" } }\n";
     let after = setup().config(&config(keys)).start();
-    let (page, connections) = opened(&after);
-    assert!(page.contains(expected), "{page}");
-    assert_eq!(connections, 1, "{page}");
+    opened(&after, expected, |connections| connections == 1);
     assert!(after.metrics().sum("brisk_rewritten_answers_total", &[]) >= 3.0);
 }
 
@@ -153,9 +169,7 @@ fn a_style_sheet_with_a_digest_comes_unchanged_over_the_connection_of_the_page()
             .map(|(name, keys)| format!("{}{keys}{route}", host(&[name], &[&ca.server(&[name]).issue()])));
         let config = format!("{}{}{}", base(""), hosts.concat(), upstream(&[&origin.url()]));
         let brisk = setup().config(&config).start();
-        let (page, connections) = opened(&brisk);
-        assert!(page.contains("<title>rgb(1, 2, 3)</title>"), "{integrity} {page}");
-        assert_eq!(connections == 1, few, "{integrity} {connections}");
+        opened(&brisk, "<title>rgb(1, 2, 3)</title>", |connections| (connections == 1) == few);
         // The style sheet, and the picture that is relative to it.
         for path in ["/a/app.css", "/a/one.svg"] {
             let requests = origin.requests();
@@ -287,10 +301,9 @@ fn a_page_that_pauses_goes_on_as_it_comes() {
         Ok(())
     });
     let site = consolidating(&origin, "compression = true");
-    let asked = ["--http2", "--no-buffer", "--max-time", "3", "--compressed"];
-    wait_until("the beginning of a page", || {
-        (site.curl(&asked, "/slow").stdout == "<img src=/_s/a>").then_some(())
-    });
+    let asked = ["--http2", "--no-buffer", "--compressed"];
+    let curl = Process::start(&mut site.curl_command(&asked, &site.url("/slow")));
+    wait_until("the beginning of a page", || (curl.stdout() == "<img src=/_s/a>").then_some(()));
 }
 
 /// A page that waits for one of two other origins.

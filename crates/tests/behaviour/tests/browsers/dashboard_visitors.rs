@@ -43,7 +43,7 @@ fn visitors(folder: &Path) {
         }
         visits.record(visit);
     }
-    assert!(visits.close(Duration::from_mins(1)), "{:?}", visits.status());
+    assert!(visits.close(LIMIT), "{:?}", visits.status());
 }
 
 /// Place of a point of the quickest page in the chart by value.
@@ -92,10 +92,8 @@ fn charts_have_thresholds_lines_by_value_and_marks_of_deployments() {
     page.wait_for("document.querySelectorAll('#v-vitals canvas').length === 6");
     let says = |metric: &str| format!("document.getElementById('v-{metric}-name').textContent");
     // The histograms of the store have an error of 1 %.
-    let paint = page.script(&says("lcp"));
-    let paint = paint.as_str().expect("text");
-    assert!(paint.starts_with("largest paint (LCP): 5.0") && paint.ends_with(" s, poor"), "{paint}");
-    assert_eq!(page.script(&says("cls")), "layout shift (CLS): 0.05, good");
+    page.wait_for(&format!("/^largest paint \\(LCP\\): 5\\.0.* s, poor$/.test({})", says("lcp")));
+    page.wait_for(&format!("{} === 'layout shift (CLS): 0.05, good'", says("cls")));
     page.wait_for("document.querySelectorAll('#v-lines canvas').length === 1");
     // By browser.
     let choose = |id: &str, value: &str| {
@@ -151,7 +149,8 @@ fn charts_have_thresholds_lines_by_value_and_marks_of_deployments() {
     }
     // A reload is a mark too.
     assert!(site.brisk.reload().contains("reloaded"));
-    let marks = std::fs::read_to_string(folder.path().join("marks")).expect("marks");
-    let kinds: Vec<_> = marks.lines().filter_map(|line| line.split(' ').nth(1)).collect();
-    assert_eq!(kinds, ["deployment", "reload"], "{marks}");
+    wait_until("the marks of the deployment and of the reload", || {
+        let marks = std::fs::read_to_string(folder.path().join("marks")).expect("marks");
+        marks.lines().filter_map(|line| line.split(' ').nth(1)).eq(["deployment", "reload"]).then_some(())
+    });
 }

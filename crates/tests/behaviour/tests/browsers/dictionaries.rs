@@ -4,7 +4,7 @@ use std::io::Write;
 
 use brisk_behaviour::site::{LIMIT, Site, upstream};
 use brisk_testkit::origin::Origin;
-use brisk_testkit::process::{command, run};
+use brisk_testkit::process::{command, run, wait_until};
 
 use crate::chromium::Chromium;
 
@@ -51,8 +51,11 @@ fn a_new_version_is_sent_as_its_difference_to_the_old_one() {
             assert!(get(&format!("{path}.v2.js"), &[]).starts_with("zstd "));
         }
         assert_eq!(site.curl(&[], &format!("{path}.v1.js")).success(), script(1));
-        let answer = get(&format!("{path}.v2.js"), &[]);
-        assert!(answer.starts_with("dcz ") && answer.contains(vary), "{path}: {answer}");
+        // A response is kept as a dictionary a moment after its end.
+        let answer = wait_until("a difference", || {
+            Some(get(&format!("{path}.v2.js"), &[])).filter(|answer| answer.starts_with("dcz "))
+        });
+        assert!(answer.contains(vary), "{path}: {answer}");
         let bytes = std::fs::read(output).expect("an answer");
         assert!(bytes.len() < 400, "{path}: {} bytes", bytes.len());
         std::fs::write(folder.join("frame"), &bytes[40..]).expect("a file");
@@ -94,7 +97,13 @@ fn chromium_uses_the_first_version_for_the_second() {
         "--virtual-time-budget=30000",
         "--dump-dom",
     ];
-    let seen = Chromium::new(site.brisk.folder(), &site.brisk).run(&options, &url);
-    assert!(seen.contains("version 2 as difference"), "{seen}");
+    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
+    let mut seen = Vec::new();
+    // On a busy machine, the dictionary may not be stored before the tries of the page are over.
+    let is_used = (0..8).any(|_| {
+        seen.push(browser.run(&options, &url));
+        seen.iter().any(|page| page.contains("version 2 as difference"))
+    });
+    assert!(is_used, "{seen:#?}");
     assert!(site.brisk.metrics().sum("brisk_compressed_answers_total", &["coding=\"dcz\""]) >= 1.0);
 }

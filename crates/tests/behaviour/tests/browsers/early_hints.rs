@@ -9,6 +9,7 @@ use brisk_behaviour::h2::{END_HEADERS, HEADERS, frame};
 use brisk_behaviour::h2_origin::{h2_origin, h2c};
 use brisk_behaviour::site::{Site, upstream};
 use brisk_testkit::origin::Origin;
+use brisk_testkit::process::{Process, wait_until};
 
 use crate::chromium::Chromium;
 
@@ -17,16 +18,33 @@ const STYLE: &str = "</app.css>; rel=preload; as=style";
 
 fn hinting(url: &str, hints: &str) -> Site {
     let route = format!("\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = {hints}\n");
-    Site::with(&(route + &upstream(&[url])))
+    Site::with(&(route + &upstream(&[url]) + "timeouts = { head = \"10m\" }\n"))
 }
 
-/// An upstream whose pages have these lines in their heads, after `before`. The answer comes apart from what is before it.
-fn pages(before: &'static str, lines: &'static str) -> Origin {
+/// Whether answers may follow their hints. An answer that comes with its hints makes them useless, and they are left out.
+type Gate = Arc<AtomicBool>;
+
+fn wait_for(gate: &Gate) {
+    wait_until("an answer that may follow its hints", || gate.load(Ordering::SeqCst).then_some(()));
+}
+
+/// Requests a page with curl, and lets its answer follow when curl has the hints. Returns the output.
+fn hinted(site: &Site, gate: &Gate) -> String {
+    let options = [&NAVIGATION[..], &["--verbose"]].concat();
+    let mut curl = Process::start(&mut site.curl_command(&options, &site.url("/")));
+    wait_until("hints before the answer", || curl.stderr().contains("< HTTP/2 103").then_some(()));
+    gate.store(true, Ordering::SeqCst);
+    assert!(curl.wait().success(), "{}", curl.stderr());
+    curl.stdout()
+}
+
+/// An upstream whose pages have these lines in their heads, after `before`. The answer waits for the gate.
+fn pages(before: &'static str, lines: &'static str, gate: &Gate) -> Origin {
+    let gate = Arc::clone(gate);
     Origin::answering(move |_, stream| {
         if !before.is_empty() {
             stream.write_all(before.as_bytes())?;
-            // An answer that comes with its hints makes them useless, and they are left out.
-            std::thread::sleep(Duration::from_millis(300));
+            wait_for(&gate);
         }
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{lines}Content-Length: 4\r\n\r\npage")
     })
@@ -42,11 +60,10 @@ fn hints(answer: &str) -> String {
 #[test]
 fn an_upstreams_own_hints_and_those_of_the_configuration_go_out_before_the_answer() {
     let before = "HTTP/1.1 103 Early Hints\r\nLink: </app.css>; rel=preload; as=style\r\nX-Secret: 1\r\n\r\n";
-    let origin = pages(before, "");
+    let gate = Gate::default();
+    let origin = pages(before, "", &gate);
     let site = hinting(&origin.url(), "true");
-    // An answer that is read together with its hints has none: on a busy machine it may be.
-    let mut answers = (0..20).map(|_| site.curl(&NAVIGATION, "/").success());
-    let answer = answers.find(|answer| answer.contains(" 103")).expect("hints");
+    let answer = hinted(&site, &gate);
     assert_eq!(hints(&answer), STYLE, "{answer}");
     assert!(!answer.contains("x-secret") && answer.ends_with("page"), "{answer}");
     let configured = hinting(&origin.url(), "[\"</main.js>; rel=modulepreload\"]");
@@ -59,20 +76,21 @@ fn an_upstreams_own_hints_and_those_of_the_configuration_go_out_before_the_answe
 
 #[test]
 fn hints_of_an_upstream_over_http2_go_out_as_well() {
-    let origin = h2_origin(|peer, _| {
+    let gate = Gate::default();
+    let own = Arc::clone(&gate);
+    let origin = h2_origin(move |peer, _| {
         while let Some(stream) = peer.request()? {
             // `:status` and `link`, by the indices of their names.
             let value = [&[u8::try_from(STYLE.len()).expect("a short value")], STYLE.as_bytes()].concat();
             let block = [b"\x08\x03103\x0f\x1e", &value[..]].concat();
             peer.send(&frame(HEADERS, END_HEADERS, stream, &block))?;
-            std::thread::sleep(Duration::from_millis(300));
+            wait_for(&own);
             peer.answer(stream, b"page", true)?;
         }
         Ok(())
     });
     let site = hinting(&h2c(&origin), "true");
-    let mut answers = (0..20).map(|_| site.curl(&NAVIGATION, "/").success());
-    let answer = answers.find(|answer| answer.contains(" 103")).expect("hints");
+    let answer = hinted(&site, &gate);
     assert_eq!(hints(&answer), STYLE, "{answer}");
     assert!(answer.ends_with("page"), "{answer}");
 }
@@ -80,7 +98,7 @@ fn hints_of_an_upstream_over_http2_go_out_as_well() {
 #[test]
 fn the_links_of_a_page_are_hints_for_the_next_visitor() {
     let lines = "Link: </app.css>; rel=preload; as=style, </next>; rel=next\r\nLink: <https://b.test>; rel=preconnect\r\n";
-    let origin = pages("", lines);
+    let origin = pages("", lines, &Gate::default());
     let site = hinting(&origin.url(), "{ upstream = false }");
     assert!(!site.curl(&NAVIGATION, "/page?x").success().contains(" 103"));
     // The next connections reach both workers, which share their knowledge.
@@ -112,7 +130,7 @@ fn chromium_loads_what_was_hinted_before_the_page_is_there() {
         }
         write!(stream, "HTTP/1.1 103 Early Hints\r\nLink: {STYLE}\r\n\r\n")?;
         // The head comes only when the browser has asked for the style.
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(150);
         while !asked.load(Ordering::SeqCst) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to};
-use brisk_testkit::process::{Process, command, run, serve_on_free_port};
+use brisk_testkit::process::{Process, command, run, serve_on_free_port, wait_until};
 use rustix::process::Signal;
 
 fn server() -> (Process, SocketAddr) {
@@ -48,10 +48,10 @@ fn the_interop_cases_pass() {
     }
 }
 
-/// Site with a check of `service` at one server.
-fn checked(address: SocketAddr, service: &str) -> Site {
+/// Site with a check of `service` at one server. `time` is the interval of checks and the timeout of each.
+fn checked(address: SocketAddr, service: &str, time: &str) -> Site {
     let health = format!(
-        "health = {{ grpc = {service:?}, interval = \"100ms\", timeout = \"100ms\", unhealthy_after = 1, healthy_after = 1 }}\n"
+        "health = {{ grpc = {service:?}, interval = \"{time}\", timeout = \"{time}\", unhealthy_after = 1, healthy_after = 1 }}\n"
     );
     Site::with(&(proxy_to(&[&format!("h2c://{address}")]) + &health))
 }
@@ -68,19 +68,28 @@ fn the_health_service_decides_about_a_server() {
         etcd.args(["--listen-peer-urls", "http://127.0.0.1:0"]);
         etcd
     });
-    let site = checked(address, "");
+    let site = checked(address, "", "500ms");
+    // By the metric: on a busy machine, a server that serves may exceed the timeout now and then.
+    let becomes = |healthy: u32| {
+        wait_until(&format!("{healthy} healthy servers"), || {
+            let now = site.brisk.metrics().sum("brisk_upstream_healthy", &["group=\"app\""]);
+            (now.round() as u32 == healthy).then_some(())
+        });
+    };
     etcd.pause();
+    becomes(0);
     site.brisk.log_with("upstream server is down");
     etcd.signal(Signal::CONT);
     // Only a check that finds SERVING makes the server available.
+    becomes(1);
     site.brisk.log_with("upstream server is up again");
-    // NOT_FOUND
-    checked(address, "app.Unknown").brisk.log_with("reason=grpc-status 5");
+    // NOT_FOUND. The first check is made at once.
+    checked(address, "app.Unknown", "2m").brisk.log_with("reason=grpc-status 5");
 }
 
 #[test]
 fn a_server_without_the_health_service_is_not_healthy() {
     let (_server, address) = server();
     // UNIMPLEMENTED
-    checked(address, "").brisk.log_with("reason=grpc-status 12");
+    checked(address, "", "2m").brisk.log_with("reason=grpc-status 12");
 }

@@ -1,11 +1,13 @@
 //! HTTP/3 with Chromium and Firefox: pages, returning connections with early data, and WebSocket.
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use brisk_behaviour::h3_client::h3_site;
 use brisk_behaviour::site::{NAME, Site, upstream};
 use brisk_behaviour::websocket::echo;
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{Process, wait_until};
 use serde_json::Value;
 
 use crate::chromium::Chromium;
@@ -15,9 +17,9 @@ use crate::firefox::firefox;
 const PAGE: &str = "<!doctype html><script>
 const pause = ms => new Promise(done => setTimeout(done, ms));
 (async () => {
-  for (const path of ['/second', '/third', '/fourth']) {
+  for (let turn = 1; turn <= 1000; turn++) {
     await pause(1500);
-    await fetch(path, {cache: 'no-store'});
+    await fetch('/turn-' + turn, {cache: 'no-store'}).catch(() => {});
   }
 })();
 </script>";
@@ -29,23 +31,53 @@ fn returning() -> Site {
     h3_site("server.timeouts.idle = \"300ms\"\n", &page)
 }
 
-/// Line of the access log about the request for this path.
-fn logged(site: &Site, path: &str) -> Value {
-    let found = |line: String| {
-        Some(serde_json::from_str::<Value>(&line).expect("JSON")).filter(|l| l["path"] == path)
-    };
-    wait_until(path, || site.brisk.access_log().into_iter().find_map(found))
+/// Lines of the access log.
+fn lines(site: &Site) -> Vec<Value> {
+    let line = |line: String| serde_json::from_str::<Value>(&line).expect("JSON");
+    site.brisk.access_log().into_iter().map(line).collect()
 }
 
-/// Checks that the page and its resources came over HTTP/3, and that returning connections began with early data.
+/// Line of the access log about the request for this path.
+fn logged(site: &Site, path: &str) -> Value {
+    wait_until(path, || lines(site).into_iter().find(|line| line["path"] == path))
+}
+
+/// Checks that returning connections begin with early data.
 fn assert_early(site: &Site) {
-    assert_eq!(logged(site, "/")["protocol"], "HTTP/3.0");
-    let lines = ["/second", "/third", "/fourth"].map(|path| logged(site, path));
-    for line in &lines {
-        assert_eq!(line["protocol"], "HTTP/3.0", "{line}");
+    // A connection that a busy machine closes or opens late carries a request that is not early, or not over HTTP/3.
+    wait_until("two returns with early data over HTTP/3", || {
+        let is_early = |line: &&Value| {
+            let is_return = line["path"].as_str().is_some_and(|path| path.starts_with("/turn-"));
+            is_return && line["protocol"] == "HTTP/3.0" && line["resumption"] == "0-rtt"
+        };
+        (lines(site).iter().filter(is_early).count() >= 2).then_some(())
+    });
+}
+
+/// Browsers that are started one after another, until one has a page: a browser gives up if a busy machine is late with the
+/// handshake over QUIC.
+const BROWSERS: usize = 8;
+
+/// Time for a browser to request a page.
+const START: Duration = Duration::from_secs(100);
+
+/// Starts Chromium, anew until it has requested `path` over HTTP/3.
+fn chromium(site: &Site, path: &str) -> Process {
+    let [quic, address] = forced(site);
+    for attempt in 0..BROWSERS {
+        let folder = site.brisk.folder().join(format!("visit-{attempt}"));
+        fs::create_dir(&folder).expect("a temporary folder");
+        let running = Chromium::new(&folder, &site.brisk).start(&[&quic, &address], &site.url(path));
+        let until = Instant::now() + START;
+        while Instant::now() < until {
+            if let Some(line) = lines(site).into_iter().find(|line| line["path"] == path) {
+                assert_eq!(line["protocol"], "HTTP/3.0", "{line}");
+                return running;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
-    let early = lines.iter().filter(|line| line["resumption"] == "0-rtt").count();
-    assert!(early >= 2, "{lines:#?}");
+    panic!("no request for {path}: {:#?}\n{}", lines(site), site.brisk.process().stderr())
 }
 
 /// Options that let Chromium connect by QUIC at once. The name has one address: `localhost` has two, of which QUIC tries
@@ -65,8 +97,13 @@ fn chromium_loads_a_page_over_http3() {
     let log = format!("--log-net-log={}", file.display());
     let browser = Chromium::new(site.brisk.folder(), &site.brisk);
     let [quic, address] = forced(&site);
-    let page = browser.run(&[&quic, &address, &log, "--dump-dom"], &site.url("/page"));
-    assert!(page.contains("here"), "{page}");
+    let mut pages = Vec::new();
+    // On a busy machine, Chromium may give up the handshake.
+    let is_loaded = (0..BROWSERS).any(|_| {
+        pages.push(browser.run(&[&quic, &address, &log, "--dump-dom"], &site.url("/page")));
+        pages.iter().any(|page| page.contains("here"))
+    });
+    assert!(is_loaded, "{pages:#?}");
     assert_eq!(logged(&site, "/page")["protocol"], "HTTP/3.0");
     let log: Value = serde_json::from_str(&fs::read_to_string(&file).expect("a net log")).expect("JSON");
     let events = |name: &str| {
@@ -81,9 +118,7 @@ fn chromium_loads_a_page_over_http3() {
 #[test]
 fn chromium_returns_with_early_data() {
     let site = returning();
-    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
-    let [quic, address] = forced(&site);
-    let _running = browser.start(&[&quic, &address], &site.url("/"));
+    let _running = chromium(&site, "/");
     assert_early(&site);
 }
 
@@ -103,10 +138,7 @@ fn chromium_has_a_websocket_beside_its_page() {
         upstream(&[&origin.url()])
     );
     let site = h3_site("", &page);
-    let browser = Chromium::new(site.brisk.folder(), &site.brisk);
-    let [quic, address] = forced(&site);
-    let _running = browser.start(&[&quic, &address], &site.url("/page"));
-    assert_eq!(logged(&site, "/page")["protocol"], "HTTP/3.0");
+    let _running = chromium(&site, "/page");
     assert_eq!(logged(&site, "/said-hello")["protocol"], "HTTP/3.0");
 }
 
@@ -124,6 +156,6 @@ fn firefox_returns_with_early_data() {
         let running = firefox(&site, &preferences, "/");
         (logged(&site, "/")["protocol"] == "HTTP/3.0").then_some((site, running))
     };
-    let (site, _running) = (0..8).find_map(visit).expect("a page over HTTP/3");
+    let (site, _running) = (0..BROWSERS).find_map(visit).expect("a page over HTTP/3");
     assert_early(&site);
 }

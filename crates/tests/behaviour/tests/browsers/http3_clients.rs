@@ -15,7 +15,7 @@ use brisk_behaviour::site::{LIMIT, NAME, Site, proxy_to, upstream};
 use brisk_behaviour::websocket::echo as websocket_echo;
 use brisk_testkit::datagram_relay::{DatagramRelay, Fate, Way};
 use brisk_testkit::origin::{Origin, write_response};
-use brisk_testkit::process::{command, run};
+use brisk_testkit::process::{command, run, wait_until};
 use brisk_testkit::programs::python_modules;
 use serde_json::{Value, json};
 
@@ -112,7 +112,13 @@ fn early_hints_precede_the_response() {
     let hints = "early_hints = [\"</main.js>; rel=modulepreload\"]\n";
     let site = h3_site("", &format!("{route}{hints}{}", upstream(&[&origin.url()])));
     let expected = json!({ "body": "here", "hints": ["103 </main.js>; rel=modulepreload"] });
-    assert_eq!(Peer::QuicGo.run(&site, "hints"), expected);
+    let mut seen = Vec::new();
+    // An answer that is read together with its hints has none: on a busy machine it may be.
+    let is_hinted = (0..20).any(|_| {
+        seen.push(Peer::QuicGo.run(&site, "hints"));
+        seen.contains(&expected)
+    });
+    assert!(is_hinted, "{seen:#?}");
 }
 
 #[test]
@@ -183,8 +189,6 @@ fn responses_that_are_cancelled_leave_the_connection() {
 #[test]
 fn clients_prove_their_address_by_a_retry() {
     let site = h3_site("", FIXED);
-    // Handshakes that do not end use up the share of an address that is not validated.
-    let silent: Vec<_> = (0..24).map(|_| client(&site).connect(site.brisk.https())).collect();
     for (peer, body) in [(Peer::QuicGo, "body"), (Peer::Aioquic, "body"), (Peer::Curl, "bodies")] {
         let retries = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&retries);
@@ -195,12 +199,17 @@ fn clients_prove_their_address_by_a_retry() {
             }
             Fate::Pass
         });
-        let outcome = outcome(&mut peer.command(&site, relay.address(), "get"));
-        assert!(outcome[body].to_string().contains("here"), "{peer:?}: {outcome}");
-        // One for each datagram of the hello.
-        assert!(retries.load(Ordering::SeqCst) >= 1, "{peer:?}");
+        wait_until(&format!("a Retry for {peer:?}"), || {
+            // Handshakes that do not end use up the share of an address that is not validated, until they have exceeded their
+            // timeout, which a client on a busy machine may do as well before it sends its hello.
+            let silent: Vec<_> = (0..24).map(|_| client(&site).connect(site.brisk.https())).collect();
+            let outcome = outcome(&mut peer.command(&site, relay.address(), "get"));
+            assert!(outcome[body].to_string().contains("here"), "{peer:?}: {outcome}");
+            drop(silent);
+            // One for each datagram of the hello.
+            (retries.load(Ordering::SeqCst) >= 1).then_some(())
+        });
     }
-    drop(silent);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Receiver {
 
 fn site(receiver: &Receiver, keys: &str, tables: &str) -> Site {
     let keys = format!(
-        "otlp.endpoint = \"http://{}\"\notlp.service_name = \"shop\"\notlp.headers = {{ x-key = \"k\" }}\n{keys}\n",
+        "otlp.endpoint = \"http://{}\"\notlp.timeout = \"1m\"\notlp.service_name = \"shop\"\notlp.headers = {{ x-key = \"k\" }}\n{keys}\n",
         receiver.address
     );
     Site::custom(&keys, tables, |setup| setup)

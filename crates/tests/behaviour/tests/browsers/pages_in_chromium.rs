@@ -125,7 +125,7 @@ fn the_second_version_of_a_page_comes_as_its_difference_to_the_first() {
     let options = ["--disable-features=CompressionDictionaryTransportRequireKnownRootCert"];
     let mut seen = Vec::new();
     // A browser that is stopped writes its dictionaries to disk at the end, if it has the time.
-    let used = (0..5).any(|_| {
+    let used = (0..15).any(|_| {
         let site = Site::with(&tables);
         let host = format!("localhost:{}", site.brisk.https().port());
         let (first, second) = (visit(&site, &options, "/"), visit(&site, &options, "/next.html"));
@@ -144,10 +144,10 @@ fn the_second_version_of_a_page_comes_as_its_difference_to_the_first() {
 
 #[test]
 fn preloads_of_a_page_begin_before_the_head_of_its_answer() {
-    let asked = AtomicBool::new(false);
+    let asked = [STYLE, SCRIPT].map(|path| (path, AtomicBool::new(false)));
     // The page is answered when its hints were taken up, or much too late.
     let (_www, origin) = origin(move |path, stream| {
-        if path == STYLE {
+        if let Some((_, asked)) = asked.iter().find(|(hinted, _)| *hinted == path) {
             asked.store(true, Ordering::SeqCst);
         }
         if path != "/" {
@@ -155,14 +155,16 @@ fn preloads_of_a_page_begin_before_the_head_of_its_answer() {
         }
         let links = format!("<{STYLE}>; rel=preload; as=style, <{SCRIPT}>; rel=preload; as=script");
         write!(stream, "HTTP/1.1 103 Early Hints\r\nLink: {links}\r\n\r\n")?;
-        let until = Instant::now() + Duration::from_secs(20);
-        while !asked.load(Ordering::SeqCst) && Instant::now() < until {
+        let is_asked = || asked.iter().all(|(_, asked)| asked.load(Ordering::SeqCst));
+        let until = Instant::now() + Duration::from_secs(150);
+        while !is_asked() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     });
     let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nearly_hints = true\n";
-    let site = Site::with(&(route.to_owned() + &upstream(&[&origin.url()])));
+    let timeouts = "timeouts = { head = \"10m\" }\n";
+    let site = Site::with(&(route.to_owned() + &upstream(&[&origin.url()]) + timeouts));
     let host = format!("localhost:{}", site.brisk.https().port());
     let log = visit(&site, &[], "/");
     let exchanges = complete(&log, &host);
@@ -184,7 +186,7 @@ fn the_script_in_the_head_is_complete_before_the_pictures() {
     let host = format!("{NAME}:{}", site.brisk.https().port());
     let names = format!("--host-resolver-rules=MAP {NAME} {SERVER}, MAP * ~NOTFOUND");
     let mut orders = Vec::new();
-    for attempt in 0..5 {
+    for attempt in 0..20 {
         let folder = site.brisk.folder().join(format!("visit-{attempt}"));
         fs::create_dir(&folder).expect("a temporary folder");
         let browser = Chromium::behind(&client, &folder, &site.brisk);

@@ -66,7 +66,7 @@ fn other() -> Origin {
 fn probe(ca: &TestCa, port: u16) -> Command {
     let mut probe = Command::new(brisk_program());
     probe.arg("probe").arg(format!("https://localhost:{port}/")).args(["--page", "--connect", "127.0.0.1"]);
-    probe.args(["--timeout", "30", "--ca"]).arg(ca.root_file());
+    probe.args(["--timeout", "150", "--ca"]).arg(ca.root_file());
     probe
 }
 

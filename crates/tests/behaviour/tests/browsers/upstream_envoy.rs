@@ -34,7 +34,9 @@ fn requests_that_clients_cancel_do_not_end_the_connection_to_envoy() {
     let text = text.replace("ORIGIN", &origin.address().port().to_string());
     let Some(envoy) = Envoy::start(&text) else { return };
     let url = format!("h2c://{}", envoy.address());
-    let site = Site::custom("server.workers = 1\n", &proxy_to(&[&url]), |setup| setup);
+    // The download pauses during the attack.
+    let tables = proxy_to(&[&url]) + "timeouts = { body = \"10m\" }\n";
+    let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
     let mut bystander = Client::connect(&site);
     bystander.send(&get(1, "/download"));
     bystander.wait_for("half of the download", |frame| frame.payload == b"half");

@@ -91,22 +91,46 @@ fn wait(site: &Site, count: usize) -> Vec<View> {
     wait_until("views", || Some(views(site)).filter(|views| views.len() >= count))
 }
 
+/// Views of a browser that has reached the end of its pages; `None` if a beacon is missing, which Firefox may lose on a busy
+/// machine.
+fn views_at_end(site: &Site, count: usize) -> Option<Vec<View>> {
+    site.brisk.logged("/end.txt");
+    // Beacons are sent before the request for the last page, and may arrive after it.
+    let until = Instant::now() + Duration::from_mins(1);
+    wait_until("views", || {
+        let views = views(site);
+        if views.len() >= count {
+            return Some(Some(views));
+        }
+        let is_lost = Instant::now() > until;
+        if is_lost {
+            let refused = site.brisk.metrics().sum("brisk_beacons_refused_total", &[]);
+            assert!(refused < 0.5, "brisk refused a beacon");
+        }
+        is_lost.then_some(None)
+    })
+}
+
 /// Calls `check` with the views of each browser at `path` of a new site: Chromium, and Firefox with and without the
 /// Navigation API.
 fn in_browsers(pages: &[(&str, &str, &str)], path: &str, count: usize, check: impl Fn(&str, &[View])) {
     let url = |site: &Site| format!("https://localhost:{}{path}", site.brisk.https().port());
-    let site = site(pages);
-    let browser = Chromium::new(site.brisk.folder(), &site.brisk).start(&[], &url(&site));
-    check("Chromium", &wait(&site, count));
-    site.brisk.logged("/navigation-true");
-    drop(browser);
-    for has_navigation in [true, false] {
-        let site = self::site(pages);
-        let preference = format!("\"dom.navigation.webidl.enabled\", {has_navigation}");
-        let browser = firefox(&site, &[preference], path);
-        check(&format!("Firefox, Navigation API: {has_navigation}"), &wait(&site, count));
-        site.brisk.logged(&format!("/navigation-{has_navigation}"));
-        drop(browser);
+    for (name, has_navigation) in [("Chromium", true), ("Firefox", true), ("Firefox", false)] {
+        let visit = |_| {
+            let site = site(pages);
+            let _browser = if name == "Chromium" {
+                Chromium::new(site.brisk.folder(), &site.brisk).start(&[], &url(&site))
+            } else {
+                let preference = format!("\"dom.navigation.webidl.enabled\", {has_navigation}");
+                firefox(&site, &[preference], path)
+            };
+            let views = views_at_end(&site, count)?;
+            site.brisk.logged(&format!("/navigation-{has_navigation}"));
+            Some(views)
+        };
+        let browser = format!("{name}, Navigation API: {has_navigation}");
+        let views = (0..4).find_map(visit).unwrap_or_else(|| panic!("{browser} loses a beacon"));
+        check(&browser, &views);
     }
 }
 
@@ -191,11 +215,13 @@ const push = height => {
 addEventListener('load', async () => {
   await pause(1000);
   push(150);
+  await painted(); await painted();
   await pause(200);
   history.pushState({}, '', '/app/second');
   await pause(200);
   history.pushState({}, '', '/app/third');
   push(60);
+  await painted(); await painted();
   await pause(200);
   location = '/end.txt';
 });";
@@ -304,18 +330,18 @@ fn a_prerendered_page_is_a_view_once_it_is_shown() {
         let _browser = Chromium::new(site.brisk.folder(), &site.brisk).start(&[], &url);
         let views = wait(&site, 2);
         assert_eq!(views[0].is(), ("navigate", "/rules.html"));
-        if views[1].is() == ("prerender", "/shown.html") {
-            let ids = site.brisk.metrics().sum("brisk_beacon_ids_total", &[]);
-            assert!(ids > 2.5, "the other page was prerendered too: {ids}");
+        // The other page was prerendered too, and the first paint after the page was shown is not late.
+        let ids = site.brisk.metrics().sum("brisk_beacon_ids_total", &[]);
+        let is_shown = views[1].is() == ("prerender", "/shown.html") && views[1].has("lcp");
+        if is_shown && ids > 2.5 && views[1].number("lcp") < 2500.0 {
             // The response came before the page was shown; its paint is as late as that, at least.
             assert_eq!(views[1].text("ttfb"), "0.0", "{views:#?}");
-            assert!(views[1].number("lcp") < 2500.0, "{views:#?}");
             let until = Instant::now() + Duration::from_secs(1);
             wait_until("the end", || (Instant::now() > until).then_some(()));
             assert_eq!(self::views(&site).len(), 2, "a page that was never shown is no view");
             return;
         }
-        seen.push(views);
+        seen.push((ids, views));
     }
     panic!("{seen:#?}");
 }
