@@ -140,12 +140,13 @@ fn recent_connections_are_shown_with_how_they_went_and_nothing_that_is_asked_for
     assert!(resumed["steps_us"]["key-operation-started"].is_null(), "{resumed}");
     assert!((begun..=since_1970()).contains(&micros(&full["started_us"])), "{full}");
     assert!(micros(&full["bytes_received"]) > 300 && micros(&full["bytes_sent"]) > 300, "{full}");
-    let metrics = site.brisk.metrics();
     for (name, field) in
         [("brisk_received_bytes_total", "bytes_received"), ("brisk_sent_bytes_total", "bytes_sent")]
     {
         let sum = micros(&full[field]) + micros(&resumed[field]);
-        assert_eq!(metrics.sum(name, &[]).round() as u64, sum, "{name}");
+        wait_until(&format!("{sum} as {name}"), || {
+            (site.brisk.metrics().sum(name, &[]).round() as u64 == sum).then_some(())
+        });
     }
     assert!(!site.brisk.ask_admin("/connections").text().contains("swordfish"));
 }
@@ -165,10 +166,12 @@ fn failed_handshakes_and_plain_http_are_among_the_recent_connections() {
         (&refused["bytes_received"], &refused["bytes_sent"]),
         (&json!(PLAIN.len()), &json!(answer.len()))
     );
-    let metrics = site.brisk.metrics();
-    let bytes = ["brisk_received_bytes_total", "brisk_sent_bytes_total"]
-        .map(|name| metrics.sum(name, &[]).round() as usize);
-    assert_eq!(bytes, [PLAIN.len(), answer.len()]);
+    wait_until("the bytes of the connection in the metrics", || {
+        let metrics = site.brisk.metrics();
+        let bytes = ["brisk_received_bytes_total", "brisk_sent_bytes_total"]
+            .map(|name| metrics.sum(name, &[]).round() as usize);
+        (bytes == [PLAIN.len(), answer.len()]).then_some(())
+    });
     let mut plain = TcpStream::connect(site.brisk.http()).expect("a listener");
     plain.write_all(PLAIN).expect("written");
     let mut answer = Vec::new();
@@ -182,15 +185,16 @@ fn failed_handshakes_and_plain_http_are_among_the_recent_connections() {
 
 #[test]
 fn plain_http_connections_end_with_their_reason() {
-    let site =
-        Site::custom("server.timeouts.head = \"300ms\"\nserver.timeouts.idle = \"1s\"\n", "", |setup| setup);
+    let site = Site::custom("server.timeouts.head = \"300ms\"\n", "", |setup| setup);
+    // Of its own: a client that is paused before its request would be idle too.
+    let hasty = Site::custom("server.timeouts.idle = \"1s\"\n", "", |setup| setup);
     let upload = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 100000\r\n\r\n");
-    for (request, begin, end) in [
-        ("", "", "idle"),
-        ("GET / HT", "", "head-timeout"),
-        ("GET /\r\n\r\n", "HTTP/1.1 400 ", "malformed"),
+    for (site, request, begin, end) in [
+        (&hasty, "", "", "idle"),
+        (&site, "GET / HT", "", "head-timeout"),
+        (&site, "GET /\r\n\r\n", "HTTP/1.1 400 ", "malformed"),
         // The rest of the body is not awaited.
-        (&upload, "HTTP/1.1 308 ", "closed"),
+        (&site, &upload, "HTTP/1.1 308 ", "closed"),
     ] {
         let mut plain = TcpStream::connect(site.brisk.http()).expect("a listener");
         plain.write_all(request.as_bytes()).expect("written");
@@ -198,7 +202,7 @@ fn plain_http_connections_end_with_their_reason() {
         plain.read_to_string(&mut answer).expect("an answer");
         drop(plain);
         assert!(answer.starts_with(begin) && answer.is_empty() == begin.is_empty(), "{end}: {answer}");
-        recent(&site, 1, |one| one["listener"] == "http" && one["end"] == end);
+        recent(site, 1, |one| one["listener"] == "http" && one["end"] == end);
     }
 }
 

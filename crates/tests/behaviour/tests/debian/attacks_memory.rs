@@ -94,7 +94,9 @@ fn past_the_limit_of_the_process_those_who_read_nothing_lose_their_connections()
 #[test]
 fn many_small_unread_responses_leave_others_served() {
     let origin = Origin::answering(|_, stream| write_response(stream, &[b'x'; 15_000]));
-    let keys = "server.workers = 1\nserver.limits.buffered_total = \"1MiB\"\n";
+    // The first of the clients must not exceed its timeout before the last one has connected.
+    let keys =
+        "server.workers = 1\nserver.limits.buffered_total = \"1MiB\"\nserver.timeouts.write = \"10m\"\n";
     let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
     // Each connection holds less than its minimum of 64 KiB; all of them hold more than the limit.
     let clients: Vec<_> = (0..80)

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use brisk_behaviour::site::{NAME, Site, proxy_to};
-use brisk_testkit::client::TlsClient;
+use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
@@ -174,9 +174,12 @@ fn an_endless_download_that_the_client_reads_slowly_goes_on() {
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 4000000\r\n\r\n")?;
         stream.write_all(&vec![b'x'; 4_000_000])
     });
-    // It takes longer than the limit, which only a client that takes nothing for so long meets.
+    // It takes longer than the limit, which only a client that takes nothing for so long meets, as on a machine that stands still.
     let site = Site::custom("server.timeouts.write = \"2s\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
-    let answer = site.curl(&["--http2", "--limit-rate", "1M"], "/").success();
+    let answer = wait_until("a whole download", || {
+        let finished = site.curl(&["--http2", "--limit-rate", "1M"], "/");
+        finished.status.success().then_some(finished.stdout)
+    });
     assert_eq!(answer.len(), 4_000_000);
 }
 
@@ -239,15 +242,24 @@ fn idle_connections_and_stalled_bodies_end_in_time() {
     let origin = Origin::fixed("taken");
     let keys = "server.timeouts.idle = \"2s\"\nserver.timeouts.body = \"300ms\"\n";
     let site = Site::custom(keys, &proxy_to(&[&origin.url()]), |setup| setup);
-    let mut idle = site.connect();
-    assert_eq!(idle.get(NAME, "/").status(), 200);
+    let mut idle = served(&site);
     assert!(rest(&mut idle).is_empty());
     let mut stalled = site.connect();
     let head = format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 10\r\n\r\nhalf");
     stalled.write_all(head.as_bytes()).expect("a server that reads");
     let answer = String::from_utf8_lossy(&rest(&mut stalled)).into_owned();
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
-    site.assert_alive();
+    served(&site);
+}
+
+/// A connection that has received a response. On a slow machine, a connection may end by a short timeout before.
+fn served(site: &Site) -> TlsStream {
+    wait_until("a response within the timeouts", || {
+        let mut connection = site.client().connect(site.brisk.https()).ok()?;
+        write!(connection, "GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n").ok()?;
+        let response = Message::read_response(&mut connection).ok()?;
+        (response.status() == 200).then_some(connection)
+    })
 }
 
 #[test]
@@ -257,7 +269,9 @@ fn connections_beyond_the_limit_are_closed_at_once() {
     let held: Vec<_> = (0..3).map(|_| site.connect()).collect();
     let mut refused = connect(&site);
     assert!(rest(&mut refused).is_empty());
-    assert!(site.brisk.metrics().sum("brisk_connections_refused_total", &[]) > 0.5);
+    wait_until("a refusal in the metrics", || {
+        (site.brisk.metrics().sum("brisk_connections_refused_total", &[]) > 0.5).then_some(())
+    });
     drop(held);
     wait_until("room for another connection", || site.client().connect(site.brisk.https()).ok());
 }

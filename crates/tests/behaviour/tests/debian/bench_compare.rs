@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const HEAD: &str = r#"
 title = "Test"
 prepare = "PEERS/prepare"
-options = "-c 4 -n 100 --per-connection 1 --ca {ca} --connect 127.0.0.1:{port} https://bench.test/static"
+options = "-c 4 -n 100 --per-connection 1 --timeout 150s --ca {ca} --connect 127.0.0.1:{port} https://bench.test/static"
 "#;
 
 const NGINX: &str = r#"
@@ -138,7 +138,7 @@ ready = "127.0.0.1:9"
 #[test]
 fn an_interrupted_comparison_tells_what_it_has_and_stops_the_servers() {
     let origin = Nginx::recording();
-    let there = "[[target]]\nname = \"plain\"\noptions = \"-r 1 -d 150ms --warmup 0\"\n";
+    let there = "[[target]]\nname = \"plain\"\noptions = \"-r 1 -n 50 --warmup 0 --timeout 150s\"\n";
     let mode =
         |name| format!("[[mode]]\nname = \"{name}\"\noptions = \"http://{}/{name}\"\n", origin.address());
     let modes = [mode("first"), mode("second")].concat();
@@ -153,7 +153,7 @@ fn an_interrupted_comparison_tells_what_it_has_and_stops_the_servers() {
     let pid = plan.started("nginx.pid");
     process.signal(Signal::INT);
     assert!(process.wait().success(), "{}", process.stderr());
-    let report = wait_until("a report", || serde_json::from_str::<Value>(&process.stdout()).ok());
+    let report = json(&process.stdout());
     assert_eq!(report["ended"], "interrupted");
     assert!(report["cells"][0]["measures"]["rate"]["value"]["median"].as_f64() > Some(1.0), "{report}");
     assert!(!Path::new("/proc").join(&pid).exists(), "nginx still runs");
@@ -180,8 +180,7 @@ fn a_signal_while_servers_start_stops_them_in_one_line() {
         started.extend(has_nginx.then(|| plan.started("nginx.pid")));
         process.signal(signal);
         assert_eq!(process.wait().code(), Some(1));
-        let line = "interrupted before anything was measured\n";
-        wait_until("one line", || (process.stderr() == line).then_some(()));
+        assert_eq!(process.stderr(), "interrupted before anything was measured\n");
         assert_eq!(process.stdout(), "");
         for pid in started {
             assert!(!Path::new("/proc").join(&pid).exists(), "{pid} still runs");

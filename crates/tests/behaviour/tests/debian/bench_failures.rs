@@ -52,7 +52,7 @@ fn a_target_that_does_not_listen() {
 fn a_name_without_an_address() {
     let ca = TestCa::new();
     let mut command = bench(&ca, 1, "/", "-d 30s");
-    let finished = finished(command.args(["--timeout", "20s", "--connect", "nothing.invalid:1"]));
+    let finished = finished(command.args(["--connect", "nothing.invalid:1"]));
     assert_eq!(finished.status.code(), Some(2), "--connect cannot be given twice: {}", finished.text());
     let mut command = std::process::Command::new(brisk_program());
     let finished = crate::bench::finished(command.args(["bench", "https://nothing.invalid/", "-d", "30s"]));
@@ -112,21 +112,31 @@ fn a_server_that_speaks_no_tls() {
 
 #[test]
 fn a_server_that_goes_away_during_the_run() {
-    let Target { ca, nginx } = Target::new("");
-    let mut command = bench(&ca, nginx.address().port(), "/1k", "-d 5s --warmup 0 -r 1 --json");
-    let mut running = Process::start(&mut command);
-    wait_until("requests at nginx", || (nginx.requests().len() > 5).then_some(()));
-    drop(nginx);
-    let status = running.wait();
-    assert_eq!(status.code(), Some(1));
-    let result = json(&running.stdout());
+    // On a busy machine, a short run may end before its server.
+    let found = [5, 30, 150].into_iter().find_map(|seconds| Some((seconds, result_without_server(seconds)?)));
+    let (seconds, result) = found.expect("a run that outlives its server");
     assert!(result["operations"].as_u64().expect("a number") > 0, "{result}");
     let causes = causes(&result);
     assert!(causes.iter().any(|(cause, _)| *cause == "connection-refused"), "{result}");
     assert!(causes.len() <= 4, "each cause once: {result}");
     // A slot rests after a failure.
-    assert!(causes.iter().map(|(_, count)| count).sum::<u64>() < 16 * 600, "{result}");
+    assert!(causes.iter().map(|(_, count)| count).sum::<u64>() < 16 * 120 * seconds, "{result}");
+}
+
+/// The result of a run of this duration whose server goes away; `None` if the run ended before.
+fn result_without_server(seconds: u64) -> Option<Value> {
+    let Target { ca, nginx } = Target::new("");
+    let options = format!("-d {seconds}s --warmup 0 -r 1 --json");
+    let mut running = Process::start(&mut bench(&ca, nginx.address().port(), "/1k", &options));
+    wait_until("requests at nginx", || (nginx.requests().len() > 5).then_some(()));
+    drop(nginx);
+    let status = running.wait();
     assert_eq!(running.stderr(), "");
+    if status.success() {
+        return None;
+    }
+    assert_eq!(status.code(), Some(1));
+    Some(json(&running.stdout()))
 }
 
 #[test]
@@ -205,9 +215,7 @@ fn a_signal_ends_the_run_and_what_was_measured_is_told() {
     wait_until("requests at nginx", || (target.nginx.requests().len() > 20).then_some(()));
     running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(0));
-    // What a process wrote is read by a thread, which may finish after the process.
-    let text = wait_until("the result", || Some(running.stdout()).filter(|text| text.ends_with("}\n")));
-    let result = json(&text);
+    let result = json(&running.stdout());
     assert_eq!(result["interrupted"], true);
     assert!(result["operations"].as_u64().expect("a number") > 0, "{result}");
 }

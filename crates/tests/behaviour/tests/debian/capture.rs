@@ -92,7 +92,7 @@ fn text(file: &Path, options: &[&str]) -> String {
 
 fn curl(link: &Link, ca: &TestCa, port: u16, options: &[&str]) -> Command {
     let mut curl = link.client(program("curl"));
-    curl.args(["--silent", "--show-error", "--max-time", "50", "--noproxy", "*", "--cacert"])
+    curl.args(["--silent", "--show-error", "--max-time", "170", "--noproxy", "*", "--cacert"])
         .arg(ca.root_file());
     curl.args(["--connect-to", &format!("::{SERVER}:")]).args(options);
     curl.arg(format!("https://{NAME}:{port}/large")).args(["--output", "/dev/null"]);
@@ -126,7 +126,7 @@ fn nginx_with(link: &Link, (chain, key): (&Path, &Path), pages: &TempDir) -> Pro
     let process = Process::start(nginx.arg("-e").arg("stderr").arg("-c").arg(&config));
     wait_until("nginx", || {
         let mut probe = link.client(program("curl"));
-        probe.args(["--silent", "--insecure", "--max-time", "5", "--output", "/dev/null"]);
+        probe.args(["--silent", "--insecure", "--max-time", "60", "--output", "/dev/null"]);
         run(probe.arg(format!("https://{SERVER}:8443/")), b"", LIMIT).status.success().then_some(())
     });
     process
@@ -410,7 +410,7 @@ fn a_chain_beyond_the_initial_window_costs_a_round_trip() {
         run(&mut ip, b"", LIMIT).success();
         let recorder = Recorder::start(&link, &recordings);
         let mut curl = link.client(program("curl"));
-        curl.args(["--silent", "--show-error", "--max-time", "50", "--noproxy", "*", "--tls-max", "1.2"]);
+        curl.args(["--silent", "--show-error", "--max-time", "170", "--noproxy", "*", "--tls-max", "1.2"]);
         curl.arg("--cacert").arg(pages.path().join("0.pem")).args(["--connect-to", &format!("::{SERVER}:")]);
         curl.arg(format!("https://{NAME}:8443/large")).args(["--output", "/dev/null"]);
         run(&mut curl, b"", LIMIT).success();
@@ -450,7 +450,7 @@ fn names_and_versions_of_quic_are_those_of_tshark() {
         "--h3",
         "1",
     ]);
-    bench.args(["-n", "3", "-c", "1", "-r", "1", "--ca"]).arg(site.ca.root_file());
+    bench.args(["-n", "3", "-c", "1", "-r", "1", "--timeout", "150s", "--ca"]).arg(site.ca.root_file());
     run(&mut bench, b"", LIMIT).success();
     // bench opens one connection of its own before the three.
     let file = recorder.end(4);

@@ -219,7 +219,7 @@ fn an_upstream_that_demands_a_certificate_gets_it_and_a_new_one_when_the_files_c
     let (leaf, stranger) = (ca.client("brisk").issue(), strangers.client("mallory").issue());
     let tables = |certificate: &str| {
         let routes = proxy_to(&[&nginx.url()]);
-        format!("{routes}tls.ca = {:?}\n{certificate}", text(&ca.root_file()))
+        format!("{routes}timeouts.connect = \"2m\"\ntls.ca = {:?}\n{certificate}", text(&ca.root_file()))
     };
     // nginx's own answer to a client without a certificate.
     assert_eq!(Site::with(&tables("")).get("/1k").status(), 400);

@@ -173,7 +173,7 @@ fn clients_that_read_nothing_leave_the_others_their_encoders_and_their_time() {
         }
         stream.write_all(b"0\r\n\r\n")
     });
-    let keys = "server.limits.compression_memory = \"8MiB\"";
+    let keys = "server.limits.compression_memory = \"8MiB\"\nserver.timeouts.write = \"10m\"\n";
     let site = Site::custom(keys, &compressing(&[&origin.url()]), |setup| setup);
     let ask = |accept: &str| format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nAccept-Encoding: {accept}\r\n\r\n");
     let stalled: Vec<_> = (0..6)

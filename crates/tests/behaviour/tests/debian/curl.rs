@@ -53,7 +53,8 @@ fn head_is_proxied_with_the_length_that_the_upstream_gives() {
 fn expect_100_continue_is_answered_before_the_body_comes() {
     let origin = Origin::fixed("taken");
     let site = Site::proxying(&[&origin.url()]);
-    let options = ["--http1.1", "--verbose", "--expect100-timeout", "20", "--header", "Expect: 100-continue"];
+    let options =
+        ["--http1.1", "--verbose", "--expect100-timeout", "150", "--header", "Expect: 100-continue"];
     let answer = site.curl(&[&options[..], &["--data-binary", "body"]].concat(), "/");
     assert!(answer.stderr.contains("< HTTP/1.1 100 Continue"), "{}", answer.stderr);
     assert_eq!(answer.success(), "taken");

@@ -8,7 +8,8 @@ use brisk_behaviour::dashboard::{ON, TOKEN, WITH_TOKEN, only_its_owners, with_to
 use brisk_behaviour::site::{LIMIT, NAME, Site, facts, proxy_to};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::http1::{Head, Message};
-use brisk_testkit::process::{TIMEOUT, command, run, wait_until};
+use brisk_testkit::process::{TIMEOUT, command, free_port, run, wait_until};
+use brisk_testkit::uninterrupted::Uninterrupted;
 use serde_json::Value;
 
 /// A request with these lines after its first one.
@@ -70,6 +71,7 @@ fn events_come_each_second_with_what_was_counted() {
     assert_eq!(head.header("content-type"), Some("text/event-stream"), "{head:?}");
     site.get("/");
     let mut text = String::new();
+    let mut stream = Uninterrupted(stream);
     wait_until("an event with the handshake", || {
         let mut piece = [0; 4096];
         let length = std::io::Read::read(&mut stream, &mut piece).expect("events");
@@ -190,8 +192,7 @@ fn a_reload_moves_it_and_ends_it() {
     let site = Site::custom(ON, "", |setup| setup);
     let file = site.brisk.folder().join("brisk.toml");
     let text = fs::read_to_string(&file).expect("the configuration");
-    let other =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let other = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
     let old = site.brisk.dashboard();
     site.brisk.write("brisk.toml", text.replace(ON, &format!("dashboard.listen = \"{other}\"\n")));
     assert!(site.brisk.reload().contains("reloaded: "));

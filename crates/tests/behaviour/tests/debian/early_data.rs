@@ -45,7 +45,9 @@ limits = [\"many\"]
 rate = \"100/h\"
 ";
         let tables = format!("{routes}{}", upstream(&[&nginx.url()]));
-        let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
+        // Clients finish their handshakes when nginx has logged their early requests.
+        let keys = "server.workers = 1\nserver.timeouts.hello = \"10m\"\n";
+        let site = Site::custom(keys, &tables, |setup| setup);
         let client = site.client().alpn(protocols);
         let mut first = client.connect(site.brisk.https()).expect("a handshake");
         if protocols.is_empty() {

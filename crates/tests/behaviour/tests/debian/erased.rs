@@ -114,8 +114,8 @@ fn removed_keys_are_absent_from_their_key_server_and_were_never_in_the_gateway()
     for file in ["ecdsa.key", "rsa.pem"] {
         fs::remove_file(folder.join(file)).expect("a key");
     }
-    server.log_with("reloaded: ");
-    fleet.full(&gateway).expect_err("the key is gone");
+    // The first reload may have been between these changes.
+    wait_until("the end of the keys", || fleet.full(&gateway).err());
     secrets.wait_until_absent(server.process().id());
     secrets.wait_until_absent(gateway.process().id());
 }
@@ -198,10 +198,10 @@ fn a_replaced_fleet_secret_and_rotated_ticket_keys_are_absent() {
         .start();
     full(&ca, &gateway).expect("a handshake");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
-    // Of the interval that has begun, and of those beside it.
+    // Of the interval that has begun, of the one before, and of those of a minute, which the search may take on a busy machine.
     let mut secrets =
         Secrets::default().bytes("fleet secret", secret.as_bytes()).bytes("password", password.as_bytes());
-    for slot in [now / 3 * 3 - 3, now / 3 * 3, now / 3 * 3 + 3] {
+    for slot in (0..21).map(|number| now / 3 * 3 - 3 + 3 * number) {
         let info = [&b"ticket key"[..], &3u64.to_be_bytes(), &slot.to_be_bytes()];
         let derived = derived(b"brisk fleet secret, first edition", secret.as_bytes(), &info);
         secrets = secrets.bytes("ticket key", &derived[NAME_LENGTH..]);

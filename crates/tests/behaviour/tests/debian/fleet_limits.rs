@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use brisk_behaviour::fleet::{Fleet, fleet_with, keys};
+use brisk_behaviour::fleet::{Fleet, fleet_with, in_time, keys};
 use brisk_behaviour::site::NAME;
 use brisk_testkit::http1::Message;
 use brisk_testkit::process::wait_until;
@@ -28,6 +28,14 @@ fn statuses(fleet: &Fleet, members: &[usize], path: &str, key: &str) -> Vec<u16>
     members.iter().map(|member| response(fleet, *member, path, key).status()).collect()
 }
 
+/// Waits for a decision of Redis, which may be later than the deadline on a busy machine.
+#[track_caller]
+fn decided(fleet: &Fleet, member: usize, path: &str, status: u16) {
+    wait_until(&format!("status {status} at {path}"), || {
+        (response(fleet, member, path, "").status() == status).then_some(())
+    });
+}
+
 /// Number of scripts that Redis has executed.
 fn evaluations(redis: &Redis) -> u64 {
     let statistics = redis.cli(&["info", "commandstats"]);
@@ -37,20 +45,28 @@ fn evaluations(redis: &Redis) -> u64 {
 
 #[test]
 fn gateways_of_a_fleet_share_a_rate_with_one_command_for_each_decision() {
-    let redis = Redis::start();
-    let limits = [("few", "rate = \"5/h\"\nby = \"{request.header.x-key}\"")];
-    let fleet = fleet_with(2, &keys(redis.port(), ""), &tables(&limits));
-    fleet.wait_for_store();
-    assert_eq!(statuses(&fleet, &[0, 1, 0, 1, 0], "/few", "a"), [200; 5]);
-    assert_eq!(statuses(&fleet, &[1, 0, 1, 0, 1, 0], "/few", "a"), [429; 6]);
+    let create = || {
+        let redis = Redis::start();
+        let limits = [("few", "rate = \"5/h\"\nby = \"{request.header.x-key}\"")];
+        let fleet = fleet_with(2, &keys(redis.port(), ""), &tables(&limits));
+        fleet.wait_for_store();
+        (redis, fleet)
+    };
+    in_time(create, share_a_rate);
+}
+
+/// Requests of all kinds at both gateways.
+fn share_a_rate(redis: &Redis, fleet: &Fleet) {
+    assert_eq!(statuses(fleet, &[0, 1, 0, 1, 0], "/few", "a"), [200; 5]);
+    assert_eq!(statuses(fleet, &[1, 0, 1, 0, 1, 0], "/few", "a"), [429; 6]);
     // Each gateway has asked once about the exhausted key, and knows since then.
-    assert_eq!(evaluations(&redis), 7);
-    let wait: u64 = response(&fleet, 1, "/few", "a")
+    assert_eq!(evaluations(redis), 7);
+    let wait: u64 = response(fleet, 1, "/few", "a")
         .header("retry-after")
         .and_then(|text| text.parse().ok())
         .expect("seconds");
     assert!((1..=720).contains(&wait), "{wait}");
-    assert_eq!(statuses(&fleet, &[0, 1], "/few", "b"), [200, 200], "another key");
+    assert_eq!(statuses(fleet, &[0, 1], "/few", "b"), [200, 200], "another key");
     let total = |result: &str| {
         fleet.total("brisk_limit_requests_total", &["limit=\"few\"", &format!("result=\"{result}\"")])
     };
@@ -71,11 +87,11 @@ fn requests_without_a_decision_of_redis_are_treated_as_configured() {
     let limits = [
         ("local", "rate = \"2/h\""),
         ("allow", "rate = \"1/h\"\non_failure = \"allow\""),
-        ("deny", "rate = \"3/h\"\non_failure = \"deny\""),
+        ("deny", "rate = \"300/h\"\non_failure = \"deny\""),
     ];
     let fleet = fleet_with(2, &keys(redis.port(), ""), &tables(&limits));
     fleet.wait_for_store();
-    assert_eq!(statuses(&fleet, &[0], "/deny", ""), [200]);
+    decided(&fleet, 0, "/deny", 200);
     redis.pause();
     assert_eq!(statuses(&fleet, &[0], "/deny", ""), [503], "no reply in time");
     redis.resume();
@@ -91,7 +107,7 @@ fn requests_without_a_decision_of_redis_are_treated_as_configured() {
     assert_eq!(fleet.total("brisk_limit_undecided_total", &label), 4);
     redis.restart();
     fleet.wait_for_store();
-    assert_eq!(statuses(&fleet, &[1, 1], "/deny", ""), [200, 200]);
+    decided(&fleet, 1, "/deny", 200);
 }
 
 #[test]
@@ -106,5 +122,5 @@ fn a_redis_that_permits_no_scripts_is_reported() {
     assert!(fleet.members[0].log_with("refuses EVAL").contains("+eval +time"));
     assert_eq!(fleet.total("brisk_session_store_breaker_open", &[]), 0, "sessions work");
     redis.cli(&["acl", "setuser", "brisk", "+eval", "+time"]);
-    assert_eq!(statuses(&fleet, &[0, 0], "/few", "")[1], 429);
+    decided(&fleet, 0, "/few", 429);
 }

@@ -1,7 +1,7 @@
 //! Handshakes of HTTP/3 that wait for Redis or for a private key: others continue, and early requests are answered.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_behaviour::fleet::{Fleet, fleet_with, keys};
 use brisk_behaviour::h3_client::{self as h3, head, response};
@@ -38,33 +38,52 @@ fn accepted(brisk: &Brisk) -> f64 {
     brisk.metrics().sum("brisk_early_data_total", &["outcome=\"accepted\""])
 }
 
+/// Delay of Redis, less than the deadline of a second.
+const DELAY: Duration = Duration::from_millis(700);
+
 #[test]
 fn a_slow_session_store_delays_only_its_own_handshakes_and_early_requests_are_answered() {
+    // A busy machine may add more to the delay than the deadline permits, or need longer than the delay for the other handshakes.
+    let is_done = (0..20).any(|_| delays_only_its_own_handshakes().is_some());
+    assert!(is_done, "Redis never replied within the deadline, and after the handshakes of others");
+}
+
+/// `None` if the machine was too slow.
+fn delays_only_its_own_handshakes() -> Option<()> {
     let (_redis, relay, fleet) = stage();
     let [first, second] = &fleet.members[..] else { panic!("two members") };
     let returning = client(&fleet);
     visit(&returning, first);
     fleet.wait_for_sessions(1);
-    relay.set_delay(Duration::from_millis(800));
+    relay.set_delay(DELAY);
     // The session is at the other gateway, so that this handshake waits for Redis.
+    let begun = Instant::now();
     let mut waiting = returning.connect(second.https());
     assert!(waiting.connection.has_0rtt());
     waiting.send_uni(&[0, 4, 0]);
     let streams: Vec<_> =
         (0..40).map(|number| waiting.request(&head("GET", &format!("/early-{number}"), &[]))).collect();
     // A flood of copies of its first packet, which have to wait too.
-    for _ in 0..2000 {
+    for _ in 0..500 {
         waiting.repeat();
     }
     for _ in 0..3 {
         visit(&client(&fleet), second);
     }
-    assert!(accepted(second) < 0.5, "the handshake did not wait");
+    let before = accepted(second);
+    if begun.elapsed() >= DELAY || fleet.was_late() {
+        return None;
+    }
+    assert!(before < 0.5, "the handshake did not wait");
     for stream in streams {
         assert_eq!(response(&mut waiting, stream).expect("a response").body, b"here");
     }
+    if fleet.was_late() {
+        return None;
+    }
     assert!(waiting.connection.accepted_0rtt());
     assert!((accepted(second) - 1.0).abs() < 0.5);
+    Some(())
 }
 
 #[test]
