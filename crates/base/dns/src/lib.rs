@@ -131,12 +131,6 @@ pub enum DnsError {
         /// The last error.
         source: NetError,
     },
-    /// The question has ended by a panic, which the log has. Only callers with `catch_unwind` have this error.
-    #[error("the question for {name} panicked; the log has the reason")]
-    Panicked {
-        /// The name.
-        name: String,
-    },
 }
 
 /// The addresses of one host, by family.

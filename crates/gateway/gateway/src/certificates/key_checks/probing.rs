@@ -1,11 +1,13 @@
 //! The task that has keys make signatures, on the thread that maintains certificates.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use brisk_certs::{Certificate, Slot};
 use brisk_keys::{KeyAlgorithm, KeyElsewhere, KeyId, ProbeAnswer};
+use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -59,12 +61,12 @@ pub(crate) async fn run(checks: Weak<KeyChecks>, wake: Arc<Notify>, shown: impl 
 }
 
 async fn ask(key: KeyElsewhere, algorithm: KeyAlgorithm) -> (KeyElsewhere, Vec<ProbeAnswer>) {
-    let asked = key.clone();
-    // A task of its own, whose handle reports a panic of the engine: as an answer with a fault it leads to the next question,
-    // whereas a key without an answer would not be asked again.
-    let probe = tokio::spawn(async move { asked.probe(algorithm, Instant::now() + DEADLINE).await });
+    let probe = AssertUnwindSafe(key.probe(algorithm, Instant::now() + DEADLINE)).catch_unwind().await;
+    // A panic of the engine is an answer with a fault, which leads to the next question: a key without an answer would not be
+    // asked again.
     let panicked = || ProbeAnswer { holder: String::new(), fault: Some("the engine panicked".to_owned()) };
-    (key, probe.await.unwrap_or_else(|_| vec![panicked()]))
+    let answers = probe.unwrap_or_else(|_| vec![panicked()]);
+    (key, answers)
 }
 
 impl KeyChecks {

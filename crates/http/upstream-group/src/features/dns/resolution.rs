@@ -61,21 +61,23 @@ async fn follow(group: &GroupState, index: usize, question: Question<'_>) {
 }
 
 /// Number of addresses that were ignored, if none were in the answer before. `is_cut` states that some were in the last answer.
-fn newly_ignored(answer: &Result<Answer, DnsError>, is_cut: &mut bool) -> Option<usize> {
+fn newly_ignored(answer: &Result<Answer, String>, is_cut: &mut bool) -> Option<usize> {
     // A failure leaves `is_cut` unchanged. A warning for each answer would be one a second, where TTLs are short.
     let ignored = answer.as_ref().ok()?.ignored;
     let was_cut = std::mem::replace(is_cut, ignored > 0);
     (ignored > 0 && !was_cut).then_some(ignored)
 }
 
-/// The answer of `asking`. A question that panics has failed like others: its panic would end the task, and no address of the
-/// group would be renewed any more.
+/// The answer of `asking`, or the reason of its failure. A question that panics has failed like others: its panic would end
+/// the task, and no address of the group would be renewed any more.
 async fn caught(
     name: &str,
     asking: impl Future<Output = Result<Answer, DnsError>>,
-) -> Result<Answer, DnsError> {
-    let panicked = || Err(DnsError::Panicked { name: name.to_owned() });
-    AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| panicked())
+) -> Result<Answer, String> {
+    match AssertUnwindSafe(asking).catch_unwind().await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the question for {name} panicked; the log has the reason")),
+    }
 }
 
 /// Outcome of [`ask`].
@@ -90,7 +92,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn of(answer: &Result<Answer, DnsError>) -> Self {
+    fn of(answer: &Result<Answer, String>) -> Self {
         match answer {
             Ok(Answer { failure: None, .. }) => Self::Whole,
             Ok(_) => Self::Part,
@@ -100,7 +102,7 @@ impl Outcome {
 }
 
 /// Logs an outcome that differs from the one before.
-fn log(group: &str, name: &str, answer: &Result<Answer, DnsError>) {
+fn log(group: &str, name: &str, answer: &Result<Answer, String>) {
     match answer {
         Ok(Answer { failure: None, .. }) => {
             tracing::info!(group, name, "a name of upstream servers is resolved again");
@@ -157,7 +159,7 @@ mod tests {
         let answer = |ignored| {
             Ok(Answer { endpoints: Vec::new(), lifetime: Duration::from_secs(1), ignored, failure: None })
         };
-        let failed = || Err(DnsError::Panicked { name: "app.test".to_owned() });
+        let failed = || Err("no answer".to_owned());
         let answers = [answer(0), answer(3), answer(4), failed(), answer(3), answer(0), answer(2)];
         let mut is_cut = false;
         let reported = answers.iter().filter_map(|answer| newly_ignored(answer, &mut is_cut));
@@ -167,6 +169,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_that_panics_has_failed() {
         let broken = lazy(|_| -> Result<Answer, DnsError> { panic!("as a bug would") });
-        assert!(matches!(caught("app.test", broken).await, Err(DnsError::Panicked { .. })));
+        let reason = caught("app.test", broken).await.expect_err("it panics");
+        assert_eq!(reason, "the question for app.test panicked; the log has the reason");
     }
 }
