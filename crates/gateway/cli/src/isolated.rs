@@ -132,6 +132,10 @@ impl Operations for Performing {
         self.process.serve(socket);
     }
 
+    fn failure(&self) -> Option<String> {
+        self.process.failure()
+    }
+
     fn by_size(&self) -> [u64; 4] {
         self.batches.performed()
     }

@@ -39,3 +39,4 @@ pub use service::{Accepted, DatagramSocket, Place, Service};
 pub use settings::{Listen, Program, ServerSettings};
 pub use sockets::Sockets;
 pub use watchdog::WorkerLoads;
+pub use worker::panicked;

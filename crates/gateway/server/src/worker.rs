@@ -118,8 +118,8 @@ async fn run<S: Service>(
     }
 }
 
-/// Waits until one of `tasks` panics: without this the worker would seem to live and not serve. The log has the panic.
-async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
+/// Waits until one of `tasks` panics: without this a worker would seem to live and not serve. The log has the panic.
+pub async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
     while let Some(ended) = tasks.join_next().await {
         if ended.is_err_and(|error| error.is_panic()) {
             return io::Error::other(PANICKED);

@@ -228,8 +228,12 @@ impl<'p, P: Program> Holder<'p, P> {
         Ok(())
     }
 
-    /// Drops replaced keys when due, and reports changed files and changed [`Figures`].
+    /// Drops replaced keys when due, and reports changed files and changed [`Figures`]. An `Err` ends the process: the gateway has
+    /// closed its connection, or a thread of `operations` has ended.
     fn look_after(&mut self, now: Instant) -> io::Result<()> {
+        if let Some(reason) = self.operations.as_deref().and_then(Operations::failure) {
+            return Err(io::Error::other(reason));
+        }
         let before = self.replaced.len();
         self.replaced.retain(|(end, _)| *end > now);
         if self.replaced.len() < before {
@@ -321,11 +325,46 @@ mod tests {
         }
     }
 
+    /// Operations whose only thread has ended.
+    struct Ended;
+
+    impl Operations for Ended {
+        fn hold(&self, _: &Arc<Keystore>) {}
+
+        fn serve(&mut self, _: UnixStream) {}
+
+        fn failure(&self) -> Option<String> {
+            Some("worker 0 has ended".to_owned())
+        }
+
+        fn by_size(&self) -> [u64; 4] {
+            [0; 4]
+        }
+
+        fn faults(&self) -> u64 {
+            0
+        }
+    }
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    }
+
+    /// The process seemed to run, and operations of the worker's connections timed out.
+    #[test]
+    fn the_process_ends_with_a_thread_of_its_operations() {
+        let (control, _gateway) = Control::pair().expect("sockets");
+        let mut holder = Holder::new(control, runtime(), &WithoutEngines);
+        holder.look_after(Instant::now()).expect("a process without operations");
+        holder.operations = Some(Box::new(Ended));
+        let ended = holder.look_after(Instant::now()).expect_err("the end of the process");
+        assert_eq!(ended.to_string(), "worker 0 has ended");
+    }
+
     #[test]
     fn replaced_keys_stay_for_their_time_also_if_others_are_loaded_or_refused() {
         let (control, _gateway) = Control::pair().expect("sockets");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let mut holder = Holder::new(control, runtime, &WithoutEngines);
+        let mut holder = Holder::new(control, runtime(), &WithoutEngines);
         let ca = TestCa::new();
         let leaves: Vec<_> = (0..4).map(|_| ca.server(&["a.test"]).issue()).collect();
         let load = |holder: &mut Holder<'_, WithoutEngines>, number: u64| {

@@ -60,6 +60,9 @@ pub trait Operations {
     /// Serves the gateway over `socket` with the protocol of key servers.
     fn serve(&mut self, socket: UnixStream);
 
+    /// Reason for which one of the threads has ended, so that the process must end and be restarted; `None` while they run.
+    fn failure(&self) -> Option<String>;
+
     /// Operations of the engine's threads, by size of their batch.
     fn by_size(&self) -> [u64; 4];
 

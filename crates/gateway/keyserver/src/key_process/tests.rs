@@ -114,6 +114,22 @@ fn key_of(keystore: &Keystore, algorithm: KeyAlgorithm) -> KeyId {
 
 const P256: Scheme = Scheme::ECDSA_SECP256R1_SHA256;
 
+#[test]
+fn a_worker_that_fails_or_panics_is_reported() {
+    let (sender, failures) = channel();
+    report(0, || Ok(()), &sender);
+    report(1, || Err(io::Error::other("no descriptors are left")), &sender);
+    report(2, || panic!("as a bug would"), &sender);
+    drop(sender);
+    assert_eq!(
+        failures.iter().collect::<Vec<_>>(),
+        [
+            "worker 1 of the key process has ended: no descriptors are left",
+            "worker 2 of the key process has ended: it panicked, as the log says",
+        ]
+    );
+}
+
 #[tokio::test]
 async fn every_key_signs_with_every_scheme() {
     let (keystore, _threads, engine) = with_keys();
