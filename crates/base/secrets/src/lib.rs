@@ -1,4 +1,4 @@
-//! Files with secrets: reading, base64 and PEM, without copies that remain in memory.
+//! Files with secrets: reading, base64 and PEM, and buffers of secrets to be sent, without copies that remain in memory.
 //!
 //! Parsers for general use grow their buffers, and a buffer that grows leaves a copy of its content in memory that the
 //! allocator may not reuse for days. Functions of this crate allocate each buffer once in its final size, and return it
@@ -7,6 +7,7 @@
 //! [`Zeroizing`]: zeroize::Zeroizing
 
 mod base64;
+pub mod buffer;
 mod file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -14,6 +14,7 @@ use brisk_keyless::io::{poll_drain, poll_fill};
 use brisk_keyless::{Hello, Request, Response};
 use brisk_keys::KeyId;
 use brisk_net::{Deadline, TurnLimit};
+use brisk_secrets::buffer;
 use brisk_server::Accepted;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -157,6 +158,13 @@ struct Connection {
     draining: bool,
     /// No further requests are read; the [`Connection`] ends after the last write.
     ending: bool,
+}
+
+impl Drop for Connection {
+    /// Wipes results that the client has not read: they may be premaster secrets.
+    fn drop(&mut self) {
+        buffer::wipe(&mut self.outgoing);
+    }
 }
 
 impl Connection {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use brisk_keys::KeyId;
+use brisk_secrets::buffer;
 use brisk_wire::registry::SignatureScheme;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -160,7 +161,8 @@ fn split(bytes: &mut BytesMut) -> Result<Option<Raw>, FrameError> {
 }
 
 fn put_head(out: &mut BytesMut, kind: u8, length: usize, number: u32) {
-    out.reserve(HEAD + length);
+    // The results before this frame may be premaster secrets.
+    buffer::reserve(out, HEAD + length);
     out.put_u8(kind);
     out.put_u8(0);
     // Callers have truncated the body to `LONGEST_BODY`.

@@ -4,7 +4,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
+use brisk_secrets::buffer;
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Number of bytes per read: the maximum plaintext of a TLS record.
@@ -24,7 +25,8 @@ pub fn poll_fill(
     Poll::Ready(Ok(read.filled().len()))
 }
 
-/// Writes all of `outgoing` and flushes. Ready when everything has been written.
+/// Writes all of `outgoing` and flushes. Ready when everything has been written. Wipes the written bytes, which may be premaster
+/// secrets.
 pub fn poll_drain(
     mut stream: impl AsyncWrite + Unpin,
     context: &mut Context<'_>,
@@ -35,7 +37,7 @@ pub fn poll_drain(
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        outgoing.advance(written);
+        buffer::advance(outgoing, written);
     }
     Pin::new(&mut stream).poll_flush(context)
 }
