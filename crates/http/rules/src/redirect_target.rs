@@ -179,9 +179,7 @@ impl RedirectTarget {
                 Piece::Segments(variable, PathPart::Rest) => {
                     encode(&value(variable), is_of_segments, &mut location);
                 }
-                Piece::Verbatim(variable) => {
-                    encode(&value(variable), |byte| byte.is_ascii_graphic() && byte != b'#', &mut location);
-                }
+                Piece::Verbatim(variable) => append_verbatim(variable, &value(variable), &mut location),
                 Piece::Component(variable) => encode(&value(variable), is_unreserved, &mut location),
             }
             // Within the loop: a target may repeat a long value of the client.
@@ -216,6 +214,15 @@ fn append_path(path: &[u8], is_permitted: impl Fn(u8) -> bool, location: &mut St
         location.push('/');
     }
     encode(path, is_permitted, location);
+}
+
+/// Appends a value that already has the form of a part of a URL. An empty query also removes an `&` before it, because it adds no
+/// parameter; [`UpstreamPath`](crate::UpstreamPath) follows this rule too.
+fn append_verbatim(variable: &Variable, value: &[u8], location: &mut String) {
+    if *variable == Variable::Query && value.is_empty() && location.ends_with('&') {
+        location.pop();
+    }
+    encode(value, |byte| byte.is_ascii_graphic() && byte != b'#', location);
 }
 
 /// Whether a table may stand in a location; otherwise the reason.
@@ -375,6 +382,25 @@ mod tests {
             ("app:///{{x}", "app:///{x}"),
         ] {
             assert_eq!(location(text, "v").as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_query_leaves_no_separator_at_the_end() {
+        struct Empty;
+
+        impl Values for Empty {
+            fn append(&self, _: &Variable, _: &mut Vec<u8>) {}
+        }
+
+        for (text, expected) in [
+            ("/new?a=b&{request.query}", "/new?a=b"),
+            ("/new?a=b&{request.query}&c#d", "/new?a=b&c#d"),
+            ("/new?{request.query}", "/new?"),
+            ("/new?a&{request.header.x}", "/new?a&"),
+        ] {
+            let target = RedirectTarget::new(text, &maps(), None).expect(text);
+            assert_eq!(target.location(&Empty, None, b"").as_deref(), Ok(expected), "{text}");
         }
     }
 
