@@ -166,6 +166,7 @@ pub struct Located {
 pub struct ConfigError {
     file: PathBuf,
     problems: Vec<Located>,
+    files: Vec<PathBuf>,
 }
 
 impl ConfigError {
@@ -174,7 +175,19 @@ impl ConfigError {
         // Main file first, then the included ones in the order of reading. The sort is stable, so problems of
         // one place keep their order.
         problems.sort_by(|one, other| one.place.cmp(&other.place));
-        Self { file: file.to_owned(), problems }
+        Self { file: file.to_owned(), problems, files: Vec::new() }
+    }
+
+    /// The error of a configuration that was read from `files`.
+    #[must_use]
+    pub fn with_files(self, files: Vec<PathBuf>) -> Self {
+        Self { files, ..self }
+    }
+
+    /// The files that the configuration was read from, and patterns of `include`: after a change of one, the fault may be gone.
+    /// Empty if the error has no [`with_files`](Self::with_files).
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// The error without key paths, for settings that do not come from a file.

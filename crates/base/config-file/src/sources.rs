@@ -29,8 +29,8 @@ pub struct Source {
 pub struct Sources {
     /// The main file first.
     all: Vec<Source>,
-    /// Paths with `*` of `include`.
-    patterns: Vec<PathBuf>,
+    /// The files, also one that cannot be read, and the paths with `*` of `include`.
+    watched: Vec<PathBuf>,
 }
 
 impl Sources {
@@ -39,29 +39,44 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or a wrong `include`. Other faults of the texts are left to [`Document::of`].
+    /// A file that cannot be read, or a wrong `include`, with [`ConfigError::files`]. Other faults of the texts are left to
+    /// [`Document::of`].
     pub fn read(
         file: &Path,
         environment: &dyn Fn(&str) -> Option<String>,
         read: &dyn Fn(&Path) -> Result<String, ConfigError>,
     ) -> Result<Self, ConfigError> {
+        let mut sources = Self { all: Vec::new(), watched: vec![file.to_owned()] };
+        match sources.fill(file, environment, read) {
+            Ok(()) => Ok(sources),
+            Err(error) => Err(error.with_files(sources.watched)),
+        }
+    }
+
+    fn fill(
+        &mut self,
+        file: &Path,
+        environment: &dyn Fn(&str) -> Option<String>,
+        read: &dyn Fn(&Path) -> Result<String, ConfigError>,
+    ) -> Result<(), ConfigError> {
         let text = read(file)?;
         let base = file.parent().unwrap_or(Path::new(""));
-        let mut sources = Self { all: Vec::new(), patterns: Vec::new() };
         // Canonical, so that a file is read once under all its names. `*.toml` in the folder of the main file
         // also matches that file.
         let mut seen: HashSet<_> = fs::canonicalize(file).into_iter().collect();
         for (path, written) in included(file, base, &text, environment)? {
             let wrong = |reason| ConfigError::new(file, vec![located(&text, path.clone(), reason)]);
-            for found in sources.files(&base.join(&written)).map_err(wrong)? {
+            for found in self.files(&base.join(&written)).map_err(wrong)? {
                 if seen.insert(fs::canonicalize(&found).unwrap_or_else(|_| found.clone())) {
+                    // Before it is read: a file that is missing may appear later.
+                    self.watched.push(found.clone());
                     let text = read(&found)?;
-                    sources.all.push(Source { file: found, text });
+                    self.all.push(Source { file: found, text });
                 }
             }
         }
-        sources.all.insert(0, Source { file: file.to_owned(), text });
-        Ok(sources)
+        self.all.insert(0, Source { file: file.to_owned(), text });
+        Ok(())
     }
 
     /// The main file.
@@ -76,7 +91,7 @@ impl Sources {
 
     /// The files that were read, and the patterns that further files may match.
     pub fn watched(&self) -> impl Iterator<Item = &PathBuf> {
-        self.all.iter().map(|source| &source.file).chain(&self.patterns)
+        self.watched.iter()
     }
 
     /// The files that `path` names; a pattern is noted.
@@ -93,7 +108,7 @@ impl Sources {
         }
         let Some(found) = matching(path) else { return Ok(vec![path.to_owned()]) };
         // Also if nothing matches yet: a reload follows when the first file appears.
-        self.patterns.push(path.to_owned());
+        self.watched.push(path.to_owned());
         found.map_err(|error| format!("cannot read the folder of {shown}: {error}"))
     }
 }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
 use brisk_certs::{CertError, PrivateCa, Purpose};
-use brisk_config::{ConfigError, ResolvedKeyServer, Running};
+use brisk_config::{ResolvedKeyServer, Running};
 use brisk_keys::prepare_randomness;
 use brisk_keyserver::{Environment, KeyServer, KeyServerSockets};
 use brisk_server::{Parts, Process, ServerError, Sockets, WatchedFiles};
@@ -18,6 +18,7 @@ use brisk_telemetry::Metrics;
 use crate::args::{self, Enrol, Init, KeyServerCommand, ServeKeys};
 use crate::fixed_keys::FixedKeys;
 use crate::serve::{PROGRAM, log_warnings};
+use crate::source::refusal;
 use crate::{engines, limits, log, memory};
 
 /// Names in the server's certificate if `init` has no `--name`.
@@ -66,9 +67,8 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     parts.add(FixedKeys::new(&keys), |new: &ResolvedKeyServer| &new.keys);
     parts.add(server.part(), |new| &new.settings);
     let read = || {
-        let resolved = brisk_config::keyserver(file, &running)?;
-        log_warnings(&resolved.warnings);
-        Ok::<_, ConfigError>(resolved)
+        let resolved = brisk_config::keyserver(file, &running);
+        resolved.inspect(|new| log_warnings(&new.warnings)).map_err(|error| refusal(&error))
     };
     Ok(server.run(&parts, read)?)
 }

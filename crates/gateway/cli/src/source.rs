@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use brisk_config::{CertificateFiles, CommandLine, ConfigError, Resolved, Running, Sources};
 use brisk_gateway::{HostCertificates, Source};
-use brisk_server::{Part, PartError};
+use brisk_server::{Part, PartError, Refusal};
 
 use crate::serve::log_warnings;
 
@@ -38,16 +38,22 @@ impl Configuration {
 
 impl Source for Configuration {
     type Configuration = Resolved;
-    type Error = ConfigError;
 
-    fn read(&mut self) -> Result<Resolved, ConfigError> {
-        self.line.settings(&self.running).inspect(|new| log_warnings(&new.warnings))
+    fn read(&mut self) -> Result<Resolved, Refusal> {
+        let settings = self.line.settings(&self.running).inspect(|new| log_warnings(&new.warnings));
+        settings.map_err(|error| refusal(&error))
     }
 
-    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<Vec<HostCertificates>, ConfigError>> {
+    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<Vec<HostCertificates>, String>> {
         let renewed = self.line.renew(&self.files.borrow(), changed, &self.running)?;
-        Some(renewed.inspect(|renewed| log_warnings(&renewed.warnings)).map(|renewed| renewed.hosts))
+        let renewed = renewed.inspect(|renewed| log_warnings(&renewed.warnings));
+        Some(renewed.map(|renewed| renewed.hosts).map_err(|error| error.to_string()))
     }
+}
+
+/// The refusal of a configuration by a reload.
+pub(crate) fn refusal(error: &ConfigError) -> Refusal {
+    Refusal { message: error.to_string(), files: error.files().to_vec() }
 }
 
 impl Part for Configuration {

@@ -143,13 +143,18 @@ pub fn check(file: &Path, running: &Running) -> Result<Resolved, ConfigError> {
 /// Settings of a key server, from its file. Writes nothing.
 pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
     let sources = sources(file)?;
-    let document = expanded(&sources, |_| None)?;
+    keyserver_of(file, &sources, running)
+        .map_err(|error| error.with_files(sources.watched().cloned().collect()))
+}
+
+fn keyserver_of(file: &Path, sources: &Sources, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
+    let document = expanded(sources, |_| None)?;
     // No advice about other programs: their terms have counterparts in a gateway, not in a key server.
     let (raw, unread) = document.read::<raw::ServerConfig>();
     let base = file.parent().unwrap_or(Path::new(""));
     let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, running)
         .map_err(|problems| ConfigError::new(file, problems))?;
-    resolved.settings.server.files.extend(files_of(&document, &sources));
+    resolved.settings.server.files.extend(files_of(&document, sources));
     Ok(resolved)
 }
 
@@ -201,13 +206,15 @@ fn read(
     development: Development,
     running: &Running,
 ) -> Result<Resolved, ConfigError> {
+    // Also with a file that only this configuration includes: its correction is noticed.
+    let with_files = |error: ConfigError| error.with_files(sources.watched().cloned().collect());
     // Names the program to which a file, or an unknown key in it, belongs.
-    let document = expanded(sources, foreign::syntax)?.with_advice(foreign::advice);
+    let document = expanded(sources, foreign::syntax).map_err(with_files)?.with_advice(foreign::advice);
     let (mut raw, unread) = document.read::<raw::Config>();
     // Before `shortcuts`, which adds the usual addresses only if neither the file nor the line has any.
     line.apply(&mut raw);
     shortcuts(&mut raw);
-    let mut resolved = finish(&raw, &document, unread, file, development, running)?;
+    let mut resolved = finish(&raw, &document, unread, file, development, running).map_err(with_files)?;
     resolved.certificate_files.sources = Some(sources.clone());
     resolved.settings.server.files.extend(files_of(&document, sources));
     Ok(resolved)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_server::{Control, Listen, Listening, Parts, Process, Server};
+use brisk_server::{Control, Listen, Listening, Parts, Process, Refusal, Server};
 use brisk_telemetry::metrics::Reload;
 
 use crate::GatewayError;
@@ -154,8 +154,8 @@ impl<S: Source> Control for Reloads<'_, S> {
         self.part.check_health();
     }
 
-    fn read(&mut self) -> Result<S::Configuration, String> {
-        self.source.read().map_err(|error| error.to_string())
+    fn read(&mut self) -> Result<S::Configuration, Refusal> {
+        self.source.read()
     }
 
     fn parts(&self) -> &Parts<S::Configuration> {
@@ -164,7 +164,7 @@ impl<S: Source> Control for Reloads<'_, S> {
 
     fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<(), String>> {
         let loaded = self.source.renew(changed)?;
-        Some(loaded.map(|hosts| self.part.shared.renew(hosts)).map_err(|error| error.to_string()))
+        Some(loaded.map(|hosts| self.part.shared.renew(hosts)))
     }
 
     fn taken_over(&self) -> impl Future<Output = ()> {

@@ -1,10 +1,9 @@
 //! [`Source`], from which a gateway reads its configurations.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::path::PathBuf;
 
-use brisk_server::ServerSettings;
+use brisk_server::{Refusal, ServerSettings};
 
 use crate::certificates::HostCertificates;
 
@@ -13,13 +12,10 @@ pub trait Source {
     /// The settings of all parts of the process.
     type Configuration: AsRef<ServerSettings>;
 
-    /// Reason for which there is no configuration, for the operator.
-    type Error: Display;
-
     /// Reads the configuration as it is now.
-    fn read(&mut self) -> Result<Self::Configuration, Self::Error>;
+    fn read(&mut self) -> Result<Self::Configuration, Refusal>;
 
     /// Loads the certificates of the current configuration whose files are in `changed`. Returns `None` if `changed`
-    /// contains other files; then the whole configuration must be read.
-    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<Vec<HostCertificates>, Self::Error>>;
+    /// contains other files; then the whole configuration must be read. An `Err` is a message for the operator.
+    fn renew(&mut self, changed: &BTreeSet<PathBuf>) -> Option<Result<Vec<HostCertificates>, String>>;
 }

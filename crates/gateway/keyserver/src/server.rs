@@ -1,13 +1,12 @@
 //! A complete key server: bind, serve, reload, drain.
 
 use std::cell::RefCell;
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use brisk_net::ListenerSettings;
 use brisk_server::{
-    Control, Listen, Listening, Pages, Part, PartError, Parts, Process, Server, ServerSettings,
+    Control, Listen, Listening, Pages, Part, PartError, Parts, Process, Refusal, Server, ServerSettings,
 };
 use brisk_telemetry::metrics::{CONTENT_TYPE, Reload};
 
@@ -83,11 +82,11 @@ impl KeyServer {
     /// Serves until `SIGTERM`, `SIGINT` or `SIGQUIT` and the end of the drain. `read` is called on `SIGHUP` and after a change of a
     /// watched file, and `parts`, of which [`part`](Self::part) is one, adopt the configuration. If either fails, the
     /// previous one stays in effect.
-    pub fn run<S, E>(self, parts: &Parts<S>, read: impl FnMut() -> Result<S, E>) -> Result<(), KeyServerError>
-    where
-        S: AsRef<ServerSettings>,
-        E: Display,
-    {
+    pub fn run<S: AsRef<ServerSettings>>(
+        self,
+        parts: &Parts<S>,
+        read: impl FnMut() -> Result<S, Refusal>,
+    ) -> Result<(), KeyServerError> {
         let Self { shared, server, .. } = self;
         let metrics = Arc::clone(&shared.metrics);
         let engines = Arc::clone(shared.engines());
@@ -139,18 +138,17 @@ struct Reloads<'p, S, R> {
     read: R,
 }
 
-impl<S, R, E> Control for Reloads<'_, S, R>
+impl<S, R> Control for Reloads<'_, S, R>
 where
     S: AsRef<ServerSettings>,
-    R: FnMut() -> Result<S, E>,
-    E: Display,
+    R: FnMut() -> Result<S, Refusal>,
 {
     type Settings = S;
 
     fn start(&mut self) {}
 
-    fn read(&mut self) -> Result<S, String> {
-        (self.read)().map_err(|error| error.to_string())
+    fn read(&mut self) -> Result<S, Refusal> {
+        (self.read)()
     }
 
     fn parts(&self) -> &Parts<S> {

@@ -29,6 +29,15 @@ const CHANGED: &str = "changed files";
 /// worker that does not.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(1);
 
+/// Reason for which [`Control::read`] has no settings, or a [`Part`](crate::Part) refuses them.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The fault, for the operator.
+    pub message: String,
+    /// The files that the settings were read from. They are watched too, so that a correction is noticed.
+    pub files: Vec<PathBuf>,
+}
+
 /// Duties of the main thread for a service. All methods are called inside the runtime of that thread.
 pub trait Control {
     /// A configuration: the settings of all parts and of the server.
@@ -37,8 +46,8 @@ pub trait Control {
     /// Called once, when the workers run, before the first signal is obeyed.
     fn start(&mut self);
 
-    /// Reads the settings again. An `Err` is a message that names the fault, and the old settings stay in force.
-    fn read(&mut self) -> Result<Self::Settings, String>;
+    /// Reads the settings again. After an `Err`, the old settings stay in force.
+    fn read(&mut self) -> Result<Self::Settings, Refusal>;
 
     /// The parts of the process, which a reload prepares and then commits.
     fn parts(&self) -> &Parts<Self::Settings>;
@@ -85,6 +94,8 @@ pub(crate) struct MainThread<C> {
 pub(crate) struct Refused {
     /// Another configuration.
     configuration: bool,
+    /// The files of this configuration. Some may be unknown to the configuration in force.
+    sources: BTreeSet<PathBuf>,
     /// Files of certificates.
     files: BTreeSet<PathBuf>,
 }
@@ -152,16 +163,12 @@ impl<C: Control> MainThread<C> {
     }
 
     async fn reload(&mut self, why: &'static str) {
-        // Watched from before the files are read: if they are refused, they are not read again before they change.
-        let watch = WatchedFiles::start(&self.settings.files);
-        let result = self.control.read().and_then(|settings| {
-            let server = settings.as_ref().clone();
-            // Watched from before the parts are prepared, which may read files too, so that no change is missed.
-            let files = WatchedFiles::start(&server.files);
-            let prepared = self.control.parts().prepare(&settings).map_err(|error| error.to_string())?;
-            prepared.commit();
-            Ok((server, files))
-        });
+        let (mut watch, mut result) = self.adopt();
+        // A file that the refused settings were the first to name may have changed before it was watched.
+        if result.as_ref().is_err_and(|refusal| self.are_news(&refusal.files)) {
+            self.refused.sources.extend(result.err().into_iter().flat_map(|refusal| refusal.files));
+            (watch, result) = self.adopt();
+        }
         match result {
             Ok((settings, files)) => {
                 self.settings.warn_unchangeable(&settings);
@@ -175,12 +182,39 @@ impl<C: Control> MainThread<C> {
                 }
                 tracing::info!(why, "reloaded: the new configuration is in force");
             }
-            Err(error) => {
+            Err(refusal) => {
                 self.files.replace_with(watch);
                 self.refused.configuration = true;
-                self.refuse(why, &error);
+                self.refused.sources = refusal.files.into_iter().collect();
+                self.refuse(why, &refusal.message);
             }
         }
+    }
+
+    /// Whether one of `files` is watched neither for the settings in force nor for those refused last.
+    fn are_news(&self, files: &[PathBuf]) -> bool {
+        files.iter().any(|file| !self.settings.files.contains(file) && !self.refused.sources.contains(file))
+    }
+
+    /// Reads the settings and puts them in force, or returns the [`Refusal`]. Also returns [`WatchedFiles`] of the files that were
+    /// known before.
+    fn adopt(&mut self) -> (WatchedFiles, Result<(ServerSettings, WatchedFiles), Refusal>) {
+        // Watched from before the files are read: if they are refused, they are not read again before they change.
+        let known: Vec<_> = self.settings.files.iter().chain(&self.refused.sources).cloned().collect();
+        let watch = WatchedFiles::start(&known);
+        let adopted = self.control.read().and_then(|settings| {
+            let server = settings.as_ref().clone();
+            // Watched from before the parts are prepared, which may read files too, so that no change is missed.
+            let files = WatchedFiles::start(&server.files);
+            let prepared = self
+                .control
+                .parts()
+                .prepare(&settings)
+                .map_err(|error| Refusal { message: error.to_string(), files: server.files.clone() })?;
+            prepared.commit();
+            Ok((server, files))
+        });
+        (watch, adopted)
     }
 
     /// Warns if [`Program::dropped_log_lines`](crate::Program::dropped_log_lines) is more than `before`. Returns the number

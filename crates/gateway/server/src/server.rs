@@ -192,6 +192,7 @@ mod tests {
     use brisk_telemetry::metrics::Reload;
 
     use super::*;
+    use crate::control::Refusal;
     use crate::part::Parts;
     use crate::testing::{ANY, Closing, PROGRAM, settings};
 
@@ -211,8 +212,8 @@ mod tests {
 
         fn start(&mut self) {}
 
-        fn read(&mut self) -> Result<Unchanged, String> {
-            Err("there is nothing to read".to_owned())
+        fn read(&mut self) -> Result<Unchanged, Refusal> {
+            Err(Refusal { message: "there is nothing to read".to_owned(), files: Vec::new() })
         }
 
         fn parts(&self) -> &Parts<Unchanged> {

@@ -68,6 +68,21 @@ fn mistakes_have_the_file_in_which_they_are() {
 }
 
 #[test]
+fn an_error_has_the_files_whose_correction_may_end_it() {
+    let folder = written(&[("wrong.toml", "[sever]\n"), ("unread.toml", "")]);
+    let path = |name: &str| folder.path().join(name);
+    for (include, expected) in [
+        ("[\"wrong.toml\", \"conf.d/*.toml\"]", &["brisk.toml", "wrong.toml", "conf.d/*.toml"][..]),
+        ("[\"missing.toml\", \"unread.toml\"]", &["brisk.toml", "missing.toml"]),
+        ("\"conf.d/[ab].toml\"", &["brisk.toml"]),
+    ] {
+        fs::write(path("brisk.toml"), format!("include = {include}\n{LISTENER}{HOST}")).expect("written");
+        let error = check(&path("brisk.toml"), &Running::default()).expect_err(include);
+        assert_eq!(error.files(), expected.iter().map(|name| path(name)).collect::<Vec<_>>(), "{include}");
+    }
+}
+
+#[test]
 fn a_table_or_key_of_two_files_names_both_places() {
     let folder = written(&[
         (

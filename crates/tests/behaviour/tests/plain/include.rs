@@ -43,6 +43,35 @@ fn included_files_are_reloaded_as_they_come_change_and_go() {
     wait_until("the main host alone", || (body() == "main").then_some(()));
 }
 
+/// Only `SIGHUP` had an effect after the correction.
+#[test]
+fn a_file_that_was_wrong_or_missing_when_it_was_first_named_is_read_again_after_its_correction() {
+    let ca = TestCa::new();
+    let leaf = ca.server(&[NAME, OTHER]).issue();
+    let of = |name: &str, body: &str| {
+        let route = format!("[[host.route]]\npath = \"/\"\nrespond = {{ body = {body:?} }}\n");
+        host(&[name], &[&leaf]) + &route
+    };
+    let main = format!("server.unknown_host = \"default\"\n{}", base("")) + &of(NAME, "main");
+    let brisk = setup().config(&main).start();
+    let body = || {
+        let client = TlsClient::new(&ca.root_file(), OTHER);
+        client.connect(brisk.https()).expect("a handshake").get(OTHER, "/").text()
+    };
+    brisk.write("other.toml", "[[host]]\nnames = [\"other.test\"]\nrouts = 1\n");
+    brisk.write("brisk.toml", format!("include = \"other.toml\"\n{main}"));
+    brisk.log_with("other.toml:3:1: host[1].routs: unknown key");
+    assert_eq!(body(), "main");
+    brisk.write("other.toml", of(OTHER, "corrected"));
+    wait_until("the included host", || (body() == "corrected").then_some(()));
+    brisk.write("brisk.toml", format!("include = [\"other.toml\", \"late.toml\"]\n{main}"));
+    brisk.log_with("late.toml: cannot be read");
+    // A change of a file in force is noticed too while another one is missing.
+    brisk.write("other.toml", of(OTHER, "changed"));
+    brisk.write("late.toml", "# no hosts yet\n");
+    wait_until("both files", || (body() == "changed").then_some(()));
+}
+
 #[test]
 fn a_changed_certificate_of_an_included_host_is_noticed() {
     let ca = TestCa::new();
