@@ -4,8 +4,9 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use crate::http1::Message;
@@ -116,6 +117,62 @@ impl fmt::Debug for Origin {
     }
 }
 
+/// An [`Origin`] that receives requests at any time, and responds only while it is open. A drop opens it.
+#[derive(Debug)]
+pub struct GatedOrigin {
+    origin: Origin,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl GatedOrigin {
+    /// A closed one, which will respond to each request with 200 and `body`.
+    pub fn new(body: &'static str) -> Self {
+        let gate = Arc::<Gate>::default();
+        let own = Arc::clone(&gate);
+        let origin = Origin::answering(move |_, stream| {
+            let is_open = own.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(own.changed.wait_while(is_open, |is_open| !*is_open));
+            write_response(stream, body.as_bytes())
+        });
+        Self { origin, gate }
+    }
+
+    /// Lets the waiting requests and all later ones get their responses.
+    pub fn open(&self) {
+        self.set(true);
+    }
+
+    /// Lets later requests wait.
+    pub fn close(&self) {
+        self.set(false);
+    }
+
+    fn set(&self, is_open: bool) {
+        *self.gate.is_open.lock().unwrap_or_else(PoisonError::into_inner) = is_open;
+        self.gate.changed.notify_all();
+    }
+}
+
+impl Deref for GatedOrigin {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.origin
+    }
+}
+
+impl Drop for GatedOrigin {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
 /// Writes a response with status 200 and this body.
 pub fn write_response(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -133,6 +190,19 @@ pub fn send_with_end(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_to_a_closed_origin_gets_its_response_when_it_opens() {
+        let origin = GatedOrigin::new("late");
+        let mut stream = TcpStream::connect(origin.address()).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\n\r\n").unwrap();
+        origin.last_request();
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(stream.peek(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        origin.open();
+        stream.set_nonblocking(false).unwrap();
+        assert_eq!(Message::read_response(&mut stream).unwrap().text(), "late");
+    }
 
     #[test]
     fn requests_are_recorded_and_answered_on_one_connection() {

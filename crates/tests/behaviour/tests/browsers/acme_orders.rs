@@ -21,34 +21,34 @@ use crate::acme::{HOST, base, connect, host, record, state};
 
 /// Where the authority checks: connections wait until there is a gateway to lead them to, so that a check neither fails nor
 /// succeeds while there is none.
-struct Gate {
+struct HeldPort {
     port: u16,
-    open: Arc<Mutex<Option<SocketAddr>>>,
+    gateway: Arc<Mutex<Option<SocketAddr>>>,
 }
 
-impl Gate {
-    fn closed() -> Self {
+impl HeldPort {
+    fn bind() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let open: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
-        let gate = Arc::clone(&open);
+        let gateway: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+        let target = Arc::clone(&gateway);
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (Ok(client), gate) = (client, Arc::clone(&gate)) else { continue };
-                thread::spawn(move || pass(client, &gate));
+                let (Ok(client), target) = (client, Arc::clone(&target)) else { continue };
+                thread::spawn(move || pass(client, &target));
             }
         });
-        Self { port, open }
+        Self { port, gateway }
     }
 
     fn lead_to(&self, gateway: SocketAddr) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(gateway);
+        *self.gateway.lock().unwrap_or_else(PoisonError::into_inner) = Some(gateway);
     }
 }
 
-fn pass(client: TcpStream, gate: &Mutex<Option<SocketAddr>>) {
+fn pass(client: TcpStream, target: &Mutex<Option<SocketAddr>>) {
     loop {
-        let target = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let target = *target.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = target {
             let Ok(server) = TcpStream::connect(target) else { return };
             pass_on(client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
@@ -64,20 +64,20 @@ const STEPS: [&str; 3] = ["ordered a certificate", "the authority may check", "t
 #[test]
 fn an_order_that_is_cut_off_anywhere_is_finished_with_one_order() {
     for (index, step) in STEPS.iter().enumerate() {
-        let (gate, state) = (Gate::closed(), state());
-        let pebble = PebbleOptions::default().https(gate.port).start();
-        let own_port = format!("127.0.0.1:{}", gate.port);
+        let (held, state) = (HeldPort::bind(), state());
+        let pebble = PebbleOptions::default().https(held.port).start();
+        let own_port = format!("127.0.0.1:{}", held.port);
         let config = base(&pebble, state.path()).replace(&own_port, "127.0.0.1:0") + &host(&[HOST], "");
         let with_steps = |setup: Setup| setup.config(&config).option("--log").option("info,brisk_acme=debug");
         let mut first = with_steps(setup()).start();
         if index == STEPS.len() - 1 {
-            gate.lead_to(first.https());
+            held.lead_to(first.https());
         }
         first.log_with(step);
         first.process().signal(Signal::KILL);
         first.wait();
         let second = with_steps(setup()).start();
-        gate.lead_to(second.https());
+        held.lead_to(second.https());
         connect(&pebble, second.https(), HOST);
         second.log_with("a certificate was obtained");
         assert_eq!(pebble.orders(), 1, "killed at {step:?}: {}", pebble.log());
@@ -87,9 +87,9 @@ fn an_order_that_is_cut_off_anywhere_is_finished_with_one_order() {
 /// Kills the program during the order of another name in each round, at moments that are spread over the order. The next
 /// start finishes the order; only a kill between the authority's response and the following write repeats it.
 fn kill_during_orders(rounds: usize) {
-    let (gate, state) = (Gate::closed(), state());
-    let pebble = PebbleOptions::default().https(gate.port).start();
-    let own_port = format!("127.0.0.1:{}", gate.port);
+    let (held, state) = (HeldPort::bind(), state());
+    let pebble = PebbleOptions::default().https(held.port).start();
+    let own_port = format!("127.0.0.1:{}", held.port);
     let base = base(&pebble, state.path()).replace(&own_port, "127.0.0.1:0");
     let mut repeated = 0;
     for round in 0..rounds {
@@ -97,13 +97,13 @@ fn kill_during_orders(rounds: usize) {
         let config = base.clone() + &host(&[&name], "");
         let before = pebble.orders();
         let mut first = setup().config(&config).start();
-        gate.lead_to(first.https());
+        held.lead_to(first.https());
         first.log_with("obtaining a certificate");
         thread::sleep(Duration::from_millis(round as u64 * 131 % 1500));
         first.process().signal(Signal::KILL);
         first.wait();
         let second = setup().config(&config).start();
-        gate.lead_to(second.https());
+        held.lead_to(second.https());
         connect(&pebble, second.https(), &name);
         let issued = record(state.path(), "certificates", &name, "ecdsa").expect("a certificate");
         assert_eq!(issued["names"][0], name.as_str());

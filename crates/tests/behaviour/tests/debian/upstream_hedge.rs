@@ -44,9 +44,9 @@ fn slow(delay: u64) -> Origin {
 }
 
 /// Number of requests that may be answered: request `/N` waits until it is at least N.
-struct Gate(Arc<AtomicUsize>);
+struct Permits(Arc<AtomicUsize>);
 
-impl Gate {
+impl Permits {
     fn new() -> Self {
         Self(Arc::default())
     }
@@ -89,8 +89,8 @@ fn a_request_without_a_response_is_sent_to_another_server_and_canceled_at_the_fi
 
 #[test]
 fn second_attempts_have_a_budget() {
-    let gate = Gate::new();
-    let servers = [gate.origin(), gate.origin()];
+    let permits = Permits::new();
+    let servers = [permits.origin(), permits.origin()];
     let site = site(&[&servers[0].url(), &servers[1].url()], "{ after = \"10ms\", percent = 10 }");
     let received = || servers.iter().map(|server| server.requests().len()).sum::<usize>();
     let mut connection = site.connect();
@@ -100,7 +100,7 @@ fn second_attempts_have_a_budget() {
         wait_until("a second attempt or its refusal", || {
             (received() + hedges(&site, "budget") == 2 * number).then_some(())
         });
-        gate.answer(number);
+        permits.answer(number);
         assert_eq!(connection.response().text(), "slow");
     }
     let sent = hedges(&site, "won") + hedges(&site, "lost");

@@ -2,12 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Condvar, Mutex};
 
 use brisk_behaviour::site::{NAME, Site, connect_from};
 use brisk_testkit::http1::Message;
 use brisk_testkit::nginx::Nginx;
-use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::origin::{GatedOrigin, Origin};
 use brisk_testkit::process::wait_until;
 
 /// A site whose requests go to `app`, with copies to `mirror`. `keys` are those of the table `mirror` after the name.
@@ -38,37 +37,6 @@ fn held(site: &Site) -> f64 {
 
 fn skipped(site: &Site, reason: &str, wanted: usize) {
     becomes(site, "brisk_mirror_skips_total", &format!("reason=\"{reason}\""), wanted);
-}
-
-/// A server that answers only after its gate was opened.
-struct Gated {
-    origin: Origin,
-    gate: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl Gated {
-    fn new() -> Self {
-        let gate = Arc::new((Mutex::new(false), Condvar::new()));
-        let own = Arc::clone(&gate);
-        let origin = Origin::answering(move |_, stream| {
-            let (open, changed) = &*own;
-            drop(changed.wait_while(open.lock().expect("a lock"), |open| !*open).expect("a lock"));
-            write_response(stream, b"late")
-        });
-        Self { origin, gate }
-    }
-
-    fn open(&self) {
-        let (open, changed) = &*self.gate;
-        *open.lock().expect("a lock") = true;
-        changed.notify_all();
-    }
-}
-
-impl Drop for Gated {
-    fn drop(&mut self) {
-        self.open();
-    }
 }
 
 /// The last `count` requests of a server: line without version, and body.
@@ -119,9 +87,9 @@ fn a_mirror_receives_requests_with_their_bodies_and_its_responses_are_discarded(
 
 #[test]
 fn a_slow_or_absent_mirror_does_not_change_responses() {
-    let (app, gated) = (Nginx::http(), Gated::new());
+    let (app, gated) = (Nginx::http(), GatedOrigin::new("late"));
     let own = app.address().port().to_string();
-    let slow = site(&app.url(), &gated.origin.url(), ", timeout = \"100ms\"");
+    let slow = site(&app.url(), &gated.url(), ", timeout = \"100ms\"");
     let mut connection = slow.connect();
     for _ in 0..3 {
         assert_eq!(connection.get(NAME, "/name").text(), own);
@@ -139,10 +107,10 @@ fn a_slow_or_absent_mirror_does_not_change_responses() {
 
 #[test]
 fn a_copy_outlives_the_connection_of_its_client() {
-    let (app, gated) = (Nginx::http(), Gated::new());
-    let site = site(&app.url(), &gated.origin.url(), "");
+    let (app, gated) = (Nginx::http(), GatedOrigin::new("late"));
+    let site = site(&app.url(), &gated.url(), "");
     assert_eq!(site.get("/name").status(), 200);
-    gated.origin.last_request();
+    gated.last_request();
     wait_until("the end of the connection", || {
         (site.brisk.metrics().sum("brisk_connections_open", &["listener=\"https\""]) < 0.5).then_some(())
     });
@@ -169,17 +137,17 @@ fn long_bodies_are_not_mirrored_and_counted() {
 
 #[test]
 fn a_client_has_half_of_the_requests_in_progress() {
-    let (app, gated) = (Nginx::http(), Gated::new());
-    let site = site(&app.url(), &gated.origin.url(), ", requests = 4");
+    let (app, gated) = (Nginx::http(), GatedOrigin::new("late"));
+    let site = site(&app.url(), &gated.url(), ", requests = 4");
     let mut connection = site.connect();
     for _ in 0..5 {
         assert_eq!(connection.get(NAME, "/name").status(), 200);
     }
     skipped(&site, "concurrency", 3);
-    assert_eq!(lines(&gated.origin, 2).len(), 2);
+    assert_eq!(lines(&gated, 2).len(), 2);
     let stream = connect_from(Ipv4Addr::new(127, 0, 0, 2), site.brisk.https());
     assert_eq!(site.client().over(stream).expect("a handshake").get(NAME, "/name").status(), 200);
-    assert_eq!(lines(&gated.origin, 3).len(), 3, "another client has its share");
+    assert_eq!(lines(&gated, 3).len(), 3, "another client has its share");
     gated.open();
     mirrored(&site, "answered", 3);
     assert_eq!(connection.get(NAME, "/name").status(), 200);

@@ -7,11 +7,12 @@ use brisk_behaviour::site::{NAME, setup};
 use brisk_net::datagram::bind_group;
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::ca::{Leaf, TestCa};
+use brisk_testkit::origin::GatedOrigin;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::quic::{QuicClient, QuicConnection};
 
 use super::http3::{get, request, response};
-use super::http3_workers::{Gate, change};
+use super::http3_workers::{change, config};
 
 const WORKERS: usize = 4;
 const CONNECTIONS: usize = 200;
@@ -25,7 +26,7 @@ struct Supervisor {
     udp: Vec<UdpSocket>,
     leaf: Leaf,
     client: QuicClient,
-    gate: Gate,
+    slow: GatedOrigin,
     _ca: TestCa,
 }
 
@@ -45,13 +46,14 @@ impl Supervisor {
         let ca = TestCa::new();
         let leaf = ca.server(&[NAME]).issue();
         let client = QuicClient::new(&ca.root_file(), NAME, "h3");
-        Self { address, tcp, udp, leaf, client, gate: Gate::new(), _ca: ca }
+        Self { address, tcp, udp, leaf, client, slow: GatedOrigin::new("slow"), _ca: ca }
     }
 
     /// Starts a process that answers with `body`.
     fn start(&self, body: &str) -> Brisk {
         let server = format!("server.https = [\"{}\"]\nserver.workers = {WORKERS}\n", self.address);
-        let setup = setup().config(&self.gate.config(&self.leaf, &server, body)).inherit("https", &self.tcp);
+        let setup =
+            setup().config(&config(&self.slow, &self.leaf, &server, body)).inherit("https", &self.tcp);
         self.udp.iter().fold(setup, |setup, socket| setup.inherit("https", socket)).start()
     }
 
@@ -73,7 +75,7 @@ impl Supervisor {
 #[test]
 fn connections_of_a_draining_process_and_of_its_successor_are_served_on_the_same_sockets() {
     let supervisor = Supervisor::new();
-    let gate = &supervisor.gate;
+    let slow = &supervisor.slow;
     let mut random = fastrand::Rng::with_seed(37);
     let mut process = supervisor.start("0");
     for generation in 1..4 {
@@ -86,10 +88,10 @@ fn connections_of_a_draining_process_and_of_its_successor_are_served_on_the_same
             }
         };
         visit(&mut connections);
-        gate.set(false);
-        let earlier = gate.requests();
+        slow.close();
+        let earlier = slow.requests().len();
         let streams: Vec<_> = connections.iter_mut().map(|own| request(own, "/slow")).collect();
-        wait_until("the requests", || (gate.requests() == earlier + CONNECTIONS).then_some(()));
+        wait_until("the requests", || (slow.requests().len() == earlier + CONNECTIONS).then_some(()));
 
         let next = supervisor.start(&format!("{generation}"));
         // New connections go to the new process at once, while the old one does not even drain.
@@ -104,7 +106,7 @@ fn connections_of_a_draining_process_and_of_its_successor_are_served_on_the_same
             change(connection, &mut random);
             connection.ping();
         }
-        gate.set(true);
+        slow.open();
         for (connection, stream) in connections.iter_mut().zip(streams) {
             let (status, body) = response(connection, stream).expect("a response of the old process");
             assert_eq!((&status[..], &body[..]), ("200", "slow"));
@@ -141,7 +143,7 @@ fn a_client_that_connects_between_two_processes_is_served_by_the_second() {
     let mut first = supervisor.start("first");
     let mut held = supervisor.connect();
     let stream = request(&mut held, "/slow");
-    wait_until("the request", || (supervisor.gate.requests() == 1).then_some(()));
+    wait_until("the request", || (supervisor.slow.requests().len() == 1).then_some(()));
     first.terminate();
     first.log_with("draining: no new connections");
     let mut early = supervisor.client.connect(supervisor.address);
@@ -149,7 +151,7 @@ fn a_client_that_connects_between_two_processes_is_served_by_the_second() {
     early.handshake().expect("a handshake");
     early.send_uni(&[0, 4, 0]);
     assert_eq!(get(&mut early, "/").1, "second");
-    supervisor.gate.set(true);
+    supervisor.slow.open();
     assert_eq!(response(&mut held, stream).expect("a response").1, "slow");
     held.close();
     assert!(first.wait().success());

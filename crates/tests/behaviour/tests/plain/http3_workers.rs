@@ -1,12 +1,11 @@
 //! HTTP/3 with several workers: 200 connections whose clients change their ports and addresses, across a reload and a drain.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use brisk_behaviour::site::NAME;
 use brisk_testkit::brisk::{base, host};
 use brisk_testkit::ca::Leaf;
-use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::origin::GatedOrigin;
 use brisk_testkit::process::wait_until;
 use brisk_testkit::quic::QuicConnection;
 use quinn_proto::ConnectionError;
@@ -17,45 +16,13 @@ const CONNECTIONS: usize = 200;
 /// `H3_REQUEST_REJECTED` (RFC 9114 section 8.1).
 const REQUEST_REJECTED: u64 = 0x10b;
 
-/// An upstream that answers `slow` when the gate is opened.
-pub(crate) struct Gate {
-    origin: Origin,
-    open: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl Gate {
-    pub(crate) fn new() -> Self {
-        let open = Arc::new((Mutex::new(false), Condvar::new()));
-        let gate = Arc::clone(&open);
-        let origin = Origin::answering(move |_, stream| {
-            let (open, opened) = &*gate;
-            let shut = open.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(opened.wait_while(shut, |open| !*open).unwrap_or_else(PoisonError::into_inner));
-            write_response(stream, b"slow")
-        });
-        Self { origin, open }
-    }
-
-    pub(crate) fn set(&self, is_open: bool) {
-        *self.open.0.lock().unwrap_or_else(PoisonError::into_inner) = is_open;
-        self.open.1.notify_all();
-    }
-
-    /// Number of requests so far.
-    pub(crate) fn requests(&self) -> usize {
-        self.origin.requests().len()
-    }
-
-    /// A configuration that answers with `body`, and below `/slow` through the gate.
-    pub(crate) fn config(&self, leaf: &Leaf, server: &str, body: &str) -> String {
-        let route = "\n[[host.route]]\npath = ";
-        base(&format!("server.http3 = true\n{server}"))
-            + &host(&[NAME], &[leaf])
-            + &format!(
-                "{route}\"/slow\"\nupstream = \"app\"\n{route}\"/\"\nrespond = {{ body = {body:?} }}\n"
-            )
-            + &format!("\n[upstream.app]\nservers = [{:?}]\n", self.origin.url())
-    }
+/// A configuration that answers with `body`, and below `/slow` by `slow`.
+pub(crate) fn config(slow: &GatedOrigin, leaf: &Leaf, server: &str, body: &str) -> String {
+    let route = "\n[[host.route]]\npath = ";
+    base(&format!("server.http3 = true\n{server}"))
+        + &host(&[NAME], &[leaf])
+        + &format!("{route}\"/slow\"\nupstream = \"app\"\n{route}\"/\"\nrespond = {{ body = {body:?} }}\n")
+        + &format!("\n[upstream.app]\nservers = [{:?}]\n", slow.url())
 }
 
 /// Changes the port of a connection, its address and port, or neither.
@@ -76,9 +43,9 @@ fn ok(body: &str) -> (String, String) {
 
 #[test]
 fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
-    let gate = Gate::new();
+    let slow = GatedOrigin::new("slow");
     let workers = "server.workers = 4\n";
-    let mut site = Site::with(|leaf| gate.config(leaf, workers, "old"));
+    let mut site = Site::with(|leaf| config(&slow, leaf, workers, "old"));
     let mut random = fastrand::Rng::with_seed(37);
     let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| site.connect()).collect();
     for connection in &mut connections {
@@ -92,7 +59,7 @@ fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
         }
     };
     visit("old");
-    site.brisk.write("brisk.toml", gate.config(&site.leaf, workers, "new"));
+    site.brisk.write("brisk.toml", config(&slow, &site.leaf, workers, "new"));
     assert!(site.brisk.reload().contains("reloaded:"));
     wait_until("all workers", || (0..8).all(|_| get(&mut site.connect(), "/") == ok("new")).then_some(()));
     visit("new");
@@ -103,7 +70,7 @@ fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
     assert!(passed < 0.5, "{passed} datagrams reached a wrong socket");
 
     let streams: Vec<_> = connections.iter_mut().map(|own| request(own, "/slow")).collect();
-    wait_until("the requests", || (gate.requests() == CONNECTIONS).then_some(()));
+    wait_until("the requests", || (slow.requests().len() == CONNECTIONS).then_some(()));
     site.brisk.terminate();
     // Clients do not know of the drain yet: each of these requests is answered, or may be repeated elsewhere.
     let mut late = Vec::new();
@@ -111,7 +78,7 @@ fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
         change(connection, &mut random);
         late.push(request(connection, "/late"));
     }
-    gate.set(true);
+    slow.open();
     let mut answered = 0;
     for ((connection, stream), late) in connections.iter_mut().zip(streams).zip(late) {
         assert_eq!(response(connection, stream).expect("a response"), ok("slow"));
