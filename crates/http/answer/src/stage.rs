@@ -33,6 +33,7 @@ use brisk_transform::body::Body;
 use brisk_transform::compress::ResponseCompression;
 use brisk_transform::consolidate::ConsolidatedRequest;
 use brisk_transform::names::Names;
+use brisk_transform::weak_tags::WeakTags;
 
 /// One feature of a route. Every method except [`Self::compile`] has an empty default.
 ///
@@ -138,7 +139,7 @@ impl ClientRequest {
 
 /// Facts about one request for the response side of the stages, when the request's head is gone.
 ///
-/// Each field is written only by the stage with the same name. Large fields are boxed because the future of every
+/// Each field is written only by one stage, usually with the same name. Large fields are boxed because the future of every
 /// request contains this struct.
 #[derive(Debug)]
 pub(crate) struct RequestState {
@@ -158,6 +159,8 @@ pub(crate) struct RequestState {
     pub(crate) replaced_texts: Option<Box<FormedTexts>>,
     /// The page view, if the request is a navigation that is measured or whose failure is to be reported.
     pub(crate) page_view: Option<Box<PageView>>,
+    /// Tags of the client's copies that may have the script, if the host inserts it.
+    pub(crate) known_pages: Option<Box<WeakTags>>,
     /// Early hints of a navigation.
     pub(crate) hints: Option<Box<RequestHints>>,
     /// Values of header rules that are formed from the request; `None` if there are none, or an earlier stage has responded.
@@ -177,6 +180,7 @@ impl RequestState {
             consolidation: None,
             replaced_texts: None,
             page_view: None,
+            known_pages: None,
             hints: None,
             formed_headers: None,
         }

@@ -143,6 +143,11 @@ impl SiteVisits {
         }))
     }
 
+    /// Whether the script is inserted into measured pages.
+    pub(crate) fn inserts_script(&self) -> bool {
+        self.settings.insert
+    }
+
     /// The share of all hosts; 1 if visits are counted but not stored.
     fn share(&self) -> f64 {
         let visits = self.beacons.visits();
@@ -158,7 +163,7 @@ impl SiteVisits {
 impl PageView {
     /// Whether the script is inserted into the response, which requires content without a coding.
     pub(crate) fn inserts_script(&self) -> bool {
-        self.is_measured && self.visits.settings.insert
+        self.is_measured && self.visits.inserts_script()
     }
 
     /// Chooses the coding of the page, for routes without a compression setting.

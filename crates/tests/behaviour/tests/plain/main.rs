@@ -32,6 +32,7 @@ mod http3_restart;
 mod http3_workers;
 mod import;
 mod include;
+mod inserted_scripts;
 mod internal_routes;
 mod limits;
 mod maintenance;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use brisk_http::message::Response;
 use brisk_transform::body::Body;
-use http::{HeaderValue, header};
+use brisk_transform::weak_tags::WeakTags;
+use http::{HeaderValue, StatusCode, header};
 
 use crate::exchange::Exchange;
 use crate::stage::{ClientRequest, Flow, RequestState, Stage, StageContext};
@@ -44,6 +45,11 @@ impl Stage for PageMeasurementStage {
         request: &mut ClientRequest,
         state: &mut RequestState,
     ) -> Flow {
+        if self.visits.inserts_script() {
+            // For views that are not measured too: the client's copy may be that of another view.
+            let known = WeakTags::of(&request.head.headers);
+            state.known_pages = (!known.is_empty()).then(|| Box::new(known));
+        }
         let Some(mut view) = self.visits.measure_request(exchange, &request.head, &self.route, self.may_hint)
         else {
             return Flow::Continue;
@@ -60,6 +66,11 @@ impl Stage for PageMeasurementStage {
     }
 
     fn response(&self, exchange: &Exchange, state: &RequestState, response: &mut Response<Body>) {
+        if let Some(known) =
+            state.known_pages.as_ref().filter(|_| response.status() == StatusCode::NOT_MODIFIED)
+        {
+            known.confirm(response.headers_mut());
+        }
         if let Some(view) = &state.page_view {
             view.apply(exchange, response);
         }
