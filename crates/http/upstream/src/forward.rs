@@ -155,7 +155,11 @@ impl<'a> Journey<'a> {
         let progress = body.progress().cloned();
         // Every request earns credit, so that the requests that leave stay a share of all.
         group.leaving_credit().earn(LEAVING_PERCENT);
-        facts.outcome.progress.replace(progress.clone());
+        // A request after an internal redirect has no body: its record keeps the upload of the first. No deadline depends on this
+        // record, so a redirect gives a client no time.
+        if progress.is_some() {
+            facts.outcome.progress.replace(progress.clone());
+        }
         Self {
             group,
             connection: facts.connection,

@@ -49,6 +49,7 @@ impl<'a> ForwardFacts<'a> {
 pub struct ForwardOutcome {
     pub(super) server: RefCell<Option<Rc<Server>>>,
     pub(super) time: Cell<Option<Duration>>,
+    /// Of the last request with a body.
     pub(super) progress: RefCell<Option<Rc<BodyProgress>>>,
 }
 

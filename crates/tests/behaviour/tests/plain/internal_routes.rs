@@ -174,6 +174,18 @@ fn a_response_leads_to_another_upstream_and_on_to_a_file() {
     assert_eq!((asked.header("content-length"), asked.body.len()), (None, 0));
 }
 
+/// The line had the bytes of the redirected request, which has no body.
+#[test]
+fn the_access_log_has_the_upload_of_a_redirected_request() {
+    let (app, store) = (application(), Origin::fixed("stored"));
+    let site = site(&app, &store);
+    let head = "X-Send: X-Accel-Redirect: /store/object\r\nContent-Length: 6\r\n";
+    let request = format!("POST /upload HTTP/1.1\r\nHost: {NAME}\r\n{head}\r\nupload");
+    assert_eq!(site.connect().request(&request).text(), "stored");
+    let line = site.brisk.logged("/upload");
+    assert!(line.contains("\"bytes_received\":6,"), "{line}");
+}
+
 #[test]
 fn sendfile_names_a_file_in_the_folder_of_an_internal_route() {
     let (app, store) = (application(), application());
