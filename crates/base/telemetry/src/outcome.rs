@@ -134,6 +134,8 @@ named! {
         UpstreamReset = "upstream-reset",
         /// Neither side sent anything for `idle_timeout`.
         IdleTimeout = "idle-timeout",
+        /// The connection was idle, and its slot was needed for another one.
+        Evicted = "evicted",
         /// The drain of brisk ended before the connection.
         Drain = "drain",
         /// No server of the upstream accepted a connection.
@@ -148,11 +150,11 @@ named! {
 }
 
 impl StreamEnd {
-    /// The [`Side`] responsible for an unusual end; `None` for [`Self::ClientClosed`], [`Self::UpstreamClosed`] and
-    /// [`Self::IdleTimeout`].
+    /// The [`Side`] responsible for an unusual end; `None` for [`Self::ClientClosed`], [`Self::UpstreamClosed`],
+    /// [`Self::IdleTimeout`] and [`Self::Evicted`].
     pub const fn side(self) -> Option<Side> {
         match self {
-            Self::ClientClosed | Self::UpstreamClosed | Self::IdleTimeout => None,
+            Self::ClientClosed | Self::UpstreamClosed | Self::IdleTimeout | Self::Evicted => None,
             Self::ClientReset => Some(Side::Client),
             Self::UpstreamReset | Self::Connect | Self::ConnectTimeout => Some(Side::Upstream),
             Self::Drain | Self::ConnectionLimit | Self::NoServer => Some(Side::Internal),

@@ -69,6 +69,50 @@ pub(crate) enum CopyEnd {
     Closed,
     Failed(Side),
     Idle,
+    /// Nothing was copied for the time of [`IdleLimit::giving_way_after`], and the slot was needed for another connection.
+    Evicted,
+}
+
+/// The limit of the time in which [`Directions::copy`] copies nothing.
+pub(crate) struct IdleLimit<'d> {
+    deadline: &'d Deadline,
+    /// Time until [`CopyEnd::Idle`].
+    end: Duration,
+    /// Time until the connection may give way to others; `None` if it never does.
+    quiet: Option<Duration>,
+    /// Whether the connection may give way now.
+    gives_way: bool,
+}
+
+impl<'d> IdleLimit<'d> {
+    /// A limit of `end`, after which the copy ends with [`CopyEnd::Idle`].
+    pub(crate) fn new(deadline: &'d Deadline, end: Duration) -> Self {
+        Self { deadline, end, quiet: None, gives_way: false }
+    }
+
+    /// The limit of a connection that in a shortage [is evicted](brisk_net::DeadlineWheel::evict_idle) once it has been idle for
+    /// `quiet`.
+    pub(crate) fn giving_way_after(self, quiet: Duration) -> Self {
+        // A longer one would postpone the end.
+        Self { quiet: Some(quiet).filter(|quiet| *quiet < self.end), ..self }
+    }
+
+    fn restart(&mut self) {
+        self.gives_way = false;
+        self.deadline.set(self.quiet.unwrap_or(self.end));
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<CopyEnd> {
+        ready!(self.deadline.poll_expired(context));
+        if self.deadline.is_evicted() {
+            return Poll::Ready(CopyEnd::Evicted);
+        }
+        let Some(quiet) = self.quiet.filter(|_| !self.gives_way) else { return Poll::Ready(CopyEnd::Idle) };
+        self.gives_way = true;
+        self.deadline.set_idle(self.end - quiet);
+        // Registers the task for the new deadline, which lies in the future.
+        self.deadline.poll_expired(context).map(|()| CopyEnd::Idle)
+    }
 }
 
 impl Directions {
@@ -83,7 +127,7 @@ impl Directions {
         self.to_server.is_blocked() || self.to_client.is_blocked()
     }
 
-    /// Copies until both sides have ended, a side has failed, or nothing was copied for `idle`.
+    /// Copies until both sides have ended, a side has failed, or nothing was copied within the [`IdleLimit`].
     ///
     /// The end of one side is passed on as the end of writing; the other direction continues. After each turn, `progress` gets
     /// the bytes from the client and from the server so far, and the side that ended first.
@@ -91,7 +135,7 @@ impl Directions {
         &mut self,
         client: &mut C,
         server: &mut S,
-        (deadline, idle): (&Deadline, Duration),
+        mut limit: IdleLimit<'_>,
         mut progress: impl FnMut((u64, u64), Option<Side>),
     ) -> CopyEnd
     where
@@ -100,7 +144,7 @@ impl Directions {
     {
         let Self { to_server, to_client } = self;
         let (mut first, mut before) = (None, (0, 0));
-        deadline.set(idle);
+        limit.restart();
         poll_fn(|context| {
             let up = to_server.poll(context, client, server);
             if to_server.has_ended() {
@@ -124,9 +168,9 @@ impl Directions {
             }
             // Only accepted bytes are progress: a side that reads nothing must not keep the connection open.
             if mem::replace(&mut before, moved) != moved {
-                deadline.set(idle);
+                limit.restart();
             }
-            deadline.poll_expired(context).map(|()| CopyEnd::Idle)
+            limit.poll_end(context)
         })
         .await
     }
@@ -261,7 +305,9 @@ impl Direction {
 mod tests {
     use std::task::Waker;
 
+    use brisk_net::DeadlineWheel;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
@@ -281,6 +327,40 @@ mod tests {
         assert_eq!(&received[..5], b"ahead");
         assert_eq!(&received[5..], &sent[..]);
         assert_eq!(direction.moved, 50_005);
+    }
+
+    /// Copies between two silent sides with a limit of `end`, and evicts the connection each second from the time `from` on.
+    /// Returns the end and its time.
+    async fn silent_copy(end: Duration, from: Duration) -> (CopyEnd, Duration) {
+        let (wheel, start) = (DeadlineWheel::new(), Instant::now());
+        let deadline = wheel.register();
+        let ((_far_client, mut client), (_far_server, mut server)) = (duplex(1), duplex(1));
+        let limit = IdleLimit::new(&deadline, end).giving_way_after(Duration::from_secs(5));
+        let mut directions = Directions::new(Bytes::new(), Bytes::new());
+        let copy = directions.copy(&mut client, &mut server, limit, |_, _| {});
+        let shortage = async {
+            sleep(from).await;
+            loop {
+                wheel.evict_idle();
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            end = copy => (end, start.elapsed()),
+            () = wheel.run() => unreachable!("it never ends"),
+            () = shortage => unreachable!("it never ends"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_gives_way_after_a_while_and_ends_at_its_limit_in_any_case() {
+        let secs = Duration::from_secs;
+        let (end, after) = silent_copy(secs(60), secs(1)).await;
+        assert!(matches!(end, CopyEnd::Evicted) && (secs(5)..secs(8)).contains(&after), "{end:?} {after:?}");
+        let (end, after) = silent_copy(secs(60), secs(100)).await;
+        assert!(matches!(end, CopyEnd::Idle) && (secs(60)..secs(61)).contains(&after), "{end:?} {after:?}");
+        let (end, after) = silent_copy(secs(3), secs(1)).await;
+        assert!(matches!(end, CopyEnd::Idle) && (secs(3)..secs(4)).contains(&after), "{end:?} {after:?}");
     }
 
     /// A source with another piece at any time, and a sink that takes everything.

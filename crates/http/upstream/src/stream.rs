@@ -16,10 +16,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::admission::Admission;
-use crate::direction::{CopyEnd, Directions, Side};
+use crate::direction::{CopyEnd, Directions, IdleLimit, Side};
 use crate::error::UpstreamError;
 use crate::group::{Group, Lease, Server};
 use crate::open::{AtLimit, OpenConnection};
+
+/// Time without progress after which a connection counts as idle. A shorter pause may be that of a server at work.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// The client of a TCP connection, for [`connect`].
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +113,8 @@ async fn open(
 }
 
 impl StreamUpstream {
-    /// Copies in both directions until both have ended, a side has failed, or nothing was copied for `idle`.
+    /// Copies in both directions until both have ended, a side has failed, or nothing was copied for `idle`. A connection without
+    /// progress for five seconds gives way to others in a shortage ([`StreamEnd::Evicted`]), like idle connections of HTTP.
     ///
     /// `read_ahead` contains bytes read from the client before; `client` may have bytes to be flushed. A failure of one side, data that a side has not taken for `idle`, and the drop of this future reset the
     /// connections to both.
@@ -125,7 +129,8 @@ impl StreamUpstream {
         self.end_by_reset(client, true);
         let mut directions = Directions::new(read_ahead, Bytes::new());
         let mut first_end = None;
-        let end = directions.copy(client, &mut self.io, (deadline, idle), |moved, first| {
+        let limit = IdleLimit::new(deadline, idle).giving_way_after(QUIET);
+        let end = directions.copy(client, &mut self.io, limit, |moved, first| {
             first_end = first;
             facts.from_client.set(moved.0);
             facts.from_upstream.set(moved.1);
@@ -136,6 +141,7 @@ impl StreamUpstream {
             (CopyEnd::Failed(Side::Client), _) => StreamEnd::ClientReset,
             (CopyEnd::Failed(Side::Server), _) => StreamEnd::UpstreamReset,
             (CopyEnd::Idle, _) => StreamEnd::IdleTimeout,
+            (CopyEnd::Evicted, _) => StreamEnd::Evicted,
         };
         // Data that a side has not taken must not end like a whole transfer.
         if end.side().is_none() && !directions.is_blocked() {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{HeaderValue, UPGRADE};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::direction::{CopyEnd, Directions, Side};
+use crate::direction::{CopyEnd, Directions, IdleLimit, Side};
 use crate::group::Lease;
 use crate::http1::Upgraded;
 use crate::open::OpenConnection;
@@ -72,7 +72,8 @@ impl PendingUpgrade {
         let (limit, mut upstream) = (self.lease.pause_limit(), self.upstream);
         // The response that switched protocols may still be in the client's buffer.
         let mut directions = Directions::new(read_ahead, self.read_ahead);
-        let end = directions.copy(&mut client, &mut upstream, (deadline, limit), |moved, first| {
+        let limit = IdleLimit::new(deadline, limit);
+        let end = directions.copy(&mut client, &mut upstream, limit, |moved, first| {
             match first {
                 Some(Side::Client) => joined.ended(UpgradedEnd::ClientClosed),
                 Some(Side::Server) => joined.ended(UpgradedEnd::UpstreamClosed),
@@ -85,7 +86,8 @@ impl PendingUpgrade {
             CopyEnd::Closed => UpgradedEnd::UpstreamClosed,
             CopyEnd::Failed(Side::Client) => UpgradedEnd::ClientClosed,
             CopyEnd::Failed(Side::Server) => UpgradedEnd::Error,
-            CopyEnd::Idle => UpgradedEnd::IdleTimeout,
+            // An upgraded connection does not give way to others, so it is not evicted.
+            CopyEnd::Idle | CopyEnd::Evicted => UpgradedEnd::IdleTimeout,
         });
     }
 }

@@ -37,7 +37,7 @@ pub(crate) async fn forward(
 ) {
     let Entry { service, mut io, read_ahead, server_name } = entry;
     service.metrics.begun();
-    // Connecting has a timeout of its own, and a connection at work does not give way to others.
+    // Connecting has a timeout of its own, and a connection gives way to others only when nothing is forwarded.
     deadline.clear();
     let group = worker.groups.of(&service.group);
     let idle = service.settings.idle_timeout;

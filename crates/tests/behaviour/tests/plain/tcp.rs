@@ -309,6 +309,27 @@ fn connections_of_a_client_and_of_an_upstream_are_limited() {
     });
 }
 
+/// Silent connections kept all slots until their `idle_timeout`.
+#[test]
+fn silent_connections_give_way_at_the_limit_longest_first() {
+    let origin = echo();
+    let brisk = serve("server.max_connections = 2\nserver.workers = 1\n", &table(&url(&origin), ""));
+    let [mut oldest, mut active] = [(); 2].map(|()| connect(brisk.tcp(0)));
+    for stream in [&mut oldest, &mut active] {
+        assert_eq!(exchange(stream, b"a"), b"a");
+    }
+    wait_until("a slot for a third connection", || {
+        assert_eq!(exchange(&mut active, b"b"), b"b");
+        let mut third = connect(brisk.tcp(0));
+        third.write_all(b"c").ok()?;
+        let mut byte = [0];
+        third.read_exact(&mut byte).ok()
+    });
+    assert_closed(&mut oldest);
+    assert_eq!(exchange(&mut active, b"d"), b"d");
+    brisk.logged("\"outcome\":\"evicted\"");
+}
+
 #[test]
 fn many_idle_connections_need_little_memory() {
     let accepted = Arc::new(Mutex::new(Vec::new()));
