@@ -1,10 +1,11 @@
 //! [`TextReplacements`]: replacement of texts in responses while they stream.
 //!
-//! Texts are found in any case of ASCII letters, also across the pieces of a [`Body`]. At most the beginning of a text is held back:
-//! [`LONGEST`] bytes.
+//! Texts are found in any case of ASCII letters, also across the pieces of a [`Body`]. At most the beginning of a text is held
+//! back: [`LONGEST`] bytes.
 
 mod body;
 
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -121,7 +122,7 @@ impl TextReplacements {
             return;
         }
         let replacing = Replacing::new(Arc::clone(self), Rc::clone(to));
-        let source = std::mem::take(response.body_mut());
+        let source = mem::take(response.body_mut());
         *response.body_mut() = Body::boxed(ReplacedBody::new(source, replacing, Rc::clone(connection)));
     }
 }
@@ -131,18 +132,16 @@ impl TextReplacements {
 struct Replacing {
     rules: Arc<TextReplacements>,
     to: Rc<[Bytes]>,
-    /// Input without output.
+    /// Input without output: the beginning of a text, below [`LONGEST`] bytes.
     held: Vec<u8>,
     /// Texts that occur no more: all that were found, if each is replaced once.
     used: Box<[bool]>,
-    /// Whether [`Self::step`] has paused behind [`STEP`] bytes.
-    has_more: bool,
 }
 
 impl Replacing {
     fn new(rules: Arc<TextReplacements>, to: Rc<[Bytes]>) -> Self {
         let used = vec![false; rules.texts.len()].into();
-        Self { rules, to, held: Vec::new(), used, has_more: false }
+        Self { rules, to, held: Vec::new(), used }
     }
 
     /// Bytes that the next step examines, times the texts.
@@ -150,42 +149,42 @@ impl Replacing {
         (self.held.len() + added) * self.rules.texts.len()
     }
 
-    /// Processes `input` after all earlier input, and returns the output as far as it is decided. With `is_last`, all of it is.
-    /// If [`Self::has_more`] is set, the next step has no input.
-    fn step(&mut self, input: &[u8], is_last: bool) -> Vec<u8> {
-        self.held.extend_from_slice(input);
-        let mut output = Vec::with_capacity(self.held.len());
+    /// Processes `input` after all earlier input. Returns the output as far as it is decided, and the number of bytes of `input`
+    /// that were processed: less than all after [`STEP`] bytes of output. With `is_last`, the end of `input` is decided too.
+    fn step(&mut self, input: &[u8], is_last: bool) -> (Vec<u8>, usize) {
+        let before = self.held.len();
+        let mut source = mem::take(&mut self.held);
+        source.extend_from_slice(input);
+        let mut output = Vec::with_capacity(source.len());
         let mut done = 0;
         // The next occurrence of each text behind `done`, as far as it is known.
         let mut next: Vec<Option<Occurrence>> = vec![None; self.rules.texts.len()];
-        self.has_more = false;
-        let mut open = if is_last { self.held.len() } else { self.first_beginning(0) };
+        let mut open = if is_last { source.len() } else { self.first_beginning(&source, 0) };
         loop {
             // The place changes only behind it, and when a text is used up: it is not searched for each occurrence.
             if !is_last && (open < done || self.rules.once) {
-                open = self.first_beginning(done);
+                open = self.first_beginning(&source, done);
             }
-            let Some((place, index)) = self.first(done, &mut next).filter(|(place, _)| *place < open) else {
-                output.extend_from_slice(&self.held[done..open]);
-                done = open;
-                break;
+            let first = self.first(&source, done, &mut next);
+            let Some((place, index)) = first.filter(|(place, _)| *place < open) else {
+                output.extend_from_slice(&source[done..open]);
+                self.held = source[open..].to_vec();
+                return (output, input.len());
             };
-            output.extend_from_slice(&self.held[done..place]);
+            output.extend_from_slice(&source[done..place]);
             output.extend_from_slice(&self.to[index]);
             done = place + self.rules.texts[index].lower.len();
             self.used[index] = self.rules.once;
             if output.len() >= STEP {
-                self.has_more = true;
-                break;
+                // The caller keeps the rest of the input, for which no memory is reserved here.
+                self.held = source[done..before.max(done)].to_vec();
+                return (output, done.saturating_sub(before));
             }
         }
-        // Once for each step, because every removal moves the rest of the input.
-        self.held.drain(..done);
-        output
     }
 
-    /// Place and index of the first occurrence behind `done`; of several at one place, the first text.
-    fn first(&self, done: usize, next: &mut [Option<Occurrence>]) -> Option<(usize, usize)> {
+    /// Place and index of the first occurrence in `source` behind `done`; of several at one place, the first text.
+    fn first(&self, source: &[u8], done: usize, next: &mut [Option<Occurrence>]) -> Option<(usize, usize)> {
         let mut first = None;
         for (index, (text, known)) in self.rules.texts.iter().zip(next).enumerate() {
             if self.used[index] {
@@ -193,7 +192,7 @@ impl Replacing {
             }
             let is_known = known.is_some_and(|known| known.is_none_or(|place| place >= done));
             if !is_known {
-                *known = Some(text.pattern.find_at(&self.held, done).map(|found| found.start()));
+                *known = Some(text.pattern.find_at(source, done).map(|found| found.start()));
             }
             let Some(place) = known.flatten() else { continue };
             if first.is_none_or(|(best, _)| place < best) {
@@ -203,13 +202,13 @@ impl Replacing {
         first
     }
 
-    /// Place behind `done` from which on the input may be the beginning of a text; the end of the input if there is none.
-    fn first_beginning(&self, done: usize) -> usize {
-        let end = self.held.len();
+    /// Place behind `done` from which on `source` may be the beginning of a text; its end if there is none.
+    fn first_beginning(&self, source: &[u8], done: usize) -> usize {
+        let end = source.len();
         // A beginning is shorter than its text, so only the last bytes can be one.
         let start = done.max(end.saturating_sub(LONGEST - 1));
         let begins = |place: usize| {
-            let rest = &self.held[place..];
+            let rest = &source[place..];
             let texts = self.rules.texts.iter().zip(&self.used).filter(|(_, used)| !**used);
             texts.into_iter().any(|(text, _)| {
                 rest.len() < text.lower.len() && rest.eq_ignore_ascii_case(&text.lower[..rest.len()])

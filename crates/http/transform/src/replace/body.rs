@@ -49,11 +49,11 @@ impl ReplacedBody {
 
     /// Processes a slice of the piece when the worker permits. The output may be empty.
     fn poll_step(&mut self, is_last: bool, context: &mut Context<'_>) -> Poll<Vec<u8>> {
-        let length = if self.replacing.has_more { 0 } else { self.piece.len().min(SLICE) };
+        let length = self.piece.len().min(SLICE);
         let work = self.replacing.work(length).max(LEAST_WORK);
         ready!(self.connection.poll_work(work, &mut self.place, context));
-        let output = self.replacing.step(&self.piece[..length], is_last);
-        self.piece.advance(length);
+        let (output, taken) = self.replacing.step(&self.piece[..length], is_last);
+        self.piece.advance(taken);
         Poll::Ready(output)
     }
 }
@@ -78,7 +78,7 @@ impl http_body::Body for ReplacedBody {
                 State::Ending(_) => true,
                 State::Going => false,
             };
-            if !is_last && !this.replacing.has_more && this.piece.is_empty() {
+            if !is_last && this.piece.is_empty() {
                 match ready!(Pin::new(&mut this.source).poll_frame(context)) {
                     None => this.state = State::Ending(None),
                     Some(Err(error)) => {

@@ -18,16 +18,16 @@ fn replaced(pairs: &[(&str, &str)], once: bool, input: &[u8], size: usize) -> St
     let to = to.iter().map(|to| Bytes::copy_from_slice(to.as_bytes())).collect();
     let mut replacing = Replacing::new(rules(&texts, once), to);
     let mut output = Vec::new();
-    for piece in input.chunks(size) {
-        output.extend(replacing.step(piece, false));
-        while replacing.has_more {
-            output.extend(replacing.step(b"", false));
+    for mut piece in input.chunks(size) {
+        while !piece.is_empty() {
+            let (step, taken) = replacing.step(piece, false);
+            output.extend(step);
+            piece = &piece[taken..];
+            assert!(replacing.held.len() < LONGEST);
         }
-        assert!(replacing.held.len() < LONGEST);
     }
-    output.extend(replacing.step(b"", true));
-    while replacing.has_more {
-        output.extend(replacing.step(b"", true));
+    while !replacing.held.is_empty() {
+        output.extend(replacing.step(b"", true).0);
     }
     String::from_utf8(output).expect("text")
 }
@@ -61,28 +61,40 @@ fn texts_are_replaced_in_pieces_of_any_size() {
 #[test]
 fn only_the_beginning_of_a_text_is_held_back() {
     let mut replacing = Replacing::new(rules(&["abcdef"], false), Rc::new([Bytes::from("x")]));
-    assert_eq!(replacing.step(b"hello", false), b"hello");
-    assert_eq!(replacing.step(b" abca", false), b" abc");
-    assert_eq!(replacing.step(b"bc", false), b"");
-    assert_eq!(replacing.step(b"DEF", false), b"x");
+    for (input, output) in [("hello", "hello"), (" abca", " abc"), ("bc", ""), ("DEF", "x")] {
+        assert_eq!(replacing.step(input.as_bytes(), false), (output.as_bytes().to_vec(), input.len()));
+    }
     assert!(replacing.held.is_empty());
 }
 
+/// The rest of the input stayed in a buffer of each response, without a reservation.
 #[test]
-fn a_step_has_a_bounded_output() {
+fn a_step_has_a_bounded_output_and_leaves_the_rest_of_the_input_to_its_caller() {
     let to = "y".repeat(4 << 10);
     let (input, mut output) = ("x".repeat(1000), 0);
     let mut replacing = Replacing::new(rules(&["x"], false), Rc::new([Bytes::from(to.clone())]));
     let mut piece = input.as_bytes();
-    loop {
-        let step = replacing.step(std::mem::take(&mut piece), false).len();
-        assert!(step <= STEP + to.len());
-        output += step;
-        if !replacing.has_more {
-            break;
-        }
+    while !piece.is_empty() {
+        let (step, taken) = replacing.step(piece, false);
+        assert!(taken > 0 && step.len() <= STEP + to.len() && replacing.held.is_empty());
+        output += step.len();
+        piece = &piece[taken..];
     }
     assert_eq!(output, 1000 * to.len());
+}
+
+/// Texts that are shorter than the beginning which was held back, each with more output than a step.
+#[test]
+fn a_held_back_beginning_may_need_several_steps() {
+    let to = "y".repeat(STEP);
+    let texts = rules(&["aaab", "a"], false);
+    let mut replacing = Replacing::new(texts, Rc::new([Bytes::from("-"), Bytes::from(to.clone())]));
+    assert_eq!(replacing.step(b"aaa", false), (Vec::new(), 3));
+    for (held, taken) in [(2, 0), (1, 0), (0, 0), (0, 1)] {
+        let (step, processed) = replacing.step(b"c", false);
+        assert_eq!((replacing.held.len(), processed), (held, taken));
+        assert_eq!(step.len(), if taken == 0 { to.len() } else { 1 });
+    }
 }
 
 fn response(status: u16, headers: &[(HeaderName, &'static str)], body: Body) -> Response<Body> {
