@@ -13,12 +13,19 @@ const UPDATES: usize = 64;
 pub struct Opener {
     cipher: &'static aead::Algorithm,
     hash: hmac::Algorithm,
-    /// Secrets for later records, the next one last.
-    later: Vec<Vec<u8>>,
-    /// The secret in use.
-    secret: Option<Vec<u8>>,
-    key: Option<Key>,
+    /// The epochs of later records, the next one last.
+    later: Vec<Epoch>,
+    /// The epoch in use.
+    current: Option<Epoch>,
+    /// The epoch after a `KeyUpdate` of `current`, from the first record that may belong to it.
+    updated: Option<Epoch>,
     updates: usize,
+}
+
+/// A traffic secret, and the keys derived from it once: records that no key opens would otherwise cost a derivation each.
+struct Epoch {
+    secret: Vec<u8>,
+    key: Key,
 }
 
 /// Write key, IV and sequence number (RFC 8446 section 5.3).
@@ -39,45 +46,50 @@ impl Opener {
     /// Uses a suite of TLS 1.3 and its secrets in the order of their use. Without secrets no record can be opened.
     pub fn new<'a>(suite: CipherSuite, secrets: impl Iterator<Item = &'a [u8]>) -> Self {
         let (cipher, hash) = algorithms(suite);
-        let mut later: Vec<Vec<u8>> = secrets.map(<[u8]>::to_vec).collect();
+        let epoch = |secret: &[u8]| Epoch::of(cipher, hash, secret.to_vec());
+        let mut later: Vec<Epoch> = secrets.filter_map(epoch).collect();
         later.reverse();
-        Self { cipher, hash, later, secret: None, key: None, updates: 0 }
+        Self { cipher, hash, later, current: None, updated: None, updates: 0 }
     }
 
     /// Type and content of a record; `None` if no key opens it. A record that the current key does not open is tried with the
     /// later secrets, then with the secret after a `KeyUpdate`. Allocates the content.
     pub fn open(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
-        if let Some(opened) = self.key.as_mut().and_then(|key| key.open(header, payload)) {
+        if let Some(opened) = self.current.as_mut().and_then(|epoch| epoch.key.open(header, payload)) {
             return Some(opened);
         }
         for index in (0..self.later.len()).rev() {
-            let mut key = self.key_of(&self.later[index])?;
-            if let Some(opened) = key.open(header, payload) {
+            if let Some(opened) = self.later[index].key.open(header, payload) {
                 // Secrets of earlier use may belong to records that were not sent, such as early data.
-                (self.key, self.secret) = (Some(key), self.later.drain(index..).next());
+                (self.current, self.updated) = (self.later.drain(index..).next(), None);
                 return Some(opened);
             }
         }
         // No secret is discarded: the record may have a key that is not known, as early data without its secret.
-        self.updated(header, payload)
+        self.open_updated(header, payload)
     }
 
     /// Tries the secret after a `KeyUpdate` (RFC 8446 section 7.2).
-    fn updated(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+    fn open_updated(&mut self, header: [u8; 5], payload: &[u8]) -> Option<(u8, Vec<u8>)> {
         if self.updates == UPDATES {
             return None;
         }
-        let secret =
-            expand(self.hash, self.secret.as_ref()?, b"traffic upd", &[], self.secret.as_ref()?.len());
-        let mut key = self.key_of(&secret)?;
-        let opened = key.open(header, payload)?;
+        let secret = &self.current.as_ref()?.secret;
+        if self.updated.is_none() {
+            let next = expand(self.hash, secret, b"traffic upd", &[], secret.len());
+            self.updated = Epoch::of(self.cipher, self.hash, next);
+        }
+        let opened = self.updated.as_mut()?.key.open(header, payload)?;
         self.updates += 1;
-        (self.key, self.secret) = (Some(key), Some(secret));
+        self.current = self.updated.take();
         Some(opened)
     }
+}
 
-    fn key_of(&self, secret: &[u8]) -> Option<Key> {
-        Key::of(self.cipher, self.hash, secret)
+impl Epoch {
+    fn of(cipher: &'static aead::Algorithm, hash: hmac::Algorithm, secret: Vec<u8>) -> Option<Self> {
+        let key = Key::of(cipher, hash, &secret)?;
+        Some(Self { secret, key })
     }
 }
 
@@ -206,6 +218,22 @@ mod tests {
             let sealed = Sealer::new(suite, secret).expect("a key").seal(22, b"hello").expect("sealed");
             let (header, payload) = sealed.split_first_chunk().expect("a header");
             assert_eq!(opener.open(*header, payload), Some((22, b"hello".to_vec())));
+        }
+    }
+
+    #[test]
+    fn updates_of_keys_are_followed_also_after_records_of_an_unknown_key() {
+        let (suite, mut secret) = (CipherSuite::TLS_AES_128_GCM_SHA256, vec![7; 32]);
+        let mut opener = Opener::new(suite, [&secret[..]].into_iter());
+        for _ in 0..3 {
+            let mut sealer = Sealer::new(suite, &secret).expect("a key");
+            for content in [b"hello", b"again"] {
+                assert_eq!(opener.open([23, 3, 3, 0, 20], &[0; 20]), None);
+                let sealed = sealer.seal(23, content).expect("sealed");
+                let (header, payload) = sealed.split_first_chunk().expect("a header");
+                assert_eq!(opener.open(*header, payload), Some((23, content.to_vec())));
+            }
+            secret = expand(hmac::HMAC_SHA256, &secret, b"traffic upd", &[], secret.len());
         }
     }
 
