@@ -7,8 +7,8 @@
 //! # Requirements on Redis
 //!
 //! Redis 6.2, Valkey 7.2, or later. The ACL needs `+get +set +info` on the keys with the prefix of [`RedisSettings`];
-//! for ticket keys also `+hgetall +hsetnx +hdel`; for rates of the fleet `+eval +time`; in a cluster `+cluster|slots +cluster|info`; on Sentinels
-//! `+sentinel|get-master-addr-by-name`. A user with read access learns the number of sessions and their expiry. A user
+//! for ticket keys also `+hgetall +hsetnx +hdel`; for rates of the fleet `+eval +time`; in a cluster
+//! `+cluster|slots +cluster|info +asking`; on Sentinels `+sentinel|get-master-addr-by-name`. A user with read access learns the number of sessions and their expiry. A user
 //! with write access can delete sessions, and can restore sessions that were taken: restrict access to the prefix if
 //! early data is in use.
 //!
@@ -37,7 +37,10 @@
 //!   read a second before the put: if it had ended by then, the value would never be returned.
 //! * **A primary is cut off, and another is promoted.** Both may have the session, but its epoch is that of the first.
 //! * **A cluster moves a slot away and back.** The importing node takes a new `cluster_my_epoch`, which is part of the
-//!   epoch in a cluster. A key that has moved is not looked up on another node: it counts as not found.
+//!   epoch in a cluster. A key that has moved is not looked up on another node: it counts as not found, and as spent.
+//! * **A session is put while its slot is being moved.** `ASK`, which proves that the put was not executed, leads it to
+//!   the other node with the epoch of the first, which is never that of the other. Look-ups for handshakes without early
+//!   data follow `ASK` too.
 //! * **It is taken for a handshake without early data.** `Claim::Here` may use a copy in memory, and marks the session
 //!   in Redis afterwards. Such a session may still be taken once for early data elsewhere, and a session that was taken
 //!   for early data may resume another handshake if a copy of it remains. Neither accepts early data twice.

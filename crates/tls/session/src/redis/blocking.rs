@@ -1,19 +1,24 @@
 //! [`BlockingRedis`], a synchronous connection to Redis for data other than sessions.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 use std::{fmt, io, sync::Mutex, sync::PoisonError};
 
 use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError as LibraryError, RedisResult,
-    Value, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError as LibraryError,
+    RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
 use tokio::runtime::Builder;
+use tokio::time::sleep;
 
 use super::dial::{Dialed, dial};
 use super::{RedisAddress, RedisSettings, RedisTopology};
 
 /// Attempts of a command: the first may find a closed connection or a former primary.
 const ATTEMPTS: u32 = 3;
+
+/// Pause before a command is repeated whose keys are being moved to another node of a cluster, one after the other.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A connection to the server that has a key, established when needed and again after it was lost. Calls block: each
 /// reply is awaited for at most the connect timeout of the settings, and so is each server of the settings that is tried
@@ -120,11 +125,21 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
             }
             Err(error) => error,
         };
-        let elsewhere = error.redirect_node().map(|(address, _)| parse(address, &dialed.address));
+        let named = error.redirect_node();
+        let elsewhere = named.map(|(address, _)| RedisAddress::of_redirection(address, &dialed.address));
         let is_lost = error.is_io_error() || error.is_connection_dropped() || is_replica(&error);
         match elsewhere {
+            // The slot is being moved: the other node executes this command only, and later ones begin here again.
+            Some(Some(address)) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+                *slot = Some(dialed);
+                return importing(settings, &address, work).await;
+            }
             _ if attempts == ATTEMPTS => return Err(error),
             Some(address) => *slot = Some(connect(settings, address).await?),
+            None if error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain) => {
+                *slot = Some(dialed);
+                sleep(AGAIN).await;
+            }
             None if is_lost => {}
             // An error reply, for example because of a missing permission: the connection works.
             None => {
@@ -133,6 +148,14 @@ async fn execute(settings: &RedisSettings, slot: &mut Option<Dialed>, work: &Wor
             }
         }
     }
+}
+
+/// Executes `work` on the node at `address`, which receives the slot of its keys.
+async fn importing(settings: &RedisSettings, address: &RedisAddress, work: &Work) -> RedisResult<Value> {
+    let mut dialed = open(settings, address, &settings.login()).await?;
+    // For the next command, or for all of a transaction.
+    redis::cmd("ASKING").query_async::<()>(&mut dialed.connection).await?;
+    work.run(&mut dialed.connection).await
 }
 
 /// Connects to the primary, or to the cluster node at `address`.
@@ -185,30 +208,7 @@ impl fmt::Debug for BlockingRedis {
     }
 }
 
-/// Parses the address in a redirection by the server `asked`.
-fn parse(text: &str, asked: &RedisAddress) -> Option<RedisAddress> {
-    let (host, port) = text.rsplit_once(':')?;
-    // A cluster that does not know its endpoints (`cluster-preferred-endpoint-type`) reports none: the host is the same.
-    let host = if host.is_empty() { asked.host.as_str() } else { host };
-    Some(RedisAddress { host: host.to_owned(), port: port.parse().ok()? })
-}
-
 /// The server was the primary until a moment ago.
 fn is_replica(error: &LibraryError) -> bool {
     error.code() == Some("READONLY")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_redirection_without_a_host_names_a_port_of_the_same_host() {
-        let address = |host: &str, port| RedisAddress { host: host.to_owned(), port };
-        let asked = address("redis.example", 6379);
-        assert_eq!(parse(":6380", &asked), Some(address("redis.example", 6380)));
-        assert_eq!(parse("10.0.0.1:6380", &asked), Some(address("10.0.0.1", 6380)));
-        assert_eq!(parse("::1:6380", &asked), Some(address("::1", 6380)));
-        assert_eq!(parse("10.0.0.1", &asked), None);
-    }
 }

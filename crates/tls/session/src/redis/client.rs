@@ -64,7 +64,7 @@ fn dispatch(command: Command, router: &Rc<Router>, shared: &Arc<Shared>, in_flig
     let flight = Flight::begin(Rc::clone(in_flight), Arc::clone(shared));
     let router = Rc::clone(router);
     spawn_local(async move {
-        command.perform(&key, &link, &flight.shared).await;
+        command.perform(&key, &link, &router, &flight.shared).await;
         if link.take_moved() {
             router.doubt();
         }

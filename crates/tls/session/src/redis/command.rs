@@ -1,8 +1,8 @@
-//! Each [`Command`] of a worker, and the interpretation of its reply. No command is sent twice.
+//! Each [`Command`] of a worker, and the interpretation of its reply. No command is executed twice.
 
 use std::{
     mem,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use redis::{Cmd, Pipeline, ServerErrorKind, Value};
@@ -13,17 +13,15 @@ use super::{
     link::{Link, is_elsewhere},
     problem::{Area, Problem},
     rates::TakeToken,
+    router::Router,
     sealing::Stored,
     shared::Shared,
+    used_sessions::tombstone,
 };
 use crate::{
     Claim, Miss,
     rotation::{Seconds, seconds},
 };
-
-/// Lifetime of the mark of a taken session in Redis. Until then a second take returns [`Miss::Used`], and a delayed
-/// write does not restore the session.
-const TOMBSTONE: Duration = Duration::from_mins(1);
 
 /// A command of a worker.
 pub(super) enum Command {
@@ -103,10 +101,10 @@ impl Command {
         }
     }
 
-    /// Executes the command over `link`; `key` is its key.
-    pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
+    /// Executes the command over `link`, or where `router` finds its key meanwhile; `key` is its key.
+    pub(super) async fn perform(self, key: &[u8], link: &Link, router: &Router, shared: &Shared) {
         match self {
-            Self::TakeToken(question) => question.perform(key, link, shared).await,
+            Self::TakeToken(question) => question.perform(key, link, router, shared).await,
             Self::Put { id, session, expires } => {
                 let now = seconds(SystemTime::now());
                 // The command may have waited in the queue beyond the session's lifetime, and `EX 0` is an error in
@@ -117,10 +115,10 @@ impl Command {
                 let value = shared.sealer.seal(&id, (now, expires), link.epoch(), &session);
                 // Wiped before the wait for the reply.
                 drop(session);
-                write(&put(key, &value, left), link, shared).await;
+                write(&put(key, &value, left), link, router, shared).await;
             }
             Self::Forget { id } => {
-                if !write(&tombstone(key), link, shared).await {
+                if !write(&tombstone(key), link, router, shared).await {
                     shared.spend(&id);
                 }
             }
@@ -129,7 +127,7 @@ impl Command {
                 if answer.is_closed() && how != FindMode::Take(Claim::Everywhere) {
                     return;
                 }
-                let found = find(&id, key, how, link, shared).await;
+                let found = find(&id, key, how, (link, router), shared).await;
                 match found {
                     Err(Miss::Down) if how == FindMode::Take(Claim::Everywhere) => shared.spend(&id),
                     Err(Miss::Down) => {}
@@ -149,13 +147,6 @@ fn put(key: &[u8], value: &[u8], lifetime: Seconds) -> Cmd {
     command
 }
 
-/// Marks a session as taken for [`TOMBSTONE`], whether it exists or not.
-pub(super) fn tombstone(key: &[u8]) -> Cmd {
-    let mut command = redis::cmd("SET");
-    command.arg(key).arg("").arg("PX").arg(TOMBSTONE.as_millis() as u64);
-    command
-}
-
 fn get(key: &[u8]) -> Cmd {
     let mut command = redis::cmd("GET");
     command.arg(key);
@@ -171,8 +162,8 @@ fn take(key: &[u8]) -> Cmd {
 }
 
 /// Returns whether the command was executed.
-async fn write(command: &Cmd, link: &Link, shared: &Shared) -> bool {
-    let answer = link.ask(command).await;
+async fn write(command: &Cmd, link: &Link, router: &Router, shared: &Shared) -> bool {
+    let answer = router.ask(link, command).await;
     if let Ok(Value::ServerError(error)) = &answer {
         refused("SET", error, link, shared);
     }
@@ -190,12 +181,14 @@ async fn find(
     id: &[u8],
     key: &[u8],
     how: FindMode,
-    link: &Link,
+    (link, router): (&Link, &Router),
     shared: &Shared,
 ) -> Result<FoundSession, Miss> {
     let stored = match how {
-        FindMode::Get => understand(id, link.ask(&get(key)).await, "GET", link, shared)?,
-        FindMode::Take(Claim::Here) => understand(id, link.ask(&take(key)).await, "SET", link, shared)?,
+        FindMode::Get => understand(id, router.ask(link, &get(key)).await, "GET", link, shared)?,
+        FindMode::Take(Claim::Here) => {
+            understand(id, router.ask(link, &take(key)).await, "SET", link, shared)?
+        }
         FindMode::Take(Claim::Everywhere) => take_alone(id, key, link, shared).await?,
     };
     // Redis removes values by its own clock, which may be behind.
@@ -210,8 +203,16 @@ async fn find(
 async fn take_alone(id: &[u8], key: &[u8], link: &Link, shared: &Shared) -> Result<Stored, Miss> {
     let mut pipeline = Pipeline::new();
     pipeline.add_command(take(key));
+    // Not by `Router::ask`: a session on another node has another epoch.
     let mut answers = link.ask_all(&link.with_epoch(pipeline)).await.map_err(|()| Miss::Down)?.into_iter();
-    let stored = understand(id, answers.next().ok_or(()), "SET", link, shared)?;
+    let answer = answers.next().ok_or(());
+    if let Ok(Value::ServerError(error)) = &answer
+        && is_elsewhere(error)
+    {
+        // The client sends its request again, so its early data must not be accepted once the slots are known.
+        shared.spend(id);
+    }
+    let stored = understand(id, answer, "SET", link, shared)?;
     let epoch = link.epoch_in(answers);
     if !epoch.is_known() {
         return Err(Miss::Down);
@@ -249,10 +250,12 @@ fn refused(command: &str, error: &redis::ServerError, link: &Link, shared: &Shar
         // A former primary: the node reconnects, and the router looks for the present primary.
         Some(ServerErrorKind::ReadOnly) => link.end(Problem::replica()),
         // The cached slots of the cluster are outdated.
-        _ if is_elsewhere(error) => {
+        Some(ServerErrorKind::Moved) => {
             link.set_moved();
             return Miss::Unknown;
         }
+        // `Router::ask` has reported the migration of the slot.
+        _ if is_elsewhere(error) => return Miss::Unknown,
         _ => {
             shared.breaker.failed();
             shared.problems.begin(link.address(), Area::Sessions, Problem::refused(command, error));

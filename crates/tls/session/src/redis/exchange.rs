@@ -116,7 +116,7 @@ enum Failed {
     /// The link has ended, the reply was unexpected, or Redis refused a command. Recorded in
     /// [`Problems`](super::problem::Problems), except an unexpected reply.
     Here,
-    /// Another node of the cluster has the keys, or a migration of their slot is in progress. Not recorded.
+    /// Another node of the cluster has the keys, or a migration of their slot goes on without [`Router::ask`]. Not recorded.
     Elsewhere(Problem),
 }
 
@@ -137,7 +137,7 @@ impl Exchange {
         // Before the exchange, which the timeout may cancel.
         let former = self.redirection.take();
         let Some(link) = router.node(&self.hash).and_then(|node| node.link()) else { return };
-        let Err(Failed::Elsewhere(problem)) = self.exchange(&link, shared).await else { return };
+        let Err(Failed::Elsewhere(problem)) = self.exchange(&link, router, shared).await else { return };
         // The slots of the cluster are outdated.
         router.doubt();
         let redirection = (link.address().clone(), problem);
@@ -148,15 +148,15 @@ impl Exchange {
         self.redirection = Some(redirection);
     }
 
-    async fn exchange(&mut self, link: &Link, shared: &Shared) -> Result<(), Failed> {
+    async fn exchange(&mut self, link: &Link, router: &Router, shared: &Shared) -> Result<(), Failed> {
         let now = SystemTime::now();
-        let mut published = self.read(link, shared).await?;
+        let mut published = self.read(link, router, shared).await?;
         let dead: Vec<u64> =
             published.iter().filter(|(_, key)| !key.is_live(now)).map(|(slot, _)| *slot).collect();
         if !dead.is_empty() {
             published.retain(|slot, _| !dead.contains(slot));
             // Each gateway deletes expired keys; a repeated deletion has no effect.
-            self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), link, shared).await?;
+            self.write(redis::cmd("HDEL").arg(&self.hash).arg(dead), link, router, shared).await?;
         }
         self.forced |= self.keyring.take_forced();
         let additions = self.additions(&published, now);
@@ -166,9 +166,9 @@ impl Exchange {
                 // the winner's key.
                 let mut command = redis::cmd("HSETNX");
                 command.arg(&self.hash).arg(key.slot()).arg(self.seal(key));
-                self.write(&command, link, shared).await?;
+                self.write(&command, link, router, shared).await?;
             }
-            published = self.read(link, shared).await?;
+            published = self.read(link, router, shared).await?;
             published.retain(|_, key| key.is_live(now));
         }
         // In every round, because a reload may have switched the keyring to shared keys since the last.
@@ -197,10 +197,15 @@ impl Exchange {
     }
 
     /// The keys in Redis by slot. Values that this fleet did not seal are skipped.
-    async fn read(&self, link: &Link, shared: &Shared) -> Result<BTreeMap<u64, SharedKey>, Failed> {
+    async fn read(
+        &self,
+        link: &Link,
+        router: &Router,
+        shared: &Shared,
+    ) -> Result<BTreeMap<u64, SharedKey>, Failed> {
         let mut command = redis::cmd("HGETALL");
         command.arg(&self.hash);
-        let fields = match link.ask(&command).await {
+        let fields = match router.ask(link, &command).await {
             Ok(Value::Array(fields)) => fields,
             Ok(Value::ServerError(error)) => return Err(refused("HGETALL", &error, link, shared)),
             _ => return Err(Failed::Here),
@@ -209,8 +214,14 @@ impl Exchange {
         Ok(pairs.filter_map(|pair| self.open(&pair[0], &pair[1])).map(|key| (key.slot(), key)).collect())
     }
 
-    async fn write(&self, command: &Cmd, link: &Link, shared: &Shared) -> Result<(), Failed> {
-        match link.ask(command).await {
+    async fn write(
+        &self,
+        command: &Cmd,
+        link: &Link,
+        router: &Router,
+        shared: &Shared,
+    ) -> Result<(), Failed> {
+        match router.ask(link, command).await {
             Ok(Value::ServerError(error)) => Err(refused("HSETNX or HDEL", &error, link, shared)),
             Ok(_) => Ok(()),
             Err(()) => Err(Failed::Here),

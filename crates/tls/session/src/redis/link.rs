@@ -1,4 +1,5 @@
-//! [`Link`], one connection to one server. It is never repaired, and commands on it are never sent again elsewhere.
+//! [`Link`], one connection to one server. It is never repaired, and commands on it are sent elsewhere only after the reply that
+//! they were not executed.
 
 use std::cell::{Cell, RefCell};
 
@@ -74,6 +75,14 @@ impl Link {
     pub(super) async fn ask_all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, ()> {
         let mut connection = self.dialed.connection.clone();
         self.unless_ended(connection.send_packed_commands(pipeline, 0, pipeline.len())).await
+    }
+
+    /// Sends `command` directly after `ASKING`, and returns the replies to both: a node that receives a slot executes only such
+    /// commands for keys of the slot.
+    pub(super) async fn ask_importing(&self, command: &Cmd) -> Result<[Value; 2], ()> {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("ASKING").add_command(command.clone());
+        self.ask_all(&pipeline).await?.try_into().map_err(|_| ())
     }
 
     async fn unless_ended<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> Result<T, ()> {

@@ -16,13 +16,13 @@ use tokio::{
 };
 
 use super::{
-    command::tombstone,
     link::Link,
     problem::{Area, Problem},
     sealing::Name,
     settings::RedisAddress,
     shared::Shared,
     slot::slot,
+    used_sessions::tombstone,
 };
 use crate::rotation::seconds;
 

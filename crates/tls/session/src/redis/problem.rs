@@ -84,6 +84,14 @@ impl Problem {
         ))
     }
 
+    /// A slot of the cluster is being moved, and neither node executes commands for one of its keys.
+    pub(super) fn migration(error: &redis::ServerError) -> Self {
+        Self::new(format!(
+            "has a slot in migration, for which neither node takes commands ({error}): complete it, for example with \
+             redis-cli --cluster fix, and permit our user +asking"
+        ))
+    }
+
     /// The problem behind an error reply to the first command of a connection.
     pub(super) fn greeted(error: &redis::ServerError) -> Option<Self> {
         match error.code() {
@@ -97,7 +105,7 @@ impl Problem {
         let hint = match error.kind() {
             Some(ServerErrorKind::NoPerm) => {
                 ": its ACL has to allow our user +get +set +info on keys with our prefix, and for the exchange of \
-                 ticket keys +hgetall +hsetnx +hdel, and for limits of the fleet +eval +time"
+                 ticket keys +hgetall +hsetnx +hdel, for limits of the fleet +eval +time, and in a cluster +asking"
             }
             Some(ServerErrorKind::ResponseError) => ": Redis 6.2 or Valkey 7.2 is needed, or later",
             _ => "",
@@ -125,6 +133,8 @@ pub(super) enum Area {
     Exchange,
     /// Rates of the fleet.
     Rates,
+    /// Commands for keys whose slot is being moved to another node of the cluster.
+    Migration,
 }
 
 /// The current problems of all servers.

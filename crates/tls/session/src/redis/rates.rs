@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::{
     link::{Link, is_elsewhere},
     problem::{Area, Problem},
+    router::Router,
     sealing::Name,
     shared::Shared,
 };
@@ -55,13 +56,13 @@ impl TakeToken {
         let _ = self.answer.send(Err(miss));
     }
 
-    /// Asks over `link`; `key` is the key of the bucket.
-    pub(super) async fn perform(self, key: &[u8], link: &Link, shared: &Shared) {
+    /// Asks over `link`, or where `router` finds the bucket meanwhile; `key` is the key of the bucket.
+    pub(super) async fn perform(self, key: &[u8], link: &Link, router: &Router, shared: &Shared) {
         // A caller that has timed out has decided without Redis.
         if self.answer.is_closed() {
             return;
         }
-        let taken = match link.ask(&take(key, self.rate)).await {
+        let taken = match router.ask(link, &take(key, self.rate)).await {
             Ok(Value::Int(wait)) => {
                 shared.problems.end(link.address(), Area::Rates);
                 let wait = u64::try_from(wait).unwrap_or(0);
@@ -93,7 +94,9 @@ fn refused(error: &redis::ServerError, link: &Link, shared: &Shared) {
         // A former primary: the node reconnects, and the router looks for the present primary.
         Some(ServerErrorKind::ReadOnly) => link.end(Problem::replica()),
         // The cached slots of the cluster are outdated.
-        _ if is_elsewhere(error) => link.set_moved(),
+        Some(ServerErrorKind::Moved) => link.set_moved(),
+        // `Router::ask` has reported the migration of the slot.
+        _ if is_elsewhere(error) => {}
         _ => shared.problems.begin(link.address(), Area::Rates, Problem::refused("EVAL", error)),
     }
 }

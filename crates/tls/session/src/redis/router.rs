@@ -1,8 +1,14 @@
 //! [`Router`], which maps keys to servers: one server, the primary that Sentinels name, or the nodes of a cluster by slot.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
-use redis::{AsyncConnectionConfig, Value};
+use redis::{AsyncConnectionConfig, Cmd, ServerError, ServerErrorKind, Value};
 use tokio::{sync::Notify, time};
 
 use super::{
@@ -24,11 +30,21 @@ const CLUSTER_POLL: Duration = Duration::from_secs(10);
 /// Minimum interval between two queries, regardless of [`Router::doubt`].
 const LEAST_POLL: Duration = Duration::from_millis(200);
 
+/// Repetitions of a command with the reply `TRYAGAIN`, and the pause before each.
+const REPETITIONS: usize = 3;
+const REPETITION: Duration = Duration::from_millis(10);
+
+/// Maximum number of [`Router::migrating`] servers, which bounds made-up addresses.
+const MOST_MIGRATING: usize = 16;
+
 /// The currently known servers with data, each a [`Node`].
 pub(super) struct Router {
     shared: Arc<Shared>,
     nodes: RefCell<BTreeMap<RedisAddress, Rc<Node>>>,
     slots: RefCell<Vec<SlotRange>>,
+    /// Servers that have received keys of a slot in migration since the last report of the slots, also such as have no slot
+    /// yet, and servers that could not be asked about such keys.
+    migrating: RefCell<BTreeSet<RedisAddress>>,
     /// Notified when the known topology may be out of date.
     doubt: Rc<Notify>,
 }
@@ -43,7 +59,8 @@ struct SlotRange {
 
 impl Router {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, nodes: RefCell::default(), slots: RefCell::default(), doubt: Rc::default() }
+        let (nodes, slots, migrating) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { shared, nodes, slots, migrating, doubt: Rc::default() }
     }
 
     /// The server that has `key`; `None` while it is unknown.
@@ -52,6 +69,73 @@ impl Router {
         let slots = self.slots.borrow();
         let range = slots.get(slots.partition_point(|range| range.last < slot))?;
         self.nodes.borrow().get(&range.server).filter(|_| range.first <= slot).cloned()
+    }
+
+    /// Sends `command` over `link` and returns its reply. While the slot of its key is being moved, the command goes once to the
+    /// node that the reply `ASK` names, and is repeated after `TRYAGAIN`; neither reply means that it was executed. `Err` as for
+    /// [`Link::ask`].
+    ///
+    /// Without a reply of the other node, the reply is that of the first, and the migration is a problem unless the other
+    /// node has one of its own.
+    pub(super) async fn ask(&self, link: &Link, command: &Cmd) -> Result<Value, ()> {
+        let mut answer = link.ask(command).await?;
+        for _ in 0..REPETITIONS {
+            let Value::ServerError(error) = &answer else { break };
+            match error.kind() {
+                Some(ServerErrorKind::Ask) => {
+                    let Some(receiver) = self.receiver(error, link.address()) else { break };
+                    // Not connected yet, or not any more: the `Node` reports the reason.
+                    let Some(receiver) = receiver.link() else { return Ok(answer) };
+                    match receiver.ask_importing(command).await? {
+                        // Without the permission, the second reply only leads back.
+                        [Value::ServerError(refusal), _] => {
+                            self.note_migration(receiver.address(), &refusal);
+                            return Ok(answer);
+                        }
+                        [_, reply] => return Ok(reply),
+                    }
+                }
+                Some(ServerErrorKind::TryAgain) => {
+                    time::sleep(REPETITION).await;
+                    answer = link.ask(command).await?;
+                }
+                _ => return Ok(answer),
+            }
+        }
+        if let Value::ServerError(error) = &answer
+            && matches!(error.kind(), Some(ServerErrorKind::Ask | ServerErrorKind::TryAgain))
+        {
+            self.note_migration(link.address(), error);
+        }
+        Ok(answer)
+    }
+
+    /// The node that receives a slot of the server `asked`. A node without slots is started.
+    fn receiver(&self, error: &ServerError, asked: &RedisAddress) -> Option<Rc<Node>> {
+        let address = error.details()?.split_ascii_whitespace().nth(1)?;
+        let address = RedisAddress::of_redirection(address, asked)?;
+        if !self.add_migrating(&address) {
+            return None;
+        }
+        let mut nodes = self.nodes.borrow_mut();
+        let node = nodes.entry(address.clone());
+        Some(Rc::clone(node.or_insert_with(|| self.start(address))))
+    }
+
+    /// Adds a server to those in a migration. Returns whether it is among them.
+    fn add_migrating(&self, address: &RedisAddress) -> bool {
+        let mut migrating = self.migrating.borrow_mut();
+        migrating.contains(address) || (migrating.len() < MOST_MIGRATING && migrating.insert(address.clone()))
+    }
+
+    fn note_migration(&self, address: &RedisAddress, error: &ServerError) {
+        if self.add_migrating(address) {
+            self.shared.problems.begin(address, Area::Migration, Problem::migration(error));
+        }
+    }
+
+    fn start(&self, address: RedisAddress) -> Rc<Node> {
+        Node::start(address, Arc::clone(&self.shared), Rc::clone(&self.doubt))
     }
 
     /// Signals that the known topology may be out of date.
@@ -73,18 +157,22 @@ impl Router {
 
     fn set(&self, mut slots: Vec<SlotRange>) {
         slots.sort_by_key(|range| range.first);
+        // Servers of a migration that goes on are named again.
+        let migrating = self.migrating.take();
         let mut nodes = self.nodes.borrow_mut();
         nodes.retain(|address, node| {
-            let stays = slots.iter().any(|range| range.server == *address);
+            let is_migrating = migrating.contains(address);
+            if !is_migrating {
+                self.shared.problems.end(address, Area::Migration);
+            }
+            let stays = is_migrating || slots.iter().any(|range| range.server == *address);
             if !stays {
                 node.stop();
             }
             stays
         });
         for range in &slots {
-            nodes.entry(range.server.clone()).or_insert_with(|| {
-                Node::start(range.server.clone(), Arc::clone(&self.shared), Rc::clone(&self.doubt))
-            });
+            nodes.entry(range.server.clone()).or_insert_with(|| self.start(range.server.clone()));
         }
         for (address, node) in nodes.iter() {
             let own = slots.iter().filter(|range| range.server == *address);

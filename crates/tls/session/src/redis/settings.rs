@@ -95,6 +95,16 @@ pub struct RedisAddress {
     pub port: u16,
 }
 
+impl RedisAddress {
+    /// The address in a redirection by the server `asked`, such as `10.0.0.1:6380`.
+    pub(super) fn of_redirection(text: &str, asked: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        // A cluster that does not know its endpoints (`cluster-preferred-endpoint-type`) reports none: the host is the same.
+        let host = if host.is_empty() { asked.host.as_str() } else { host };
+        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -259,6 +269,16 @@ mod tests {
         assert!(command.status().expect("a process").success());
         // A name without a test is a success too.
         assert!(!file.path().exists(), "{NAME} has not run");
+    }
+
+    #[test]
+    fn a_redirection_without_a_host_names_a_port_of_the_same_host() {
+        let address = |host: &str, port| RedisAddress { host: host.to_owned(), port };
+        let parse = |text| RedisAddress::of_redirection(text, &address("redis.example", 6379));
+        assert_eq!(parse(":6380"), Some(address("redis.example", 6380)));
+        assert_eq!(parse("10.0.0.1:6380"), Some(address("10.0.0.1", 6380)));
+        assert_eq!(parse("::1:6380"), Some(address("::1", 6380)));
+        assert_eq!(parse("10.0.0.1"), None);
     }
 
     #[test]

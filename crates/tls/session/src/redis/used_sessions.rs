@@ -6,16 +6,30 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
+
+use redis::Cmd;
 
 use super::sealing::Name;
 use crate::rotation::Seconds;
+
+/// Lifetime of the mark of a taken session in Redis. Until then a second take returns [`Miss::Used`](crate::Miss::Used), and a
+/// delayed write does not restore the session.
+const TOMBSTONE: Duration = Duration::from_mins(1);
 
 /// Maximum number of names. Beyond it the oldest are forgotten, and [`UsedSessions::covers`] all sessions put until then.
 const MOST: usize = 10_000;
 
 /// Maximum difference in seconds between the clocks of two gateways, which [`UsedSessions::covers`] allows for.
 const CLOCKS: Seconds = 60;
+
+/// Marks a session as taken for [`TOMBSTONE`], whether it exists or not.
+pub(super) fn tombstone(key: &[u8]) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg("").arg("PX").arg(TOMBSTONE.as_millis() as u64);
+    command
+}
 
 /// Names of spent sessions. The client of such a session sends its request again after a full handshake, so its early
 /// data must not be accepted when Redis works again.

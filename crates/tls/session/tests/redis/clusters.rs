@@ -185,18 +185,68 @@ fn ticket_keys_that_moved_to_another_node_are_read_there_without_a_problem() {
     });
 }
 
-/// Every round failed without a problem.
+/// Every round failed until the end of the migration.
 #[test]
-fn an_open_migration_of_ticket_keys_is_a_problem_until_it_ends() {
+fn ticket_keys_of_an_open_migration_are_read_from_the_node_that_receives_them() {
     let cluster = Cluster::start();
     let store = clustered(&cluster);
     let _exchange = exchanging(&store);
     let Place { key, slot, from, to } = place_of(&cluster, TICKET_KEYS.to_owned());
     begin_migration(&slot, &key, from, to);
-    let line = wait_until("words about the trouble", || store.statistics().troubles.pop());
-    assert!(line.contains("refuses HGETALL (Ask"), "{line}");
+    wait_until("a read from the receiving node", || {
+        assert_eq!(store.statistics().troubles, [""; 0]);
+        to.cli(&["INFO", "commandstats"]).contains("cmdstat_hgetall:calls=").then_some(())
+    });
     end_migration(&slot, from, to);
-    wait_until("no trouble", || store.statistics().troubles.is_empty().then_some(()));
+    wait_until("a read without ASKING", || {
+        assert_eq!(store.statistics().troubles, [""; 0]);
+        let before = calls(to, "asking");
+        (calls(to, "hgetall") > before).then_some(())
+    });
+}
+
+/// The number of executions of a command on a node.
+fn calls(node: &Redis, command: &str) -> u64 {
+    let statistics = node.cli(&["INFO", "commandstats"]);
+    let calls = statistics.split_once(&format!("cmdstat_{command}:calls="));
+    calls.and_then(|(_, rest)| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Every command for a key of the slot failed in silence.
+#[test]
+fn sessions_of_an_open_migration_are_found_where_they_are_and_not_taken_for_early_data() {
+    let cluster = Cluster::start();
+    let store = clustered(&cluster);
+    put(&store, b"id");
+    let Place { key, slot, from, to } = place_of_the_only_session(&cluster);
+    begin_migration(&slot, &key, from, to);
+    wait_until("a session at the receiving node", || answer(store.get(b"id")).ok());
+    assert_eq!(store.statistics().troubles, [""; 0]);
+    assert_eq!(take(&store, b"id"), Err(Miss::Unknown));
+    assert_eq!(answer(store.get(b"id")), Ok(session(b"id")), "it has not been taken");
+    end_migration(&slot, from, to);
+    // Its early data was refused once, so it is never accepted.
+    wait_until("the mark of a spent session", || (to.cli(&["STRLEN", &key]) == "0").then_some(()));
+}
+
+#[test]
+fn a_migration_that_takes_no_commands_is_a_problem_until_it_ends() {
+    let cluster = Cluster::start();
+    let store = clustered(&cluster);
+    put(&store, b"id");
+    let Place { key, slot, from, to } = place_of_the_only_session(&cluster);
+    assert_eq!(to.cli(&["ACL", "SETUSER", "default", "-asking"]), "OK");
+    begin_migration(&slot, &key, from, to);
+    let line = wait_until("words about the trouble", || {
+        assert!(answer(store.get(b"id")).is_err());
+        store.statistics().troubles.pop()
+    });
+    assert!(line.contains("permit our user +asking"), "{line}");
+    end_migration(&slot, from, to);
+    wait_until("no trouble", || {
+        drop(answer(store.get(b"id")));
+        store.statistics().troubles.is_empty().then_some(())
+    });
 }
 
 /// The problem began with each query and ended with each heartbeat, so that the log had "works again" every second.
