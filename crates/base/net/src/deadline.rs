@@ -21,6 +21,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// blocked for longer than a tick just before it was set; then by as much).
 pub const TICK: Duration = Duration::from_millis(100);
 
+const TICK_MILLIS: u32 = TICK.subsec_millis();
+const TICKS_PER_SECOND: u32 = 1000 / TICK_MILLIS;
+
 const NEVER: u64 = u64::MAX;
 /// Value of a deadline that was evicted. No deadline is set to it, since the first tick is 1.
 const EVICTED: u64 = 0;
@@ -159,8 +162,9 @@ impl Deadline {
     }
 
     fn after(&self, time: Duration) -> u64 {
-        let ticks = time.as_millis().div_ceil(TICK.as_millis());
-        let ticks = u64::try_from(ticks).unwrap_or(NEVER);
+        // In 64 bits, since each request sets several deadlines: divisions of 128 bits are calls of a library.
+        let whole = time.as_secs().saturating_mul(TICKS_PER_SECOND.into());
+        let ticks = whole.saturating_add(time.subsec_millis().div_ceil(TICK_MILLIS).into());
         // One tick more, for the part of the current tick that has passed.
         self.shared.now.get().saturating_add(ticks).saturating_add(1)
     }
@@ -356,6 +360,16 @@ mod tests {
             assert!(!deadline.expired());
         })
         .await;
+    }
+
+    #[test]
+    fn a_time_is_rounded_up_to_ticks_of_whole_milliseconds() {
+        let deadline = DeadlineWheel::new().register();
+        let ticks = |time: Duration| deadline.after(time) - deadline.after(Duration::ZERO);
+        let times = [1, 99, 100, 101, 999, 1_000, 1_001, 60_000].map(Duration::from_millis);
+        assert_eq!(times.map(ticks), [1, 1, 1, 2, 10, 10, 11, 600]);
+        assert_eq!(ticks(Duration::from_micros(100_999)), 1);
+        assert_eq!(deadline.after(Duration::MAX), NEVER);
     }
 
     #[tokio::test(start_paused = true)]
