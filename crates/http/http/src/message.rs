@@ -1,8 +1,8 @@
 //! Heads of requests and responses, whose headers are a flat list.
 //!
 //! The types have the methods of those in the crate `http`. The difference is [`HeaderList`]: a message has some ten headers, which
-//! are written once, searched a few times and sent in order. A list costs one allocation and no hash; `http::HeaderMap` costs two, and
-//! a hash for each operation.
+//! are written once, searched a few times and sent in order. A list costs one allocation and no hash table; `http::HeaderMap` costs
+//! two, and a hash for each operation.
 
 mod header_list;
 mod request_message;

@@ -9,16 +9,22 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// Header lines in the sequence of their arrival. Names may repeat.
 ///
 /// A search compares every name, so an operation costs time proportional to the number of lines. Limits of heads bound this number:
-/// 100 by default, at most 1,000. Code that searches names of a peer makes one pass with [`Self::retain`] instead.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// 100 by default, at most 1,000. Code that searches names of a peer makes one pass with [`Self::retain`] instead. A search for a name
+/// that no line has usually costs one comparison: the `marks` exclude it.
+#[derive(Clone, Debug, Default)]
 pub struct HeaderList {
     lines: Vec<(HeaderName, HeaderValue)>,
+    /// The [`mark`] of each line that was ever added.
+    marks: u64,
 }
 
 /// Name of a header in a call of [`HeaderList`].
 pub trait LineName {
     /// Whether a line has this name. Letter case is ignored.
     fn is(&self, name: &HeaderName) -> bool;
+
+    /// The name, in any case of its letters.
+    fn text(&self) -> &str;
 
     /// The name of a new line. Panics if a text is not a valid name.
     fn into_name(self) -> HeaderName;
@@ -29,6 +35,10 @@ impl LineName for HeaderName {
         self == name
     }
 
+    fn text(&self) -> &str {
+        self.as_str()
+    }
+
     fn into_name(self) -> HeaderName {
         self
     }
@@ -37,6 +47,10 @@ impl LineName for HeaderName {
 impl LineName for &HeaderName {
     fn is(&self, name: &HeaderName) -> bool {
         *self == name
+    }
+
+    fn text(&self) -> &str {
+        self.as_str()
     }
 
     fn into_name(self) -> HeaderName {
@@ -50,20 +64,34 @@ impl LineName for &str {
         name.as_str().eq_ignore_ascii_case(self)
     }
 
+    fn text(&self) -> &str {
+        self
+    }
+
     fn into_name(self) -> HeaderName {
         HeaderName::from_bytes(self.as_bytes()).expect("the name of a header")
     }
 }
 
+/// The bit of a name in `HeaderList::marks`, the same for all cases of its letters. Several names have one bit.
+fn mark(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    // Five bits of a letter are equal in both cases.
+    let letter = |byte: Option<&u8>| usize::from(byte.copied().unwrap_or_default() & 0x1f);
+    // The factors give none of the usual headers the bit of another one that many messages lack.
+    let number = 9 * bytes.len() + 19 * letter(bytes.first()) + 15 * letter(bytes.last());
+    1 << (number % 64)
+}
+
 impl HeaderList {
     /// An empty list, without an allocation.
     pub const fn new() -> Self {
-        Self { lines: Vec::new() }
+        Self { lines: Vec::new(), marks: 0 }
     }
 
     /// An empty list with space for `lines` lines.
     pub fn with_capacity(lines: usize) -> Self {
-        Self { lines: Vec::with_capacity(lines) }
+        Self { lines: Vec::with_capacity(lines), marks: 0 }
     }
 
     /// Number of lines.
@@ -79,6 +107,7 @@ impl HeaderList {
     /// Removes all lines, and keeps the allocation.
     pub fn clear(&mut self) {
         self.lines.clear();
+        self.marks = 0;
     }
 
     /// All lines.
@@ -108,12 +137,14 @@ impl HeaderList {
 
     /// All values of `name`.
     pub fn get_all<N: LineName>(&self, name: N) -> GetAll<'_, N> {
-        GetAll { lines: self.lines.iter(), name }
+        let lines = if self.may_have(&name) { self.lines.iter() } else { slice::Iter::default() };
+        GetAll { lines, name }
     }
 
     /// All values of `name`, to be changed.
     pub fn get_all_mut(&mut self, name: impl LineName) -> impl Iterator<Item = &mut HeaderValue> {
-        self.lines.iter_mut().filter(move |line| name.is(&line.0)).map(|(_, value)| value)
+        let lines = if self.may_have(&name) { self.lines.iter_mut() } else { slice::IterMut::default() };
+        lines.filter(move |line| name.is(&line.0)).map(|(_, value)| value)
     }
 
     /// Whether a line has this name.
@@ -123,12 +154,14 @@ impl HeaderList {
 
     /// Adds a line behind all others. Panics if `name` is a text that is not a valid name.
     pub fn append(&mut self, name: impl LineName, value: HeaderValue) {
-        self.lines.push((name.into_name(), value));
+        let name = name.into_name();
+        self.marks |= mark(name.as_str());
+        self.lines.push((name, value));
     }
 
     /// Replaces all lines of `name` by one, in the place of the first. Returns the first value. Panics as [`Self::append`].
     pub fn insert(&mut self, name: impl LineName, value: HeaderValue) -> Option<HeaderValue> {
-        let Some(first) = self.lines.iter().position(|line| name.is(&line.0)) else {
+        let Some(first) = self.position(&name) else {
             self.append(name, value);
             return None;
         };
@@ -139,13 +172,16 @@ impl HeaderList {
 
     /// Adds a line if there is none of `name`.
     pub fn insert_missing(&mut self, name: impl LineName, value: impl FnOnce() -> HeaderValue) {
-        if !self.lines.iter().any(|line| name.is(&line.0)) {
+        if self.position(&name).is_none() {
             self.append(name, value());
         }
     }
 
     /// Removes all lines of `name`. Returns the first value.
     pub fn remove(&mut self, name: impl LineName) -> Option<HeaderValue> {
+        if !self.may_have(&name) {
+            return None;
+        }
         // One pass for all lines: each removal by itself would move all later lines.
         let mut removed = self.lines.extract_if(.., move |line| name.is(&line.0));
         let first = removed.next();
@@ -155,6 +191,9 @@ impl HeaderList {
 
     /// Removes all lines of `name`. Returns their values.
     pub fn take_all(&mut self, name: impl LineName) -> Vec<HeaderValue> {
+        if !self.may_have(&name) {
+            return Vec::new();
+        }
         self.lines.extract_if(.., move |line| name.is(&line.0)).map(|(_, value)| value).collect()
     }
 
@@ -162,7 +201,25 @@ impl HeaderList {
     pub fn retain(&mut self, mut is_kept: impl FnMut(&HeaderName, &HeaderValue) -> bool) {
         self.lines.retain(|(name, value)| is_kept(name, value));
     }
+
+    /// Whether a line may have this name. Removed lines leave their [`mark`], since another line may have the same one.
+    fn may_have(&self, name: &impl LineName) -> bool {
+        self.marks & mark(name.text()) != 0
+    }
+
+    /// Index of the first line of `name`.
+    fn position(&self, name: &impl LineName) -> Option<usize> {
+        if self.may_have(name) { self.lines.iter().position(|line| name.is(&line.0)) } else { None }
+    }
 }
+
+impl PartialEq for HeaderList {
+    fn eq(&self, other: &Self) -> bool {
+        self.lines == other.lines
+    }
+}
+
+impl Eq for HeaderList {}
 
 impl<N: LineName> Index<N> for HeaderList {
     type Output = HeaderValue;
@@ -205,13 +262,19 @@ impl IntoIterator for HeaderList {
 
 impl FromIterator<(HeaderName, HeaderValue)> for HeaderList {
     fn from_iter<I: IntoIterator<Item = (HeaderName, HeaderValue)>>(lines: I) -> Self {
-        Self { lines: lines.into_iter().collect() }
+        let mut list = Self::new();
+        list.extend(lines);
+        list
     }
 }
 
 impl Extend<(HeaderName, HeaderValue)> for HeaderList {
     fn extend<I: IntoIterator<Item = (HeaderName, HeaderValue)>>(&mut self, lines: I) {
-        self.lines.extend(lines);
+        let lines = lines.into_iter();
+        self.lines.reserve(lines.size_hint().0);
+        for (name, value) in lines {
+            self.append(name, value);
+        }
     }
 }
 
@@ -222,7 +285,7 @@ impl From<HeaderMap> for HeaderList {
         let mut last = None;
         for (name, value) in map {
             last = name.or(last);
-            list.lines.extend(last.clone().map(|name| (name, value)));
+            list.extend(last.clone().map(|name| (name, value)));
         }
         list
     }
@@ -290,6 +353,33 @@ mod tests {
         assert_eq!(headers, list(&[("cookie", "3"), ("accept", "x"), ("host", "c"), ("x-own", "z")]));
         headers.retain(|name, _| *name != COOKIE);
         assert_eq!(headers.names().collect::<Vec<_>>(), ["accept", "host", "x-own"]);
+    }
+
+    #[test]
+    fn a_line_is_found_however_it_was_added() {
+        let value = || HeaderValue::from_static("1");
+        let mut headers = HeaderList::new();
+        headers.append("X-Appended", value());
+        headers.insert("X-Inserted", value());
+        headers.insert_missing("x-missing", value);
+        headers.extend(list(&[("x-extended", "1")]));
+        let headers = HeaderList::from(HeaderMap::from(headers));
+        for name in ["x-appended", "x-inserted", "X-Missing", "x-extended"] {
+            assert!(headers.contains_key(name) && headers.clone().remove(name).is_some(), "{name}");
+        }
+        let mut emptied = headers.clone();
+        emptied.retain(|_, _| false);
+        assert_eq!(emptied, HeaderList::new());
+    }
+
+    #[test]
+    fn a_mark_ignores_the_case_of_letters_and_may_be_that_of_several_names() {
+        assert_eq!(mark("Content-Type"), mark("content-type"));
+        let names: Vec<_> = (0..1_000).map(|number| format!("x-{number}")).collect();
+        let headers: HeaderList =
+            names.iter().map(|name| (name.as_str().into_name(), HeaderValue::from_static("1"))).collect();
+        assert!(names.iter().all(|name| headers.get_all(&**name).count() == 1));
+        assert_eq!(headers.get("x-1000"), None);
     }
 
     #[test]
