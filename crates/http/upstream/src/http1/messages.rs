@@ -2,6 +2,7 @@
 //! responses.
 
 mod application;
+mod read_buffer;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -339,19 +340,30 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
         if let Some(application) = self.application.as_mut().filter(|application| application.has_records()) {
             return application.poll_read(&mut self.io, &mut self.input, context);
         }
+        // Of the worker: each request polls once before its response has arrived.
+        let is_shared = self.input.is_empty() && self.piece == READ_FIRST;
+        if is_shared {
+            self.input = read_buffer::take();
+        }
         self.input.reserve(self.piece);
         let polled = poll_read_buf(Pin::new(&mut self.io), context, &mut self.input);
         let Poll::Ready(length) = polled.map_err(ConnectionError::Io)? else {
             // Without a buffer while the server sends nothing.
-            if self.input.is_empty() {
+            if is_shared {
+                read_buffer::give_back(mem::take(&mut self.input));
+            } else if self.input.is_empty() {
                 self.input = BytesMut::new();
             }
             return Poll::Pending;
         };
         self.has_head_only = false;
-        // The buffer is held with its whole capacity for as long as the client needs to read, so it starts small, and a large one
-        // is exchanged for one of the length of its contents.
-        if self.piece > READ_FIRST && self.input.len() < self.piece / 2 {
+        // The buffer is held with its whole capacity for as long as the client needs to read, so it starts small, and is exchanged
+        // for memory of the length of its contents.
+        let is_short = self.input.len() < self.piece / 2;
+        if is_short && is_shared {
+            let contents = read_buffer::copy(&self.input);
+            read_buffer::give_back(mem::replace(&mut self.input, contents));
+        } else if is_short && self.piece > READ_FIRST {
             self.input = BytesMut::from(&self.input[..]);
         }
         if length >= self.piece {

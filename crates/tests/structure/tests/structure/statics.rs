@@ -74,7 +74,9 @@ const STATICS: &[(&str, &[&str])] = &[
             "beacon::MADE",
             "transform::IDLE",
             "transform::SCRATCH",
+            "upstream::COPIES",
             "upstream::SCRATCH",
+            "upstream::SPARE",
         ],
     ),
     (
