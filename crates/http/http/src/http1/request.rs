@@ -1,6 +1,8 @@
 //! Encoder of requests to upstreams: the head, and the framing of the body.
 
+use std::cell::Cell;
 use std::io::IoSlice;
+use std::mem;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::uri::PathAndQuery;
@@ -17,8 +19,12 @@ const COPIED: usize = 4 << 10;
 /// Maximum length, in bytes, of unsent output before which a further piece is accepted.
 const GATHERED: usize = 16 << 10;
 
-/// Maximum capacity in bytes of a buffer that is kept for the next request.
+/// Maximum capacity in bytes of a buffer that is kept for the next request of the thread.
 const KEPT: usize = 2 * GATHERED;
+
+thread_local! {
+    static SPARE: Cell<Option<BytesMut>> = const { Cell::new(None) };
+}
 
 /// Output in order. A large piece of a body is not copied; bytes behind it wait in `after`.
 #[derive(Debug, Default)]
@@ -55,12 +61,17 @@ impl Output {
         [IoSlice::new(&self.before), IoSlice::new(&self.piece), IoSlice::new(&self.after)]
     }
 
-    /// Removes the first `length` bytes, which are sent. Large buffers are released at the end: the response may take long.
+    /// Removes the first `length` bytes, which are sent. Buffers are released at the end, since the response may take long: one of
+    /// them to the next output of the thread, if it is small.
     pub fn advance(&mut self, length: usize) {
         self.capacity = self.capacity.max(self.before.capacity()).max(self.after.capacity());
         (&mut self.before).chain(&mut self.piece).chain(&mut self.after).advance(length);
-        if self.capacity > KEPT && self.is_empty() {
-            *self = Self::default();
+        if self.is_empty() {
+            let Self { before, capacity, .. } = mem::take(self);
+            // Without capacity, only a piece was sent.
+            if (1..=KEPT).contains(&capacity) {
+                SPARE.set(Some(before));
+            }
         } else if self.piece.is_empty() {
             self.piece = Bytes::new();
         }
@@ -68,7 +79,13 @@ impl Output {
 
     /// Buffer for the next bytes.
     pub(crate) fn end(&mut self) -> &mut BytesMut {
-        if self.piece.is_empty() { &mut self.before } else { &mut self.after }
+        if !self.piece.is_empty() {
+            return &mut self.after;
+        }
+        if self.before.capacity() == 0 {
+            self.before = SPARE.take().unwrap_or_default();
+        }
+        &mut self.before
     }
 
     /// Writes a head in origin form (RFC 9112 section 3.2.1). It needs no checks: the types permit only valid values.
@@ -261,8 +278,8 @@ mod tests {
             let all = output.before.len();
             output.advance(all - 10);
             output.advance(10);
-            assert_eq!(output.capacity > 0, is_kept, "{length}");
-            assert_eq!(output.before.try_reclaim(length), is_kept, "{length}");
+            assert_eq!((output.capacity, output.before.capacity()), (0, 0), "{length}");
+            assert_eq!(SPARE.take().is_some_and(|spare| spare.is_empty()), is_kept, "{length}");
         }
     }
 

@@ -48,6 +48,7 @@ const STATICS: &[(&str, &[&str])] = &[
     (
         "memory that a thread reuses within a turn, or hands to a call that takes no argument",
         &[
+            "http::SPARE",
             "http-server::SPARE",
             "keys::WAITING",
             "keys::WAKE",
