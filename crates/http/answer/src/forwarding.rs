@@ -11,6 +11,7 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use brisk_http::claims::{self, Underscores};
 use brisk_http::message::HeaderList;
@@ -38,15 +39,6 @@ const MAX_REQUEST_ID: usize = 128;
 pub(crate) struct Forwarding {
     trusted: Vec<IpNet>,
     underscores: Underscores,
-}
-
-/// Properties of a request for its forwarding headers, besides the client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ForwardedRequest<'a> {
-    /// Host and port from the client; may be empty.
-    pub(crate) authority: &'a str,
-    /// Names of the responding host.
-    pub(crate) names: &'a Names,
 }
 
 impl Forwarding {
@@ -80,21 +72,9 @@ impl Forwarding {
         exchange.name_client(client, hops);
     }
 
-    /// Sets the forwarding headers of a request for an upstream.
-    pub(crate) fn apply(
-        &self,
-        headers: &mut HeaderList,
-        exchange: &Exchange,
-        request: &ForwardedRequest<'_>,
-    ) {
-        let connection = exchange.connection();
-        let client = connection.client.record.borrow().client;
-        let mut kept = connection.client.forwarded.borrow_mut();
-        // Most requests of a connection have one authority, so the values are formed once.
-        let values = match &mut *kept {
-            Some(values) if *values.authority == *request.authority => values,
-            other => other.insert(Box::new(values_of(client, connection.client.secure, request))),
-        };
+    /// Sets the forwarding headers of a request for an upstream to `values`, which [`described`] returns for the request.
+    pub(crate) fn apply(&self, headers: &mut HeaderList, exchange: &Exchange, values: &ForwardedValues) {
+        let client = exchange.connection().client.record.borrow().client;
         if self.trusts(client.ip()) {
             // A trusted proxy may have passed on spellings of these names that it does not read itself.
             claims::remove_forged(headers, self.underscores);
@@ -103,13 +83,29 @@ impl Forwarding {
         } else {
             claims::remove(headers, self.underscores);
             add(headers, values);
-            headers.insert(REQUEST_ID, request_id(exchange.id()));
+            // A claim too, so that no line of the client is left.
+            headers.append(REQUEST_ID, request_id(exchange.id()));
         }
     }
 
     fn trusts(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.trusted.iter().any(|network| network.contains(&client))
+    }
+}
+
+/// The values that describe the client in a request for `authority`, which is host and port from the client and may be empty, to
+/// the host with `names`.
+pub(crate) fn described(exchange: &Exchange, authority: &str, names: &Names) -> Rc<ForwardedValues> {
+    let client = &exchange.connection().client;
+    let mut kept = client.forwarded.borrow_mut();
+    // Most requests of a connection have one authority, so the values are formed once.
+    match &mut *kept {
+        Some(values) if values.authority == *authority => Rc::clone(values),
+        other => {
+            let address = client.record.borrow().client;
+            Rc::clone(other.insert(Rc::new(values_of(address, client.secure, authority, names))))
+        }
     }
 }
 
@@ -124,18 +120,19 @@ fn keep_request_id(headers: &mut HeaderList, id: RequestId) {
     }
 }
 
-/// The values for a client and the authority of its request.
-fn values_of(client: SocketAddr, secure: bool, request: &ForwardedRequest<'_>) -> ForwardedValues {
+/// The values for a client and the authority of its request to the host with `names`.
+fn values_of(client: SocketAddr, secure: bool, authority: &str, names: &Names) -> ForwardedValues {
     let ip = client.ip().to_canonical();
-    let authority = request.authority;
-    let host = Some(authority).filter(|authority| request.names.include(authority));
+    let is_own = names.include(authority);
     let proto = if secure { "https" } else { "http" };
+    let element = element(ip, proto, if is_own { authority } else { "" });
+    let authority = value(authority.to_owned());
     ForwardedValues {
-        authority: authority.into(),
         client: value(ip.to_string()),
         proto: HeaderValue::from_static(proto),
-        host: host.map(|host| value(host.to_owned())),
-        element: value(element(ip, proto, host.unwrap_or_default())),
+        host: is_own.then(|| authority.clone()),
+        element: value(element),
+        authority,
     }
 }
 
@@ -217,7 +214,6 @@ pub(crate) fn value(text: impl Into<Bytes>) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
     use std::time::Instant;
 
     use brisk_http::message::Request;
@@ -256,7 +252,7 @@ mod tests {
         let forwarding = Forwarding::new(vec!["10.0.0.0/8".parse().expect("a network")], Underscores::Drop);
         let mut exchange = exchange(&connection(client));
         forwarding.name_client(&mut exchange, &list);
-        forwarding.apply(&mut list, &exchange, &ForwardedRequest { authority, names: &names() });
+        forwarding.apply(&mut list, &exchange, &described(&exchange, authority, &names()));
         list
     }
 
@@ -359,8 +355,10 @@ mod tests {
         let connection = connection("192.0.2.1");
         for authority in ["a.example", "b.example"] {
             let mut headers = HeaderList::new();
-            let asked = ForwardedRequest { authority, names: &names() };
-            forwarding.apply(&mut headers, &exchange(&connection), &asked);
+            let exchange = exchange(&connection);
+            let values = described(&exchange, authority, &names());
+            assert!(Rc::ptr_eq(&values, &described(&exchange, authority, &names())), "formed once");
+            forwarding.apply(&mut headers, &exchange, &values);
             assert_eq!(headers["x-forwarded-host"], authority);
         }
     }

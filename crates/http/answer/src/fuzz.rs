@@ -16,7 +16,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 
 use crate::exchange::{Exchange, Telemetry};
-use crate::forwarding::{ForwardedRequest, Forwarding};
+use crate::forwarding::{Forwarding, described};
 use crate::headers;
 use crate::redirect::HttpsRedirect;
 use crate::settings::Underscores;
@@ -38,11 +38,10 @@ pub fn forwarding(bytes: &[u8]) {
     ] {
         let trusted = vec!["10.0.0.0/8".parse().expect("a network")];
         let mut headers = given.clone();
-        let asked = ForwardedRequest { authority: "a.example", names: &names };
         let forwarding = Forwarding::new(trusted, underscores);
         let mut exchange = exchange(&connection(client));
         forwarding.name_client(&mut exchange, &headers);
-        forwarding.apply(&mut headers, &exchange, &asked);
+        forwarding.apply(&mut headers, &exchange, &described(&exchange, "a.example", &names));
         let folded =
             |name: &HeaderName| name.as_str().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
         for name in headers.names() {
@@ -101,7 +100,8 @@ pub fn request(bytes: &[u8]) {
         assert_eq!(location.host().map(|host| host.trim_matches(['[', ']'])), host_of(&authority));
     }
     let upgrades = head.headers.contains_key(header::UPGRADE);
-    headers::prepare_request(&mut head, &authority, PathAndQuery::from_static("/"));
+    let host = HeaderValue::from_str(&authority).expect("a checked authority");
+    headers::prepare_request(&mut head, &host, PathAndQuery::from_static("/"));
     assert!(head.headers.get_all(header::HOST).count() <= 1);
     for name in ["keep-alive", "proxy-connection", "proxy-authorization", "transfer-encoding", "expect"] {
         assert!(!head.headers.contains_key(name), "{name}");

@@ -34,12 +34,9 @@ const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Converts a client's request into a request for an upstream: target in origin form, `Host` from `authority`, no
 /// hop-by-hop headers, cookies in one line.
-pub(crate) fn prepare_request(request: &mut RequestParts, authority: &str, target: PathAndQuery) {
-    let host = match request.uri.authority() {
-        // In origin form, `Host` stays as the client sent it.
-        None => None,
-        Some(_) => HeaderValue::from_str(authority).ok(),
-    };
+pub(crate) fn prepare_request(request: &mut RequestParts, authority: &HeaderValue, target: PathAndQuery) {
+    // In origin form, `Host` stays as the client sent it.
+    let host = request.uri.authority().map(|_| authority.clone());
     // Before the removal of the headers that both functions read.
     let upgrade = upgrade(request);
     let trailers = accepts_trailers(&request.headers);
@@ -159,7 +156,7 @@ mod tests {
 
     fn forwarded(request: RequestBuilder) -> HeaderList {
         let (mut parts, ()) = request.body(()).expect("a request").into_parts();
-        prepare_request(&mut parts, "a.example", PathAndQuery::from_static("/"));
+        prepare_request(&mut parts, &HeaderValue::from_static("a.example"), PathAndQuery::from_static("/"));
         parts.headers
     }
 

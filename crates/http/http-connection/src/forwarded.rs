@@ -5,8 +5,8 @@ use http::HeaderValue;
 /// Values for one connection and authority, computed once.
 #[derive(Debug)]
 pub struct ForwardedValues {
-    /// Authority of the requests.
-    pub authority: Box<str>,
+    /// Authority of the requests, as in `Host`; may be empty.
+    pub authority: HeaderValue,
     /// Address of the client, as in `X-Forwarded-For`.
     pub client: HeaderValue,
     /// `X-Forwarded-Proto`.

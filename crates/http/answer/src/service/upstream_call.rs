@@ -37,7 +37,7 @@ use crate::features::early_hints::RequestHints;
 use crate::features::mirror::Mirror;
 use crate::features::response_urls::ResponseUrls;
 use crate::features::split::{Destination, Split};
-use crate::forwarding::ForwardedRequest;
+use crate::forwarding;
 use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::settings::{RouteSettings, RouteTimeouts, UpstreamAction, UpstreamPath};
@@ -290,13 +290,12 @@ impl<'a> UpstreamCall<'a> {
     /// Converts the client's head into the head for the upstream.
     // The order matters: client headers that the gateway sets itself are removed first, the stages see the final set.
     fn prepare(&self, head: &mut RequestParts, target: PathAndQuery, exchange: &Exchange) -> Rc<Connection> {
-        let authority = validate::authority_of(head).to_owned();
         let connection = Rc::clone(exchange.connection());
-        headers::prepare_request(head, &authority, target);
+        let forwarded = forwarding::described(exchange, validate::authority_of(head), &self.site.names);
+        headers::prepare_request(head, &forwarded.authority, target);
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        let forwarded = ForwardedRequest { authority: &authority, names: &self.site.names };
         self.service.forwarding.apply(&mut head.headers, exchange, &forwarded);
         self.route.own_names.remove_from(&mut head.headers);
         self.route.stages.forward(exchange, self.state, &mut head.headers);

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::Demands;
@@ -19,7 +20,7 @@ pub struct ClientFacts {
     /// Requirements of its host that the client met in the handshake.
     pub demands: Demands,
     /// Headers that describe the client to upstreams. Kept between requests, and released while the connection is idle.
-    pub forwarded: RefCell<Option<Box<ForwardedValues>>>,
+    pub forwarded: RefCell<Option<Rc<ForwardedValues>>>,
     /// Whether the client's address represents many clients, so that no limit per client applies.
     is_many: Cell<bool>,
     /// Whether nothing but the handshake proves that the client receives packets at its address.

@@ -25,7 +25,7 @@ use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
 use crate::features::client_certificates::stage::ClientCertificateStage;
 use crate::features::real_ip::RealIpStage;
-use crate::forwarding::{self, ForwardedRequest, Forwarding};
+use crate::forwarding::{self, Forwarding};
 use crate::head_limits::size_of_fields;
 use crate::headers;
 use crate::own_names;
@@ -159,17 +159,17 @@ impl ForwardAuthStage {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
         };
-        let authority = validate::authority_of(own).to_owned();
+        let authority = validate::authority_of(own);
+        let forwarded = forwarding::described(exchange, authority, &self.names);
         let (mut head, ()) = Request::new(()).into_parts();
         (head.uri, head.version, head.headers) = (own.uri.clone(), own.version, own.headers.clone());
         for name in OMITTED.iter().chain(&OF_COPIES) {
             head.headers.remove(name);
         }
-        headers::prepare_request(&mut head, &authority, self.path.clone());
+        headers::prepare_request(&mut head, &forwarded.authority, self.path.clone());
         if exchange.is_early() {
             headers::mark_early(&mut head.headers);
         }
-        let forwarded = ForwardedRequest { authority: &authority, names: &self.names };
         self.forwarding.apply(&mut head.headers, exchange, &forwarded);
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| Refusal::bad_request("target"));
         let headers = &mut head.headers;
@@ -190,7 +190,7 @@ impl ForwardAuthStage {
         headers.insert(ORIGINAL_URI, value(&target)?);
         // Removed also if no value follows: an upstream would believe the value of a client.
         headers.remove(ORIGINAL_URL);
-        if self.names.include(&authority) {
+        if self.names.include(authority) {
             // A trusted proxy that terminates TLS states the scheme of the client.
             let stated = headers.get(&forwarding::PROTO).and_then(|value| value.to_str().ok());
             let is_secure = exchange.connection().client.secure || stated == Some("https");
