@@ -42,6 +42,8 @@ struct State {
     input: BytesMut,
     /// Number of bytes of `input` known to contain no complete head.
     seen: usize,
+    /// Memory of the former head, for the next one.
+    heads: BytesMut,
     /// Remaining body of the current request.
     body: BodyReader,
     interims: Interims,
@@ -76,6 +78,7 @@ impl Inbound {
         let state = State {
             input: BytesMut::new(),
             seen: 0,
+            heads: BytesMut::new(),
             body: BodyReader::Length(0),
             interims: Interims::default(),
             is_let_go: false,
@@ -145,9 +148,8 @@ impl Inbound {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         loop {
-            if let Some(head) =
-                take_head(&mut state.input, &mut state.seen, limits).map_err(NoHead::Malformed)?
-            {
+            let taken = take_head(&mut state.input, &mut state.seen, limits, &mut state.heads);
+            if let Some(head) = taken.map_err(NoHead::Malformed)? {
                 return Poll::Ready(Ok(head));
             }
             if last && state.input.is_empty() && !self.has_plaintext() {
@@ -162,7 +164,7 @@ impl Inbound {
                 }
                 state.turn.take(data.len());
                 if state.input.is_empty() {
-                    match RequestHead::parse(data, limits) {
+                    match RequestHead::parse(data, limits, &mut state.heads) {
                         Ok(Some((head, length))) => {
                             found = Some(head);
                             return length;
@@ -335,11 +337,13 @@ fn wake(task: &Waker, from: &Waker) {
 }
 
 /// Takes a complete head from `input`, of which the first `seen` bytes contain none; `None` if more bytes are needed. A head in
-/// many pieces is parsed again only if it may have ended, so that small pieces do not cost quadratic time.
+/// many pieces is parsed again only if it may have ended, so that small pieces do not cost quadratic time. `memory`: see
+/// [`RequestHead::parse`].
 pub(super) fn take_head(
     input: &mut BytesMut,
     seen: &mut usize,
     limits: HeadLimits,
+    memory: &mut BytesMut,
 ) -> Result<Option<RequestHead>, MalformedRequest> {
     if input.len() == *seen {
         return Ok(None);
@@ -352,7 +356,7 @@ pub(super) fn take_head(
         || memchr::memmem::find(news, b"\r\n\r\n").is_some()
         || has_bare_line_feed(news);
     if may_have_ended {
-        if let Some((head, length)) = RequestHead::parse(input, limits)? {
+        if let Some((head, length)) = RequestHead::parse(input, limits, memory)? {
             input.advance(length);
             *seen = 0;
             return Ok(Some(head));

@@ -97,7 +97,8 @@ impl Plain<'_> {
         deadline.set_idle(settings.timeouts.idle);
         let mut begun = false;
         loop {
-            match take_head(&mut self.input, &mut self.seen, head_limits(settings)) {
+            let limits = head_limits(settings);
+            match take_head(&mut self.input, &mut self.seen, limits, &mut BytesMut::new()) {
                 Ok(Some(head)) => return Ok(head),
                 Ok(None) => {}
                 Err(error) => return Err(self.refuse(error).await),

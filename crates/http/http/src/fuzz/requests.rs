@@ -75,7 +75,7 @@ fn read(bytes: &[u8], step: usize) -> Vec<Read> {
 
 fn read_one<'a>(pieces: &mut impl Iterator<Item = &'a [u8]>, input: &mut BytesMut) -> Option<(Read, bool)> {
     let mut head = loop {
-        match RequestHead::parse(input, LIMITS).ok()? {
+        match RequestHead::parse(input, LIMITS, &mut BytesMut::new()).ok()? {
             Some((head, length)) => {
                 input.advance(length);
                 break head;

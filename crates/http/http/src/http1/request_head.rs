@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use brisk_telemetry::MalformedReason;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::InvalidHeaderValue;
 use http::uri::Uri;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
@@ -18,6 +18,9 @@ use crate::target;
 
 /// Number of headers that are parsed without an allocation.
 const USUAL_LINES: usize = 100;
+
+/// Maximum length in bytes of a head that is copied to the memory of earlier heads.
+const USUAL_SIZE: usize = 4 << 10;
 
 /// Maximum length of a target, in bytes: that of `http::Uri`.
 const TARGET: usize = u16::MAX as usize - 1;
@@ -101,23 +104,29 @@ impl RequestHead {
     /// Parses a head at the front of `bytes`, including empty lines before it. Returns the head and its length in bytes, or
     /// `None` if it is incomplete.
     ///
-    /// Costs one allocation for the bytes, which all values share, and one for the headers.
+    /// Costs one allocation for the headers. The bytes, which all values share, are copied to `memory`, which the caller keeps
+    /// for the heads of one connection: that costs no allocation once the former head is dropped.
     ///
     /// # Errors
     ///
     /// Bytes that cannot become a head within the limits, as soon as this is certain.
-    pub fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Option<(Self, usize)>, MalformedRequest> {
+    pub fn parse(
+        bytes: &[u8],
+        limits: HeadLimits,
+        memory: &mut BytesMut,
+    ) -> Result<Option<(Self, usize)>, MalformedRequest> {
         let mut usual = [const { MaybeUninit::uninit() }; USUAL_LINES];
         if let Some(lines) = usual.get_mut(..limits.lines) {
-            return Self::parse_into(bytes, limits, lines);
+            return Self::parse_into(bytes, limits, lines, memory);
         }
-        Self::parse_into(bytes, limits, &mut vec![MaybeUninit::uninit(); limits.lines])
+        Self::parse_into(bytes, limits, &mut vec![MaybeUninit::uninit(); limits.lines], memory)
     }
 
     fn parse_into<'a>(
         bytes: &'a [u8],
         limits: HeadLimits,
         lines: &mut [MaybeUninit<httparse::Header<'a>>],
+        memory: &mut BytesMut,
     ) -> Result<Option<(Self, usize)>, MalformedRequest> {
         let mut parsed = httparse::Request::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -136,7 +145,7 @@ impl RequestHead {
         if has_bare_line_feed(&bytes[..length]) {
             return Err(MalformedRequest::LineFeed);
         }
-        let head = SharedHead::new(Bytes::copy_from_slice(&bytes[..length]));
+        let head = SharedHead::new(copied(&bytes[..length], memory));
         let mut request = Request::new(());
         let target = parsed.path.unwrap_or_default().as_bytes();
         if target.len() > TARGET {
@@ -174,6 +183,16 @@ impl RequestHead {
         };
         Ok(Some((head, length)))
     }
+}
+
+/// A copy of a head, in `memory` unless the head is long.
+fn copied(head: &[u8], memory: &mut BytesMut) -> Bytes {
+    // Otherwise the connection would hold the memory of its longest head.
+    if head.len() > USUAL_SIZE {
+        return Bytes::copy_from_slice(head);
+    }
+    memory.extend_from_slice(head);
+    memory.split().freeze()
 }
 
 /// Whether `bytes` contains a `\n` without a `\r` before it. A single pass without branches, which the compiler vectorizes.
@@ -289,10 +308,10 @@ mod tests {
     const LIMITS: HeadLimits = HeadLimits { size: 4096, lines: 100 };
 
     fn parse(text: &str) -> Result<Option<(RequestHead, usize)>, MalformedRequest> {
-        let whole = RequestHead::parse(text.as_bytes(), LIMITS);
+        let whole = RequestHead::parse(text.as_bytes(), LIMITS, &mut BytesMut::new());
         let end = whole.as_ref().ok().and_then(|head| head.as_ref().map(|(_, length)| *length));
         for length in 0..end.unwrap_or(0) {
-            let part = RequestHead::parse(&text.as_bytes()[..length], LIMITS);
+            let part = RequestHead::parse(&text.as_bytes()[..length], LIMITS, &mut BytesMut::new());
             assert!(matches!(part, Ok(None)), "{length} bytes of {text:?}");
         }
         whole
@@ -431,6 +450,22 @@ mod tests {
     }
 
     #[test]
+    fn a_head_takes_the_memory_of_a_former_one_that_is_dropped() {
+        let memory = &mut BytesMut::new();
+        let mut read = || {
+            let head = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", LIMITS, memory);
+            head.expect("a head").expect("all of it").0
+        };
+        let place = |head: &RequestHead| head.request.headers()["host"].as_bytes().as_ptr().addr();
+        let (first, second) = (read(), read());
+        assert_ne!(place(&first), place(&second), "both exist");
+        assert_eq!(first.request.headers()["host"], "a.test");
+        let former = place(&second);
+        drop((first, second));
+        assert_eq!(place(&read()), former);
+    }
+
+    #[test]
     fn a_head_has_limits() {
         let long = format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(4096));
         assert_eq!(parse(&long).expect_err("too long"), MalformedRequest::HeadTooLarge);
@@ -438,14 +473,16 @@ mod tests {
         for lines in [1, 100, 300] {
             let limits = HeadLimits { size: 1 << 20, lines };
             let most = format!("GET / HTTP/1.1\r\n{}", "a:b\r\n".repeat(lines));
-            let whole = RequestHead::parse(format!("{most}\r\n").as_bytes(), limits);
+            let memory = &mut BytesMut::new();
+            let whole = RequestHead::parse(format!("{most}\r\n").as_bytes(), limits, memory);
             assert_eq!(whole.expect("a head").expect("whole").0.request.headers().len(), lines);
-            let more = RequestHead::parse(format!("{most}a:b\r\n\r\n").as_bytes(), limits);
+            let more = RequestHead::parse(format!("{most}a:b\r\n\r\n").as_bytes(), limits, memory);
             assert_eq!(more.expect_err("too many"), MalformedRequest::HeadTooLarge);
         }
         let target = |length: usize| {
             let text = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(length - 1));
-            RequestHead::parse(text.as_bytes(), HeadLimits { size: 1 << 20, lines: 100 }).map(|_| ())
+            let limits = HeadLimits { size: 1 << 20, lines: 100 };
+            RequestHead::parse(text.as_bytes(), limits, &mut BytesMut::new()).map(|_| ())
         };
         assert_eq!((target(TARGET), target(TARGET + 1)), (Ok(()), Err(MalformedRequest::TargetTooLong)));
     }
