@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use brisk_net::{DialLimits, dial, unix};
 use brisk_tls::connector::{ClientStream, Connector};
@@ -95,6 +95,23 @@ impl UpstreamIo {
             Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => Some(stream.is_resumed()),
         }
+    }
+
+    /// Whether the server has closed the idle connection or sent bytes without a request, as far as the kernel has reported it. These
+    /// bytes are lost.
+    pub fn has_unasked(&mut self) -> bool {
+        let mut byte = [0];
+        // No poll: a poll registers a task, which would be replaced by that of the request at once.
+        let read = match self {
+            Self::Plain(stream) => stream.try_read(&mut byte),
+            Self::Unix(stream) => stream.try_read(&mut byte),
+            // Records without data, such as tickets, are permitted.
+            Self::Tls(stream) => {
+                let context = &mut Context::from_waker(Waker::noop());
+                return Pin::new(stream).poll_read(context, &mut ReadBuf::new(&mut byte)).is_ready();
+            }
+        };
+        !read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Acknowledges received data now, by `TCP_QUICKACK`. A server with Nagle's algorithm that writes the head of a response

@@ -10,7 +10,7 @@ mod pipelined;
 
 use std::net::SocketAddr;
 use std::rc::Weak;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use brisk_http::cgi::Variables;
@@ -199,7 +199,7 @@ impl Http1 {
     /// Whether an idle connection is unusable: the server has closed it or sent bytes without a request, as far as the
     /// kernel has reported it. Costs one `read`.
     pub(crate) fn found_closed(&mut self) -> bool {
-        !self.messages.are_done() || self.messages.poll_unasked(&mut quiet()).is_ready()
+        !self.messages.are_done() || self.messages.has_unasked()
     }
 
     /// Releases memory that an idle connection does not need.
@@ -235,11 +235,6 @@ impl Http1 {
         let (io, read_ahead) = self.messages.into_parts();
         Ok(Upgraded { io, read_ahead, open: self.open })
     }
-}
-
-/// A context without a waker, for polls that are ready or will be repeated.
-pub(crate) fn quiet() -> Context<'static> {
-    Context::from_waker(Waker::noop())
 }
 
 /// Converts the error of a connection without a response. An error of the request body in `progress` takes precedence: the

@@ -23,10 +23,11 @@ use brisk_http::http1::{HeadLimits, MalformedResponse};
 use brisk_http::message::{Request, Response};
 use brisk_http_connection::body::request::RequestBody;
 use brisk_net::TurnLimit;
+use brisk_upstream_group::UpstreamIo;
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use http_body::{Body as _, Frame};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::poll_read_buf;
 
 use self::application::Application;
@@ -90,6 +91,15 @@ struct Upload {
     writer: BodyWriter,
 }
 
+impl Messages<UpstreamIo> {
+    /// See [`UpstreamIo::has_unasked`]: [`Self::are_done`] is `false` after `true`.
+    pub(super) fn has_unasked(&mut self) -> bool {
+        let has_unasked = self.io.has_unasked();
+        self.persists &= !has_unasked;
+        has_unasked
+    }
+}
+
 impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     /// A connection over `io` before its first request, over HTTP/1.1 or to an application server.
     pub(super) fn new(io: T, limits: HeadLimits, application: Option<ApplicationServer>) -> Self {
@@ -129,14 +139,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Messages<T> {
     /// Whether the request is sent completely.
     fn is_sent(&self) -> bool {
         self.upload.is_none() && self.output.is_empty() && !self.unflushed
-    }
-
-    /// Ready if the server closed the idle connection or sent bytes without a request. These bytes are lost, and
-    /// [`Self::are_done`] is `false` from then on.
-    pub(super) fn poll_unasked(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut byte = [0];
-        let polled = Pin::new(&mut self.io).poll_read(context, &mut ReadBuf::new(&mut byte));
-        polled.map(|_| self.persists = false)
     }
 
     /// Releases the buffers, which an idle connection does not need.

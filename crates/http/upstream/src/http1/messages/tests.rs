@@ -8,7 +8,7 @@ use brisk_http::http1::chunked::Chunked;
 use brisk_http_connection::body::client::{ClientBody, Http1Source};
 use brisk_http_connection::testing;
 use futures_util::FutureExt as _;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
 
 use super::*;
 use crate::http1::Frames;
