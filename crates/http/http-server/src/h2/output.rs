@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use brisk_http::message::ResponseParts;
@@ -131,7 +132,7 @@ impl H2<'_> {
         if is_last {
             return self.answered(place);
         }
-        let waker = self.wakes.waker(place).clone();
+        let waker = Rc::clone(self.wakes.waker(place));
         self.go_on(place, &mut Context::from_waker(&waker));
     }
 
@@ -176,14 +177,14 @@ impl H2<'_> {
             self.send.ready.keep_first(place, priority);
         }
         if !is_queued {
-            let waker = self.wakes.waker(place).clone();
+            let waker = Rc::clone(self.wakes.waker(place));
             self.watch(place, &waker);
         }
     }
 
     /// Continues after the last available piece, whose frame begins at `at`.
     fn after_data(&mut self, place: u32, at: usize) {
-        let waker = self.wakes.waker(place).clone();
+        let waker = Rc::clone(self.wakes.waker(place));
         let context = &mut Context::from_waker(&waker);
         match self.next(place, context) {
             Next::End if self.has_no_trailers(place) => {

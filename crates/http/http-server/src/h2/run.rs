@@ -1,6 +1,7 @@
 //! Execution of streams: from requests to responses, and from response bodies to pieces.
 
 use std::mem;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use brisk_wire::h2::frame::Reason;
@@ -38,7 +39,7 @@ impl H2<'_> {
     }
 
     fn run_one(&mut self, place: u32) {
-        let waker = self.wakes.waker(place).clone();
+        let waker = Rc::clone(self.wakes.waker(place));
         let mut context = Context::from_waker(&waker);
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let streams = &self.http.connection.multiplex().streams;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::mem;
+use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use brisk_http_connection::chunk::Chunk;
@@ -85,7 +86,7 @@ impl H3 {
     }
 
     fn write_head(&mut self, place: u32) {
-        let waker = self.wakes.waker(place).clone();
+        let waker = Rc::clone(self.wakes.waker(place));
         let Some(stream) = self.places[place as usize].as_deref_mut() else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
         let Some(head) = answer.head.take() else { return };
@@ -225,7 +226,7 @@ impl H3 {
         let priority = stream.rank.priority;
         if stream.out.is_empty() && stream.output != Output::Last {
             if matches!(&stream.work, Work::Answer(answer) if answer.head.is_none()) {
-                let waker = self.wakes.waker(place).clone();
+                let waker = Rc::clone(self.wakes.waker(place));
                 self.go_on(place, &mut Context::from_waker(&waker));
             }
         } else if stream.out.is_empty() {
