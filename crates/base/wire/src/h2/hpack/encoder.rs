@@ -29,6 +29,8 @@ pub struct Encoder {
     /// Hashes of fields that were written once.
     seen: [u64; REMEMBERED],
     next: usize,
+    /// Place of the field that was found last.
+    found: usize,
 }
 
 /// Name and value of a field, one after the other.
@@ -55,6 +57,7 @@ impl Encoder {
             resized: None,
             seen: [0; REMEMBERED],
             next: 0,
+            found: 0,
         }
     }
 
@@ -140,13 +143,20 @@ impl Encoder {
         }
     }
 
-    fn find(&self, tag: u64, name: &[u8], value: &[u8]) -> Option<usize> {
-        let places = self.tags.iter().enumerate().filter(|(_, other)| **other == tag);
-        places.map(|(place, _)| place).find(|place| {
+    fn find(&mut self, tag: u64, name: &[u8], value: &[u8]) -> Option<usize> {
+        let is_same = |place: &usize| {
             // The tag only excludes entries: different fields may have equal tags.
             let entry = &self.table[*place];
             entry.bytes.split_at(entry.name) == (name, value)
-        })
+        };
+        // Messages repeat their fields in one order, in which they entered the front of the table one after the other.
+        let expected = self.found.checked_sub(1).filter(|place| self.tags.get(*place) == Some(&tag));
+        let found = expected.filter(is_same).or_else(|| {
+            let places = self.tags.iter().enumerate().filter(|(_, other)| **other == tag);
+            places.map(|(place, _)| place).find(is_same)
+        });
+        self.found = found.unwrap_or_default();
+        found
     }
 
     fn first_or_second(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
