@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::mem;
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ struct State {
     stalled: Option<Stall>,
     reading: Reading,
     ended: Option<Ended>,
-    task: Option<Waker>,
+    task: Option<Rc<Waker>>,
 }
 
 /// Progress of the client in reading a response.
@@ -203,11 +204,11 @@ impl Streams {
     }
 
     /// Records the task of the stream, which is woken to end the stream.
-    pub fn run_by(&self, key: StreamKey, task: &Waker) {
-        // A clone of a waker costs an atomic operation, which each poll of a stream would add.
-        self.with(key, |state| match &state.task {
-            Some(known) if known.will_wake(task) => {}
-            _ => state.task = Some(task.clone()),
+    pub fn run_by(&self, key: StreamKey, task: &Rc<Waker>) {
+        self.with(key, |state| {
+            if state.task.as_ref().is_none_or(|known| !Rc::ptr_eq(known, task)) {
+                state.task = Some(Rc::clone(task));
+            }
         });
     }
 
@@ -232,7 +233,7 @@ impl Streams {
             }
         }
         // After the borrow of `slots` has ended: a waker may own a stream, whose drop borrows them again.
-        overdue.into_iter().for_each(Waker::wake);
+        overdue.iter().for_each(|task| task.wake_by_ref());
     }
 
     fn with<T>(&self, key: StreamKey, apply: impl FnOnce(&mut State) -> T) -> Option<T> {

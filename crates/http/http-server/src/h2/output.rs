@@ -177,8 +177,7 @@ impl H2<'_> {
             self.send.ready.keep_first(place, priority);
         }
         if !is_queued {
-            let waker = Rc::clone(self.wakes.waker(place));
-            self.watch(place, &waker);
+            self.watch(place);
         }
     }
 
@@ -194,9 +193,9 @@ impl H2<'_> {
             Next::End => self.write_end(place),
             Next::Data => {
                 self.queue(place);
-                self.watch(place, &waker);
+                self.watch(place);
             }
-            Next::Pending => self.watch(place, &waker),
+            Next::Pending => self.watch(place),
             Next::Broken => self.broken(place),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use brisk_wire::h2::frame::Reason;
 
@@ -53,7 +53,7 @@ impl H2<'_> {
                 let is_new = stream.key.is_none();
                 self.poll_running(place, &mut context);
                 if is_new {
-                    self.begun(place, &waker);
+                    self.begun(place);
                 }
             }
             Work::Answer(answer) => {
@@ -68,12 +68,12 @@ impl H2<'_> {
     }
 
     /// Records the `StreamKey` that the service assigned to the stream when its future was first polled.
-    fn begun(&mut self, place: u32, waker: &Waker) {
+    fn begun(&mut self, place: u32) {
         let begun = self.http.connection.multiplex().streams.take_begun();
         if let Some(stream) = self.stream(place) {
             stream.key = begun;
         }
-        self.watch(place, waker);
+        self.watch(place);
     }
 
     fn poll_running(&mut self, place: u32, context: &mut Context<'_>) {
@@ -95,10 +95,10 @@ impl H2<'_> {
         }
     }
 
-    /// Registers `waker`, that of the stream's task, to be woken at the stream's timeout.
-    pub(super) fn watch(&mut self, place: u32, waker: &Waker) {
+    /// Registers the task of the stream to be woken at the stream's timeout.
+    pub(super) fn watch(&mut self, place: u32) {
         let Some(key) = self.stream(place).and_then(|stream| stream.key) else { return };
-        self.http.connection.multiplex().streams.run_by(key, waker);
+        self.http.connection.multiplex().streams.run_by(key, self.wakes.waker(place));
     }
 
     /// Continues a response body that has no piece left and whose head is sent.
@@ -106,9 +106,9 @@ impl H2<'_> {
         match self.next(place, context) {
             Next::Data => {
                 self.queue(place);
-                self.watch(place, context.waker());
+                self.watch(place);
             }
-            Next::Pending => self.watch(place, context.waker()),
+            Next::Pending => self.watch(place),
             Next::End => self.write_end(place),
             Next::Broken => self.broken(place),
         }

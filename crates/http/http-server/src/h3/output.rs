@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::Context;
 
 use brisk_http_connection::chunk::Chunk;
 use brisk_http_connection::interim::InterimResponse;
@@ -110,11 +110,11 @@ impl H3 {
             }
         });
         self.add_frame(place, block);
-        self.continue_body(place, next, &waker, data.is_some());
+        self.continue_body(place, next, data.is_some());
     }
 
     /// Continues a response after its body was polled. `has_frame`: the head of the `DATA` frame of its piece is written.
-    pub(super) fn continue_body(&mut self, place: u32, next: Next, waker: &Waker, has_frame: bool) {
+    pub(super) fn continue_body(&mut self, place: u32, next: Next, has_frame: bool) {
         match next {
             Next::Data => self.add_data(place, has_frame),
             Next::Pending => {}
@@ -122,7 +122,7 @@ impl H3 {
             Next::Broken => return self.reset(place, Code::INTERNAL_ERROR),
         }
         self.queue(place);
-        self.watch(place, waker);
+        self.watch(place);
     }
 
     /// Adds the available piece of a body to the output.

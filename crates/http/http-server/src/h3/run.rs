@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use brisk_wire::h3::error::Code;
 
@@ -52,7 +52,7 @@ impl H3 {
                 let is_new = stream.key.is_none();
                 self.poll_running(place, &mut context);
                 if is_new {
-                    self.begun(place, &waker);
+                    self.begun(place);
                 }
             }
             Work::Answer(answer) => {
@@ -67,12 +67,12 @@ impl H3 {
     }
 
     /// Records the `StreamKey` that the service assigned to the stream when its future was first polled.
-    fn begun(&mut self, place: u32, waker: &Waker) {
+    fn begun(&mut self, place: u32) {
         let begun = self.http.connection.multiplex().streams.take_begun();
         if let Some(stream) = self.stream(place) {
             stream.key = begun;
         }
-        self.watch(place, waker);
+        self.watch(place);
     }
 
     fn poll_running(&mut self, place: u32, context: &mut Context<'_>) {
@@ -94,10 +94,10 @@ impl H3 {
         }
     }
 
-    /// Registers `waker`, that of the stream's task, to be woken at the stream's timeout.
-    pub(super) fn watch(&mut self, place: u32, waker: &Waker) {
+    /// Registers the task of the stream to be woken at the stream's timeout.
+    pub(super) fn watch(&mut self, place: u32) {
         let Some(key) = self.stream(place).and_then(|stream| stream.key) else { return };
-        self.http.connection.multiplex().streams.run_by(key, waker);
+        self.http.connection.multiplex().streams.run_by(key, self.wakes.waker(place));
     }
 
     /// Continues a response body that has no piece left and whose head is written.
@@ -105,7 +105,7 @@ impl H3 {
         let Some(stream) = self.stream(place) else { return };
         let Work::Answer(answer) = &mut stream.work else { return };
         let next = answer.next(context);
-        self.continue_body(place, next, context.waker(), false);
+        self.continue_body(place, next, false);
     }
 
     /// Processes the notices of the readers of request bodies.
