@@ -106,8 +106,7 @@ impl Exchange {
         id: RequestId,
         request: &RequestParts,
     ) -> Box<Self> {
-        let started = Instant::now();
-        connection.flow.begin_at(started);
+        let started = connection.flow.arrive();
         mark_first(connection, Milestone::FirstRequest, || started);
         let state = if request.method == Method::HEAD { State::Bodyless } else { State::Open };
         let in_flight = connection.begin_request();

@@ -14,11 +14,22 @@ pub struct Flow {
     held_answers: Cell<u32>,
     answer_bytes: Cell<u64>,
     request_began: Cell<Option<Instant>>,
+    batch: Cell<Batch>,
     /// Whether written data waits for the client to read.
     blocked: Cell<bool>,
     /// Reason for which the connection ends its requests.
     ended: Cell<Option<Ended>>,
     unblocked: RefCell<Vec<Waker>>,
+}
+
+/// Requests that the connection processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Batch {
+    #[default]
+    None,
+    Begun,
+    /// The clock was read: the latest request belongs to the batch.
+    Timed,
 }
 
 impl Flow {
@@ -43,9 +54,27 @@ impl Flow {
         self.requests.get()
     }
 
-    /// Records that a request begins at `time`.
-    pub fn begin_at(&self, time: Instant) {
+    /// Records the arrival of a request, and returns its time: that of the first request in a batch.
+    pub fn arrive(&self) -> Instant {
+        let time = match (self.batch.get(), self.request_began.get()) {
+            (Batch::Timed, Some(time)) => time,
+            _ => Instant::now(),
+        };
+        if self.batch.get() == Batch::Begun {
+            self.batch.set(Batch::Timed);
+        }
         self.request_began.set(Some(time));
+        time
+    }
+
+    /// Begins a batch: the requests until [`Self::end_batch`] have arrived together, and the clock is read once for them.
+    pub fn begin_batch(&self) {
+        self.batch.set(Batch::Begun);
+    }
+
+    /// Ends a batch.
+    pub fn end_batch(&self) {
+        self.batch.set(Batch::None);
     }
 
     /// Start of the latest request; `None` before the first one.
@@ -96,5 +125,32 @@ impl Flow {
             waiting.push(context.waker().clone());
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_batch_arrive_at_one_time() {
+        let flow = Flow::default();
+        let later = |time| {
+            while Instant::now() <= time {
+                std::hint::spin_loop();
+            }
+        };
+        flow.begin_batch();
+        let first = flow.arrive();
+        later(first);
+        assert_eq!((flow.arrive(), flow.request_began()), (first, Some(first)));
+        flow.begin_batch();
+        let second = flow.arrive();
+        assert!(second > first);
+        flow.end_batch();
+        later(second);
+        let third = flow.arrive();
+        later(third);
+        assert!(third > second && flow.arrive() > third);
     }
 }

@@ -14,6 +14,7 @@ impl H3 {
     pub(super) fn run(&mut self) {
         // Streams ended by the frames of this turn.
         self.dropped.clear();
+        self.http.connection.flow.begin_batch();
         // Streams that others wake in this turn run in the same turn, so that their responses leave together.
         for _ in 0..ROUNDS {
             self.wakes.take(&mut self.runnable);
@@ -30,6 +31,7 @@ impl H3 {
             runnable.append(&mut self.runnable);
             self.runnable = runnable;
         }
+        self.http.connection.flow.end_batch();
         self.write_interims();
         self.dropped.clear();
     }
