@@ -85,7 +85,9 @@ impl Service {
         request: Request<ClientBody>,
     ) -> Response<RecordedBody> {
         let (head, body) = request.into_parts();
-        let mut exchange = self.begin(connection, &head);
+        // Now, not where a host needs it: the future of every request would have room for the parts beside it.
+        let mut request = ClientRequest::new(head, body);
+        let mut exchange = self.begin(connection, &request.head);
         // An invented address must not use up the rate of its owner.
         if exchange.client().source == ClientSource::Unproven && connection.extras.limits_requests() {
             // Boxed: few requests wait, and the future of every request would have room for this one.
@@ -95,19 +97,17 @@ impl Service {
             return exchange.respond(response);
         }
         // Before hosts and redirects: the authority expects the token at this URL (RFC 8555 section 8.3).
-        if let Some(text) = self.challenge(connection, &head).await {
+        if let Some(text) = self.challenge(connection, &request.head).await {
             return exchange.respond(challenge(&text));
         }
-        let response = match self.admit(&mut exchange, &head) {
-            Ok(Destination::Host(host)) if !(connection.client.secure || is_served_plain(&host, &head)) => {
-                self.answer(&head, Ok(self.redirect.answer(&head)), &mut exchange)
+        let head = &request.head;
+        let response = match self.admit(&mut exchange, head) {
+            Ok(Destination::Host(host)) if !(connection.client.secure || is_served_plain(&host, head)) => {
+                self.answer(head, Ok(self.redirect.answer(head)), &mut exchange)
             }
-            Ok(Destination::Host(host)) => {
-                let mut request = ClientRequest::new(head, body);
-                host.value().answer(self, &mut request, &mut exchange).await
-            }
-            Ok(Destination::Server) => self.answer(&head, Ok(no_content()), &mut exchange),
-            Err(refusal) => self.answer(&head, Err(refusal), &mut exchange),
+            Ok(Destination::Host(host)) => host.value().answer(self, &mut request, &mut exchange).await,
+            Ok(Destination::Server) => self.answer(head, Ok(no_content()), &mut exchange),
+            Err(refusal) => self.answer(head, Err(refusal), &mut exchange),
         };
         exchange.respond(response)
     }
