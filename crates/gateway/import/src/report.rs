@@ -5,6 +5,9 @@ use std::fmt;
 
 use crate::directive::Directive;
 
+/// Length of the joined differences of a directive, in bytes, from which no further one is added.
+const LONGEST: usize = 1000;
+
 /// Class of a directive, in rising order of its weight for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -82,9 +85,16 @@ impl Report {
         Self { entries, open: BTreeSet::new() }
     }
 
-    /// Notes the class of a directive. Of several notes, the one with the greatest weight remains.
+    /// Notes the class of a directive. Of several notes, the one with the greatest weight remains; differences are joined.
     pub(crate) fn note(&mut self, id: usize, class: Class) {
         let Some((noted, _, _)) = self.entries.get_mut(id) else { return };
+        if let (Some(Class::Difference(all)), Class::Difference(detail)) = (&mut *noted, &class) {
+            if !all.contains(detail.as_str()) && all.len() < LONGEST {
+                all.push_str("; ");
+                all.push_str(detail);
+            }
+            return;
+        }
         // Several passes note one directive. The heaviest class stays, so a defect is never hidden by a
         // success elsewhere.
         if noted.as_ref().is_none_or(|noted| noted.weight() < class.weight()) {

@@ -175,6 +175,24 @@ fn redirects_cookies_and_statuses_of_servers_are_carried() {
 }
 
 #[test]
+fn servers_of_https_are_verified_as_in_nginx() {
+    for (directives, tls) in [
+        ("", "verify = false"),
+        ("proxy_ssl_verify off; proxy_ssl_trusted_certificate /ca.pem;", "verify = false"),
+        ("proxy_ssl_verify on; proxy_ssl_trusted_certificate /ca.pem;", "ca = \"/ca.pem\""),
+        ("proxy_ssl_verify on; proxy_ssl_name a.example:1;", "server_name = \"a.example\""),
+    ] {
+        let imported =
+            import_text(&format!("server {{ location / {{ proxy_pass https://10.0.0.1; {directives} }} }}"));
+        let result = imported.files.concat();
+        assert!(result.contains(&format!("tls = {{ {tls} }}")), "{directives}: {result}");
+        let report = imported.report.to_string();
+        let is_warning = report.contains("any certificate of the server is accepted");
+        assert_eq!((is_warning, imported.report.counts()[3]), (tls.starts_with("verify"), 0), "{report}");
+    }
+}
+
+#[test]
 fn stream_becomes_tcp_and_a_restriction_keeps_the_address_closed() {
     let text = "stream { server { listen 1; proxy_pass 10.0.0.1:2; proxy_ssl on; } server { listen 3; deny all; proxy_pass 10.0.0.1:4; } server { listen 53 udp; proxy_pass 10.0.0.1:53; } }";
     let imported = import_text(text);

@@ -16,6 +16,8 @@ pub struct UpstreamTlsSettings {
     pub ca: Option<PathBuf>,
     /// Certificate and key for servers that request client authentication. Default: none.
     pub identity: Option<Identity>,
+    /// Whether servers are accepted without verification ([`ConnectorSettings::accepts_any_server`]). Default: `false`.
+    pub accepts_any_server: bool,
     /// Server name that is sent (SNI) and verified. Default: the host of the server's URL.
     pub server_name: Option<String>,
     /// HTTP version. Default: HTTP/1.1.
@@ -72,6 +74,7 @@ pub(crate) fn connector(settings: &GroupSettings) -> Result<Option<Connector>, T
         // bytes is not known here.
         protocols: if settings.is_stream() { Vec::new() } else { vec![protocol.alpn()] },
         allows_missing_close_notify: settings.tls.allows_missing_close_notify,
+        accepts_any_server: settings.tls.accepts_any_server,
         ..ConnectorSettings::default()
     };
     Connector::new(&settings).map(Some)

@@ -1,4 +1,4 @@
-//! [`Connector`], TLS connections to upstreams. Servers are always verified.
+//! [`Connector`], TLS connections to upstreams. Servers are verified unless [`ConnectorSettings::accepts_any_server`] says otherwise.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,14 @@ use brisk_certs::Chain;
 use brisk_secrets::PrivateKeyDocument;
 use brisk_tls_base::{file_roots, system_roots};
 use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, Error, HandshakeKind, InconsistentKeys, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, HandshakeKind, InconsistentKeys, SignatureScheme,
+    SupportedProtocolVersion,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -40,6 +44,9 @@ pub struct ConnectorSettings {
     /// network can then truncate data without detection, unless the protocol states its length (RFC 8446 section 6.1).
     /// Default: no.
     pub allows_missing_close_notify: bool,
+    /// Whether servers are accepted without verification, so that [`Self::authorities`] has no effect: an attacker in the network
+    /// can take the place of the server. Default: no.
+    pub accepts_any_server: bool,
 }
 
 /// Versions of TLS that a client offers.
@@ -68,7 +75,7 @@ pub struct Connector {
     allows_missing_close_notify: bool,
 }
 
-/// An encrypted connection to a verified server, from [`Connector::connect`].
+/// An encrypted connection to a server, from [`Connector::connect`].
 #[derive(Debug)]
 pub struct ClientStream {
     inner: TlsStream<TcpStream>,
@@ -78,14 +85,17 @@ pub struct ClientStream {
 impl Connector {
     /// Reads the authorities and the [`Identity`]. Blocks on files, so it must not be called in a worker.
     pub fn new(settings: &ConnectorSettings) -> Result<Self, TlsError> {
-        let roots = match &settings.authorities {
-            Some(path) => file_roots(path)?,
-            None => system_roots()?,
-        };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let schemes = provider.signature_verification_algorithms.supported_schemes();
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(settings.versions.offered())?
-            .with_root_certificates(roots);
+            .with_protocol_versions(settings.versions.offered())?;
+        let builder = match &settings.authorities {
+            _ if settings.accepts_any_server => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(schemes)))
+            }
+            Some(path) => builder.with_root_certificates(file_roots(path)?),
+            None => builder.with_root_certificates(system_roots()?),
+        };
         let mut config = match &settings.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => builder.with_client_cert_resolver(identity.read("client certificate")?),
@@ -105,7 +115,8 @@ impl Connector {
         Self { inner: TlsConnector::from(Arc::new(config)), ..*self }
     }
 
-    /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address.
+    /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address, unless all servers are
+    /// accepted.
     ///
     /// Has no time limit of its own. A server that cannot be verified is an error of kind
     /// [`InvalidData`](io::ErrorKind::InvalidData) with the reason.
@@ -116,6 +127,47 @@ impl Connector {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let inner = self.inner.connect(name, tcp).await?;
         Ok(ClientStream { inner, allows_missing_close_notify: self.allows_missing_close_notify })
+    }
+}
+
+/// Accepts all servers ([`ConnectorSettings::accepts_any_server`]). Has the schemes that are offered.
+#[derive(Debug)]
+struct AnyServer(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    // Signatures are not verified either: an attacker signs with the key of any other certificate. Old devices
+    // have certificates of X.509 version 1, whose keys rustls does not read.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
     }
 }
 
@@ -229,7 +281,7 @@ mod tests {
 
     use brisk_testkit::ca::TestCa;
     use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::pki_types::PrivateKeyDer;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -313,5 +365,19 @@ mod tests {
         let tcp = echo(&other, "app.internal").await;
         let error = trusting(&ca).connect(tcp, "app.internal").await.expect_err("refused");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn without_verification_all_servers_are_accepted() {
+        for versions in [Versions::All, Versions::Tls13] {
+            let settings = ConnectorSettings { versions, accepts_any_server: true, ..Default::default() };
+            let connector = Connector::new(&settings).expect("a connector");
+            let tcp = echo(&TestCa::new(), "app.internal").await;
+            let mut stream = connector.connect(tcp, "other.internal").await.expect("a handshake");
+            stream.write_all(b"hello").await.expect("write");
+            let mut echoed = [0; 5];
+            stream.read_exact(&mut echoed).await.expect("read");
+            assert_eq!(&echoed, b"hello");
+        }
     }
 }

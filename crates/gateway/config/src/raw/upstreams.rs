@@ -43,6 +43,8 @@ pub(crate) struct UpstreamOwn {
 pub(crate) struct UpstreamTlsKeys {
     /// PEM file with trusted authorities, in place of the system's.
     pub ca: Option<PathBuf>,
+    /// Whether servers are verified. With `false`, any certificate is accepted, see below.
+    pub verify: Option<bool>,
     /// Client certificate for servers that request one, in files as for a host; read again when they change. New connections then use
     /// the new certificate, and older connections close after their requests. The workers perform the operations of this key.
     pub certificate: Option<Certificate>,

@@ -7,7 +7,10 @@ use brisk_certs::{Warning, load};
 use brisk_config_file::KeyPath;
 use brisk_keys::Keystore;
 use brisk_upstream_group::features::GroupScope;
-use brisk_upstream_group::settings::{GroupSettings, Identity, TlsProtocol, UpstreamTlsSettings};
+use brisk_upstream_group::features::servers::UpstreamServer;
+use brisk_upstream_group::settings::{
+    GroupSettings, Identity, ServerAddress, TlsProtocol, UpstreamTlsSettings,
+};
 
 use super::context::Context;
 use super::files::blamed;
@@ -33,6 +36,10 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
             .shared
             .findings
             .wrong(path, "has no effect: none of the servers begins with https:// or tls://");
+    }
+    let accepts_any_server = raw.own.tls.verify == Some(false);
+    if accepts_any_server {
+        unverified(raw, path, context);
     }
     let ca = raw.own.tls.ca.as_ref().map(|ca| context.file(ca));
     if let Some(error) = ca.as_ref().and_then(|ca| super::clients::authorities(ca).err()) {
@@ -61,10 +68,34 @@ fn tls(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) -> Upstre
     };
     UpstreamTlsSettings {
         ca,
+        accepts_any_server,
         identity,
         server_name,
         protocol,
         allows_missing_close_notify: raw.own.tls.allow_missing_close_notify,
+    }
+}
+
+/// Findings about a group with `verify = false`.
+fn unverified(raw: &raw::Upstream, path: &KeyPath, context: &mut Context<'_>) {
+    if raw.own.tls.ca.is_some() {
+        let message = "has no effect with verify = false: remove one of the two";
+        context.shared.findings.wrong(&path.key("ca"), message);
+    }
+    // A server on this machine is reached without a network in which an attacker could be.
+    let is_remote = |server: &UpstreamServer| match server.url.address() {
+        ServerAddress::Tcp(target) => !target.address().is_some_and(|address| address.ip().is_loopback()),
+        ServerAddress::Service(_) => true,
+        ServerAddress::Unix(_) => false,
+    };
+    let mut remote = raw.features.servers.servers.iter().filter(|server| is_remote(server));
+    if let Some(server) = remote.find(|server| server.url.scheme().is_encrypted()) {
+        let warning = format!(
+            "{path}: verify = false: an attacker in the network can read and change what brisk and {} send each other; write ca = \
+             \"server.pem\" with the certificate of its authority",
+            server.url
+        );
+        context.shared.findings.warn(warning);
     }
 }
 

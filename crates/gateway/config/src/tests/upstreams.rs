@@ -71,6 +71,30 @@ fn an_upstream_has_servers_and_settings_that_have_an_effect() {
 }
 
 #[test]
+fn a_server_without_verification_is_a_warning_unless_it_is_on_this_machine() {
+    let settings = |server: &str| {
+        accepted(&format!(
+            "{LISTENER}unknown_host = \"default\"\n{HOST}[[host.route]]\npath = \"/\"\nupstream = \"app\"\n[upstream.app]\n\
+             servers = [\"{server}\"]\ntls = {{ verify = false }}\n"
+        ))
+    };
+    let remote = settings("https://10.0.0.9:8443");
+    assert!(remote.settings.upstreams[0].tls.accepts_any_server);
+    assert_eq!(
+        remote.warnings,
+        [
+            "upstream.app.tls: verify = false: an attacker in the network can read and change what brisk and https://10.0.0.9:8443 \
+             send each other; write ca = \"server.pem\" with the certificate of its authority"
+        ]
+    );
+    for server in ["https://127.0.0.1:8443", "https://[::1]:8443"] {
+        assert_eq!(settings(server).warnings, [""; 0], "{server}");
+    }
+    let trusted = format!("{LISTENER}{HOST}[upstream.app]\nservers = [\"https://10.0.0.9\"]\n");
+    assert!(!accepted(&trusted).settings.upstreams[0].tls.accepts_any_server);
+}
+
+#[test]
 fn a_group_has_a_server_that_is_no_backup() {
     let backup = "{ url = \"http://127.0.0.1:1\", backup = true }";
     refused(

@@ -1,5 +1,6 @@
 //! Connections to servers: `transport` and `dynamic` of `reverse_proxy`.
 
+use crate::UNVERIFIED;
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
 use crate::caddy::placeholders::{Use, template};
@@ -182,12 +183,13 @@ fn wait(context: &Context<'_>, line: &Directive, value: &str, keys: &mut Keys) {
 fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -> Result<(), String> {
     let value = resolve(line.arg(0));
     match line.name.as_str() {
-        "tls_insecure_skip_verify" => context.missing(
-            line,
-            "brisk always verifies servers",
-            "write their authority, or the certificate itself, as tls.ca in [upstream.NAME]; until then requests get 502",
-        ),
         _ if !is_tls => context.unneeded(line, "the servers have no TLS"),
+        "tls_insecure_skip_verify" => {
+            // brisk refuses authorities that have no effect.
+            keys.0.retain(|(key, _)| key != "tls.ca");
+            keys.set("tls.verify", "false");
+            context.different(line, UNVERIFIED);
+        }
         "tls_server_name" if !value.contains('{') => {
             keys.set("tls.server_name", toml::text(&value));
             context.carried(line);
@@ -215,6 +217,10 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -
 
 /// Authorities of servers. The error refuses the requests of the route.
 fn trust(context: &Context<'_>, line: &Directive, files: &[String], keys: &mut Keys) -> Result<(), String> {
+    if keys.get("tls.verify").is_some() {
+        context.unneeded(line, "the servers are not verified");
+        return Ok(());
+    }
     let [one] = files else {
         let reason = "the authorities of a server are one file in brisk";
         context.missing(line, reason, "join them in a file, and write its path to tls.ca");

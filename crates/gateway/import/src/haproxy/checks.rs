@@ -1,5 +1,6 @@
 //! Settings of groups: timeouts, health checks, and TLS to servers.
 
+use crate::UNVERIFIED;
 use crate::directive::Directive;
 use crate::haproxy::context::{Context, milliseconds};
 use crate::haproxy::host_name::is_name;
@@ -236,22 +237,24 @@ impl<'a> Context<'a> {
 
     fn tls_of(&self, server: &Server<'_>, tcp: bool) -> Keys {
         let mut tls = Keys::default();
-        if let Some(file) = server.get("ca-file").filter(|file| *file != "@system-ca") {
+        let usual = self.global("ssl-server-verify").map(|line| line.arg(0));
+        let is_verified = server.get("verify").or(usual) != Some("none");
+        if !is_verified {
+            tls.set("verify", "false");
+            self.different(server.line, UNVERIFIED);
+        } else if let Some(file) = server.get("ca-file").filter(|file| *file != "@system-ca") {
             tls.set("ca", self.based(file, "ca-base"));
         }
         if let Some(file) = server.get("crt") {
             let file = self.based(file, "crt-base");
             tls.set("certificate", format!("{{ chain = {file}, key = {file} }}"));
         }
-        if server.get("verify") == Some("none") {
-            self.different(server.line, "brisk always verifies servers: write ca in [upstream.NAME.tls] for a certificate of your own");
-        }
         let sni = server.get("sni").and_then(|sni| sni.strip_prefix("str(")?.strip_suffix(')'));
         if let Some(name) = server.get("verifyhost").or(sni) {
             tls.set("server_name", toml::text(name));
         } else if server.has("sni") {
             self.different(server.line, "brisk sends and verifies the name in the URL of the server: write server_name in [upstream.NAME.tls]");
-        } else {
+        } else if is_verified {
             self.different(server.line, "brisk verifies the name or address in the URL of the server too: write server_name in [upstream.NAME.tls] for another one");
         }
         let is_http2 = server.get("alpn").is_some_and(|list| list.split(',').next() == Some("h2"))

@@ -192,7 +192,7 @@ pub(crate) fn class_of(section: &Directive, line: &Directive) -> Option<Class> {
                 unneeded(PROCESS)
             }
             _ if TLS.contains(&name) => unneeded(SUITES),
-            "ssl-server-verify" => Some(Class::Difference("brisk always verifies servers".to_owned())),
+            "ssl-server-verify" => Some(Class::Carried),
             "log" => unneeded("no proxy of the result uses it"),
             "maxconn" | "hard-stop-after" => unneeded("no file of the result has this proxy"),
             "external-check" | "insecure-fork-wanted" | "insecure-setuid-wanted" => {

@@ -1,5 +1,6 @@
 //! Servers behind the gateway: `upstream` blocks and addresses in `proxy_pass`.
 
+use crate::UNVERIFIED;
 use crate::directive::Directive;
 use crate::nginx::context::Context;
 use crate::nginx::dns;
@@ -112,7 +113,7 @@ impl Context<'_> {
         }
         self.transport(protocol, prefix, scope, &mut keys);
         if protocol.is_tls() {
-            self.tls(protocol, prefix, scope, authority, &mut keys);
+            self.tls(protocol, prefix, scope, (authority, pass), &mut keys);
         }
         let label = match authority.strip_prefix("unix:") {
             Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sock").to_owned(),
@@ -297,12 +298,27 @@ impl Context<'_> {
         }
     }
 
-    fn tls(&self, protocol: Protocol, prefix: &str, scope: &Scope<'_>, authority: &str, keys: &mut Keys) {
+    fn tls(
+        &self,
+        protocol: Protocol,
+        prefix: &str,
+        scope: &Scope<'_>,
+        (authority, pass): (&str, &Directive),
+        keys: &mut Keys,
+    ) {
         let setting = |name: &str| scope.one(&format!("{prefix}_ssl_{name}"));
         let mut tls = Keys::default();
-        if let Some(ca) = setting("trusted_certificate") {
+        let (ca, verify) = (setting("trusted_certificate"), setting("verify"));
+        // nginx verifies no server without the directive.
+        let is_verified = verify.is_some_and(|verify| verify.arg(0) == "on");
+        if let Some(ca) = ca.filter(|_| is_verified) {
             tls.set("ca", self.file(ca.arg(0)));
-            self.carried(ca);
+        } else if !is_verified {
+            tls.set("verify", "false");
+            self.different(verify.unwrap_or(pass), UNVERIFIED);
+        }
+        for directive in ca.into_iter().chain(verify) {
+            self.carried(directive);
         }
         if let (Some(chain), Some(key)) = (setting("certificate"), setting("certificate_key")) {
             if chain.arg(0).contains('$') || key.arg(0).contains('$') {
@@ -329,12 +345,10 @@ impl Context<'_> {
             // server.
             tls.set("server_name", toml::text(authority));
         }
-        for directive in [setting("verify"), setting("server_name")].into_iter().flatten() {
-            if directive.arg(0) == "off" {
-                self.different(directive, "brisk always sends the name and verifies servers of https: write ca in [upstream.NAME.tls] for a certificate of your own");
-            } else {
-                self.carried(directive);
-            }
+        match setting("server_name") {
+            Some(name) if name.arg(0) == "off" => self.different(name, "brisk always sends the name"),
+            Some(name) => self.carried(name),
+            None => {}
         }
         if protocol == Protocol::Grpcs {
             tls.set("protocol", "\"h2\"");

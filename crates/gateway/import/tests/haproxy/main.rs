@@ -220,10 +220,14 @@ fn the_certificate_of_a_server_decides_about_its_group() {
     {
         assert!(text(options).contains("respond = { status = 501 }"), "{options}");
     }
-    let report = import_text("listen l\n mode http\n bind :80\n server a 10.0.0.1:443 ssl verify none\n")
-        .report
-        .to_string();
-    assert!(report.contains("brisk always verifies servers"), "{report}");
+    for text in [
+        "listen l\n mode http\n bind :80\n server a 10.0.0.1:443 ssl verify none ca-file /ca.pem\n",
+        "global\n ssl-server-verify none\nlisten l\n mode http\n bind :80\n server a 10.0.0.1:443 ssl\n",
+    ] {
+        let imported = import_text(text);
+        assert!(imported.files.concat().contains("tls = { verify = false }"), "{:?}", imported.files);
+        assert!(imported.report.to_string().contains("any certificate of the server is accepted"), "{text}");
+    }
 }
 
 #[test]
