@@ -216,6 +216,23 @@ fn scripts_of_the_usual_snippets_are_found() {
 }
 
 #[test]
+fn bodies_of_unknown_length_are_sent_at_once_unless_php_reads_them() {
+    for (params, expected) in [
+        ("", true),
+        ("root /w; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;", false),
+        ("fastcgi_param SCRIPT_FILENAME /w/one.php;", false),
+    ] {
+        let text = format!(
+            "server {{ location / {{ {params} fastcgi_request_buffering off; fastcgi_pass 127.0.0.1:9000; }} }}"
+        );
+        let imported = import_text(&text);
+        let result = imported.files.concat();
+        assert_eq!(result.contains("stream_bodies = true"), expected, "{result}");
+        assert_eq!(imported.report.counts()[3], 0, "{}", imported.report);
+    }
+}
+
+#[test]
 fn a_response_with_variables_is_a_body_with_variables() {
     let text = "map $arg_a $chosen { x y; default z; } server { \
                 location / { return 200 \"$uri {x} {1} ${chosen}\\n\"; } \

@@ -280,8 +280,8 @@ mod tests {
     use std::io::Write;
 
     use brisk_testkit::ca::TestCa;
-    use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;

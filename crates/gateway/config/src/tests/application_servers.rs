@@ -53,6 +53,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "upstream.app.cgi.suffixes[0]: \"php\" is not the end of a name: write one as \".php\"",
     ),
     (
+        "uwsgi://127.0.0.1:3031",
+        "cgi = { stream_bodies = true }",
+        "upstream.app.cgi.stream_bodies: is for FastCGI: uwsgi and SCGI state the length of a body before it",
+    ),
+    (
         FASTCGI,
         "cgi = { params = { \"APP-ENV\" = \"live\" } }",
         "\"APP-ENV\" is not the name of a variable: write letters, digits and _, as APP_ENV",

@@ -194,7 +194,9 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -
             keys.set("tls.server_name", toml::text(&value));
             context.carried(line);
         }
-        "tls_server_name" => context.different(line, "brisk sends and verifies the name in the URL of the server"),
+        "tls_server_name" => {
+            context.different(line, "brisk sends and verifies the name in the URL of the server")
+        }
         "tls_trusted_ca_certs" => return trust(context, line, &line.args, keys),
         "tls_trust_pool" => {
             let inner: Vec<String> = line.inner().iter().flat_map(|own| own.args.iter().cloned()).collect();
@@ -209,7 +211,9 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -
             keys.set("tls.certificate", format!("{{ chain = {chain}, key = {key} }}"));
             context.carried(line);
         }
-        "tls_client_auth" => context.missing(line, "brisk obtains no client certificates", "write tls.certificate with files"),
+        "tls_client_auth" => {
+            context.missing(line, "brisk obtains no client certificates", "write tls.certificate with files")
+        }
         _ => context.unneeded(line, "brisk has values of its own"),
     }
     Ok(())

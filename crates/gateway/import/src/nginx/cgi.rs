@@ -86,10 +86,28 @@ impl Context<'_> {
         if keys.get("root").is_some() {
             self.scripts(scope, script, path_info, &mut keys);
         }
+        if kind == "fastcgi" {
+            self.streamed(scope, &params, &mut keys);
+        }
         if !params.is_empty() {
             keys.set("params", params.inline());
         }
         Ok(keys)
+    }
+
+    /// `stream_bodies`.
+    fn streamed(&self, scope: &Scope<'_>, params: &Keys, keys: &mut Keys) {
+        let Some(buffering) = scope.one("fastcgi_request_buffering") else { return };
+        let has_script = keys.get("root").is_some() || params.get("SCRIPT_FILENAME").is_some();
+        if buffering.arg(0) != "off" {
+            self.carried(buffering);
+        } else if has_script {
+            // nginx would send it, and PHP would find an empty one.
+            self.different(buffering, "a body of unknown length is gathered, because PHP reads no such body");
+        } else {
+            keys.set("stream_bodies", "true");
+            self.carried(buffering);
+        }
     }
 
     /// An entry of `params`.

@@ -53,7 +53,7 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "brisk chooses versions and suites of TLS itself",
     ),
     (
-        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_temp_path fastcgi_temp_file_write_size fastcgi_max_temp_file_size fastcgi_keep_conn fastcgi_send_timeout fastcgi_request_buffering fastcgi_pass_header fastcgi_intercept_errors fastcgi_hide_header uwsgi_send_timeout uwsgi_modifier1 uwsgi_request_buffering scgi_send_timeout uwsgi_buffers uwsgi_buffer_size uwsgi_buffering uwsgi_temp_path scgi_temp_path grpc_buffer_size grpc_socket_keepalive",
+        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_temp_path fastcgi_temp_file_write_size fastcgi_max_temp_file_size fastcgi_keep_conn fastcgi_send_timeout fastcgi_pass_header fastcgi_intercept_errors fastcgi_hide_header uwsgi_send_timeout uwsgi_modifier1 uwsgi_request_buffering scgi_send_timeout uwsgi_buffers uwsgi_buffer_size uwsgi_buffering uwsgi_temp_path scgi_temp_path grpc_buffer_size grpc_socket_keepalive",
         "brisk forwards data as it arrives",
     ),
     (

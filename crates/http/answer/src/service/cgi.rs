@@ -55,7 +55,12 @@ struct Target {
     path_info: Vec<u8>,
 }
 
-/// Whether requests to `group` are variables, which state the length of the body.
+/// Whether bodies for `group` have a stated length, because its servers are application servers.
+pub(super) fn needs_length(group: &Group) -> bool {
+    is_application(group) && !group.state().settings().cgi.streams_bodies
+}
+
+/// Whether requests to `group` are variables.
 pub(super) fn is_application(group: &Group) -> bool {
     group.state().settings().cgi_protocol().is_some()
 }

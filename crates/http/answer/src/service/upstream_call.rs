@@ -181,7 +181,7 @@ impl<'a> UpstreamCall<'a> {
         let (limit, is_head) = (self.upstream.timeouts.request, self.state.is_head);
         // The protocols of application servers state the length before the body.
         let needs_length =
-            || cgi::is_application(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
+            || cgi::needs_length(&self.to.group) && !head.headers.contains_key(header::CONTENT_LENGTH);
         let gathers = !body.is_end_stream() && (self.upstream.buffers || needs_length());
         let pending: PendingResponse<'a> = if gathers {
             Box::pin(self.gather_and_go(head, target, body, exchange))

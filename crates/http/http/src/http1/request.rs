@@ -135,7 +135,8 @@ impl Output {
     }
 
     /// Writes the head of a request for an application server, whose body has `length` bytes, and the end of a body without
-    /// bytes. `keeps`: whether the connection is to stay open after the response.
+    /// bytes. `None` is an unknown length, which only FastCGI permits. `keeps`: whether the connection is to stay open after the
+    /// response.
     ///
     /// # Errors
     ///
@@ -144,14 +145,14 @@ impl Output {
         &mut self,
         protocol: CgiProtocol,
         variables: &Variables,
-        length: u64,
+        length: Option<u64>,
         keeps: bool,
     ) -> Result<BodyWriter, TooManyVariables> {
         let end = self.end();
         match protocol {
             CgiProtocol::FastCgi => {
                 fastcgi::begin(variables, keeps, end);
-                if length == 0 {
+                if length == Some(0) {
                     fastcgi::body_header(0, end);
                     // Writes no second end, which a server could take for the begin of the next request.
                     return Ok(BodyWriter::Length(0));
@@ -159,9 +160,9 @@ impl Output {
                 return Ok(BodyWriter::Records(length));
             }
             CgiProtocol::Uwsgi => packets::uwsgi(variables, end)?,
-            CgiProtocol::Scgi => packets::scgi(length, variables, end),
+            CgiProtocol::Scgi => packets::scgi(length.unwrap_or(0), variables, end),
         }
-        Ok(BodyWriter::Length(length))
+        Ok(BodyWriter::Length(length.unwrap_or(0)))
     }
 }
 
@@ -172,8 +173,8 @@ pub enum BodyWriter {
     Length(u64),
     /// Chunked, with trailers.
     Chunked,
-    /// Remaining bytes of the announced length, in records of FastCGI.
-    Records(u64),
+    /// Remaining bytes of the announced length, in records of FastCGI. `None` without an announced length.
+    Records(Option<u64>),
 }
 
 impl BodyWriter {
@@ -203,7 +204,9 @@ impl BodyWriter {
                 output.end().extend_from_slice(b"\r\n");
             }
             Self::Records(left) => {
-                *left = left.checked_sub(data.len() as u64).ok_or(BodyError::WrongLength)?;
+                if let Some(left) = left {
+                    *left = left.checked_sub(data.len() as u64).ok_or(BodyError::WrongLength)?;
+                }
                 output.records(data);
             }
         }
@@ -215,11 +218,11 @@ impl BodyWriter {
     pub fn end(&self, trailers: Option<&HeaderMap>, output: &mut Output) -> Result<(), BodyError> {
         match self {
             Self::Length(0) => Ok(()),
-            Self::Records(0) => {
+            Self::Records(None | Some(0)) => {
                 fastcgi::body_header(0, output.end());
                 Ok(())
             }
-            Self::Length(_) | Self::Records(_) => Err(BodyError::WrongLength),
+            Self::Length(_) | Self::Records(Some(_)) => Err(BodyError::WrongLength),
             Self::Chunked => {
                 output.end().extend_from_slice(b"0\r\n");
                 let trailers = trailers.into_iter().flatten();
@@ -261,7 +264,8 @@ mod tests {
     #[test]
     fn the_end_of_an_empty_body_is_written_once() {
         let mut output = Output::default();
-        let writer = output.variables(CgiProtocol::FastCgi, &Variables::default(), 0, true).expect("a head");
+        let writer =
+            output.variables(CgiProtocol::FastCgi, &Variables::default(), Some(0), true).expect("a head");
         let length = |output: &Output| output.slices().map(|slice| slice.len()).iter().sum::<usize>();
         let before = length(&output);
         writer.end(None, &mut output).expect("an end");

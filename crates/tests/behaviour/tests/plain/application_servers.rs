@@ -2,12 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::Origin;
+use brisk_testkit::process::wait_until;
 
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
@@ -22,19 +23,24 @@ fn end() -> Vec<u8> {
     record(END_REQUEST, &[0; 8])
 }
 
+/// Reads a record: its type and its content.
+fn read_record(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut header = [0; 8];
+    stream.read_exact(&mut header)?;
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]])) + usize::from(header[6]);
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content)?;
+    Ok((header[1], content))
+}
+
 /// Reads the records of a request up to the end of its body, and returns the variables and the body.
 fn read_request(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let (mut variables, mut body) = (Vec::new(), Vec::new());
     loop {
-        let mut header = [0; 8];
-        stream.read_exact(&mut header)?;
-        let length = usize::from(u16::from_be_bytes([header[4], header[5]])) + usize::from(header[6]);
-        let mut content = vec![0; length];
-        stream.read_exact(&mut content)?;
-        match header[1] {
-            4 => variables.extend_from_slice(&content),
-            5 if content.is_empty() => return Ok((variables, body)),
-            5 => body.extend_from_slice(&content),
+        match read_record(stream)? {
+            (4, content) => variables.extend_from_slice(&content),
+            (5, content) if content.is_empty() => return Ok((variables, body)),
+            (5, content) => body.extend_from_slice(&content),
             _ => {}
         }
     }
@@ -145,6 +151,37 @@ fn kept_connections_carry_one_request_after_the_other() {
         assert_eq!((answer.text(), answer.header("x-name")), (length.to_string(), Some("true")));
     }
     assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_body_of_unknown_length_arrives_at_once_with_stream_bodies() {
+    let (sender, receiver) = mpsc::channel();
+    let origin = Origin::raw(move |mut stream| {
+        let mut variables = Vec::new();
+        let first = loop {
+            match read_record(&mut stream)? {
+                (4, content) => variables.extend_from_slice(&content),
+                (5, content) => break content,
+                _ => {}
+            }
+        };
+        // The client sends the rest only now.
+        sender.send(first.clone()).map_err(io::Error::other)?;
+        let (_, rest) = read_request(&mut stream)?;
+        let has_length = !variables.windows(16).any(|part| part == b"\x0e\0CONTENT_LENGTH");
+        let text =
+            format!("X-Length: {has_length}\r\n\r\n{}", String::from_utf8_lossy(&[first, rest].concat()));
+        stream.write_all(&[record(STDOUT, text.as_bytes()), end()].concat())
+    });
+    let site = fastcgi(&origin, "cgi = { stream_bodies = true }\n");
+    let mut connection = site.connect();
+    let head =
+        format!("POST / HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+    write!(connection, "{head}5\r\nfirst\r\n").expect("a server");
+    assert_eq!(wait_until("the first piece", || receiver.try_recv().ok()), b"first");
+    write!(connection, "6\r\nsecond\r\n0\r\n\r\n").expect("a server");
+    let answer = Message::read_response(&mut connection).expect("a response");
+    assert_eq!((answer.text().as_str(), answer.header("x-length")), ("firstsecond", Some("false")));
 }
 
 /// The variables of a uwsgi packet as text, a line each.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brisk_config_file::KeyPath;
+use brisk_http::cgi::CgiProtocol;
 use brisk_rules::{Maps, Template, Variable};
 
 use super::{CgiSettings, Files, Param, ScriptKeys};
@@ -33,6 +34,7 @@ pub(super) fn settings(
     }
     let usual = CgiSettings::default();
     let params = params(keys, &path.key("params"), context);
+    let streams_bodies = streams_bodies(keys, group, &path, context);
     let Some(root) = keys.root.as_deref() else {
         for key in ["files", "index", "script", "suffixes", "path_info"] {
             if context.findings.written(&path.key(key)) {
@@ -42,7 +44,7 @@ pub(super) fn settings(
                 );
             }
         }
-        return CgiSettings { params, ..usual };
+        return CgiSettings { params, streams_bodies, ..usual };
     };
     if !root.starts_with('/') {
         let message = format!(
@@ -61,8 +63,23 @@ pub(super) fn settings(
         suffixes: suffixes.unwrap_or(usual.suffixes),
         has_path_info: keys.path_info.unwrap_or(usual.has_path_info),
         script: script("script", &keys.script, context),
+        streams_bodies,
         params,
     }
+}
+
+fn streams_bodies(
+    keys: &ScriptKeys,
+    group: &GroupScope<'_>,
+    path: &KeyPath,
+    context: &mut Context<'_, '_>,
+) -> bool {
+    let streams = keys.stream_bodies.unwrap_or(false);
+    if streams && group.cgi_protocol() != Some(CgiProtocol::FastCgi) {
+        let message = "is for FastCGI: uwsgi and SCGI state the length of a body before it";
+        context.findings.wrong(&path.key("stream_bodies"), message);
+    }
+    streams
 }
 
 /// The folder in which scripts are looked up.

@@ -51,7 +51,7 @@ impl Application {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::LengthRequired`] for a body of unknown length, [`UpstreamError::RequestHeadTooLarge`], and
+    /// [`UpstreamError::LengthRequired`] for a body of unknown length without `cgi.stream_bodies`, [`UpstreamError::RequestHeadTooLarge`], and
     /// [`UpstreamError::NoVariables`]; nothing is written.
     pub(super) fn begin(
         &mut self,
@@ -59,7 +59,10 @@ impl Application {
         variables: Option<&Variables>,
         output: &mut Output,
     ) -> Result<BodyWriter, UpstreamError> {
-        let length = length(request).ok_or(UpstreamError::LengthRequired)?;
+        let length = length(request);
+        if length.is_none() && !self.server.group.settings().cgi.streams_bodies {
+            return Err(UpstreamError::LengthRequired);
+        }
         // A copy, because the request may be repeated at another server.
         let mut all = variables.cloned().ok_or(UpstreamError::NoVariables)?;
         let content_type = request.headers().get(header::CONTENT_TYPE);
@@ -67,12 +70,9 @@ impl Application {
         // SCGI has the length as its first variable, which `scgi` writes.
         if self.server.protocol != CgiProtocol::Scgi {
             // RFC 3875 section 4.1.2: the variable has no value if the request has no body.
-            let text = if length == 0 && !request.headers().contains_key(header::CONTENT_LENGTH) {
-                String::new()
-            } else {
-                length.to_string()
-            };
-            all.add_missing("CONTENT_LENGTH", text);
+            let is_empty = length == Some(0) && !request.headers().contains_key(header::CONTENT_LENGTH);
+            let text = length.filter(|_| !is_empty).map(|length| length.to_string());
+            all.add_missing("CONTENT_LENGTH", text.unwrap_or_default());
         }
         // After the variables of the operator, which prevail over headers of the client.
         all.add_headers(request.headers());

@@ -27,7 +27,7 @@ pub(super) async fn check(
     authority: &str,
 ) -> Result<StatusCode, CheckError> {
     let mut output = Output::default();
-    output.variables(protocol, &variables(checks, settings, authority, protocol), 0, false)?;
+    output.variables(protocol, &variables(checks, settings, authority, protocol), Some(0), false)?;
     io.write_all(output.only().unwrap_or_default()).await?;
     io.flush().await?;
     let (mut records, mut received, mut content) = (Records::default(), BytesMut::new(), BytesMut::new());
