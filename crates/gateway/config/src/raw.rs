@@ -87,6 +87,7 @@ pub(crate) struct Server {
     pub fast_open: Option<FastOpen>,
     pub proxy_protocol: Option<ProxyProtocol>,
     pub trusted_proxies: Vec<Network>,
+    pub client_header: Option<String>,
     pub underscores_in_headers: Option<Underscores>,
     pub max_connections: Option<u32>,
     pub max_connections_per_client: Option<ClientConnections>,

@@ -3,7 +3,8 @@
 //! The connection states an address: that of its socket, or that in its PROXY header. If it is the address of a trusted proxy,
 //! a header of the proxy states the addresses before it: `X-Forwarded-For`, or else `Forwarded` (RFC 7239). The list is read
 //! from its end, because each proxy appends the address of its peer, and the beginning is the client's to choose. An element
-//! that is no address ends the list. The client is the last address that is not a trusted proxy's; the first one, if all are;
+//! that is no address ends the list. [`ServiceSettings::client_header`](crate::settings::ServiceSettings::client_header) is read in
+//! place of both. The client is the last address that is not a trusted proxy's; the first one, if all are;
 //! and the proxy itself, if the list has no address.
 
 use std::fmt;
@@ -84,13 +85,13 @@ impl fmt::Display for ClientAddress {
     }
 }
 
-/// The addresses that the headers of a trusted proxy state, in the order of the list.
-pub(crate) fn stated(headers: &HeaderList) -> Vec<Hop> {
-    let mut hops: Vec<_> = if headers.contains_key(FOR) {
-        // Many proxies know this header only, and pass on the `Forwarded` of their clients.
-        elements(headers, FOR).map_while(forwarded_for).take(LONGEST).collect()
-    } else {
-        elements(headers, header::FORWARDED).map_while(forwarded).take(LONGEST).collect()
+/// The addresses that the headers of a trusted proxy state, in the order of the list. `own` is read in place of the usual headers.
+pub(crate) fn stated(headers: &HeaderList, own: Option<&HeaderName>) -> Vec<Hop> {
+    // Many proxies know `X-Forwarded-For` only, and pass on the `Forwarded` of their clients.
+    let list = own.cloned().or_else(|| headers.contains_key(FOR).then_some(FOR));
+    let mut hops: Vec<_> = match list {
+        Some(name) => elements(headers, name).map_while(forwarded_for).take(LONGEST).collect(),
+        None => elements(headers, header::FORWARDED).map_while(forwarded).take(LONGEST).collect(),
     };
     hops.reverse();
     hops
@@ -162,7 +163,7 @@ mod tests {
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_bytes(value).expect("a value"));
         }
-        stated(&headers).iter().map(|hop| hop.address.to_string()).collect()
+        stated(&headers, None).iter().map(|hop| hop.address.to_string()).collect()
     }
 
     #[test]
@@ -214,6 +215,10 @@ mod tests {
         assert_eq!(read(&both), ["192.0.2.2:0"]);
         let mut headers = HeaderList::new();
         headers.append(NAME, HeaderValue::from_static("for=192.0.2.1;proto=HTTP"));
-        assert_eq!(stated(&headers)[0].proto, Some("http"));
+        assert_eq!(stated(&headers, None)[0].proto, Some("http"));
+        let own = HeaderName::from_static("x-real-ip");
+        assert!(stated(&headers, Some(&own)).is_empty());
+        headers.append("x-real-ip", HeaderValue::from_static("192.0.2.9"));
+        assert_eq!(stated(&headers, Some(&own))[0].address.to_string(), "192.0.2.9:0");
     }
 }

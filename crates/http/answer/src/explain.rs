@@ -77,7 +77,8 @@ pub fn explain(
     // Stages that measure visits are part of the explanation whether visits are stored or not.
     let beacons = settings.beacons.clone().unwrap_or_else(|| Beacons::new(Visits::off()));
     let settings = ServiceSettings { beacons: Some(beacons), ..settings.clone() };
-    let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
+    let forwarding = Forwarding::new(settings.trusted_proxies.clone(), settings.underscores);
+    let forwarding = Rc::new(forwarding.reading(settings.client_header.clone()));
     // Only a worker has groups.
     let context = HostContext::new(index, &settings, (&forwarding, Groups(&|_| None)))?;
     let stages = |target| RouteStages::compile(&StageContext { host: Some(&context), target }).names();
@@ -309,6 +310,7 @@ mod tests {
             hosts: vec![host],
             unknown_host: UnknownName::Refuse,
             trusted_proxies: Vec::new(),
+            client_header: None,
             underscores: Underscores::Drop,
             variants: Variants::default(),
             beacons: None,

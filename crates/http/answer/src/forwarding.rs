@@ -39,12 +39,19 @@ const MAX_REQUEST_ID: usize = 128;
 pub(crate) struct Forwarding {
     trusted: Vec<IpNet>,
     underscores: Underscores,
+    /// Header in which proxies name the client, in place of the usual ones.
+    client_header: Option<HeaderName>,
 }
 
 impl Forwarding {
     /// Trusts the proxies in `trusted`.
     pub(crate) fn new(trusted: Vec<IpNet>, underscores: Underscores) -> Self {
-        Self { trusted, underscores }
+        Self { trusted, underscores, client_header: None }
+    }
+
+    /// Reads the address of the client in `header` in place of `X-Forwarded-For` and `Forwarded`.
+    pub(crate) fn reading(self, header: Option<HeaderName>) -> Self {
+        Self { client_header: header, ..self }
     }
 
     /// Determines the client of a request, once.
@@ -54,7 +61,7 @@ impl Forwarding {
         if !self.trusts(connected.ip()) {
             return;
         }
-        let hops = client_address::stated(headers);
+        let hops = client_address::stated(headers, self.client_header.as_ref());
         // In a chain of trusted proxies only, the first is the client.
         let named = hops.iter().rev().find(|hop| !self.trusts(hop.address.ip())).or(hops.first());
         let client = match named {
@@ -82,6 +89,9 @@ impl Forwarding {
             keep_request_id(headers, exchange.id());
         } else {
             claims::remove(headers, self.underscores);
+            if let Some(own) = &self.client_header {
+                headers.remove(own);
+            }
             add(headers, values);
             // A claim too, so that no line of the client is left.
             headers.append(REQUEST_ID, request_id(exchange.id()));

@@ -230,6 +230,7 @@ mod tests {
             hosts,
             unknown_host,
             trusted_proxies: Vec::new(),
+            client_header: None,
             underscores: Underscores::Drop,
             variants: Variants::default(),
             beacons: None,

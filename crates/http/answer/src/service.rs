@@ -61,7 +61,8 @@ impl Service {
         if settings.hosts.is_empty() {
             return Err(ServiceError::NoHost);
         }
-        let forwarding = Rc::new(Forwarding::new(settings.trusted_proxies.clone(), settings.underscores));
+        let forwarding = Forwarding::new(settings.trusted_proxies.clone(), settings.underscores);
+        let forwarding = Rc::new(forwarding.reading(settings.client_header.clone()));
         let site = |index| Site::new(index, settings, &forwarding, &group, &telemetry.metrics);
         let sites: Result<Vec<_>, _> = (0..settings.hosts.len()).map(site).collect();
         Ok(Self {

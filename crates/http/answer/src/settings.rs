@@ -9,6 +9,7 @@ use brisk_beacon::Beacons;
 use brisk_certs::UnknownName;
 use brisk_certs::challenge::Challenges;
 use brisk_jwt::KeySource;
+use http::HeaderName;
 use ipnet::IpNet;
 
 pub use crate::alt_svc::{AltSvc, Announcement};
@@ -61,6 +62,8 @@ pub struct ServiceSettings {
     pub unknown_host: UnknownName,
     /// Proxies whose forwarding headers are trusted and extended. Forwarding headers from other clients are replaced.
     pub trusted_proxies: Vec<IpNet>,
+    /// Header in which these proxies name the client, in place of `X-Forwarded-For` and `Forwarded`. Default: none.
+    pub client_header: Option<HeaderName>,
     /// Treatment of request headers with `_` in their names.
     pub underscores: Underscores,
     /// Settings of the hosts that vary between connections.

@@ -52,6 +52,7 @@ fn service() -> Service {
         hosts: vec![HostSettings { routes, ..HostSettings::new(brisk_tls::HostSettings::new(["a"])) }],
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
+        client_header: None,
         underscores: Underscores::Drop,
         variants: Variants::default(),
         beacons: None,

@@ -27,6 +27,7 @@ use brisk_tls::settings::{Records, TlsSettings};
 use brisk_upstream_group::settings::GroupSettings;
 use brisk_wire::HttpVersion;
 use brisk_wire::registry::ProtocolVersion;
+use http::HeaderName;
 use ipnet::IpNet;
 
 use super::context::Context;
@@ -53,6 +54,7 @@ pub(super) struct Server {
     admin: Option<SocketAddr>,
     proxy_protocol: ProxyProtocol,
     trusted_proxies: Vec<IpNet>,
+    client_header: Option<HeaderName>,
     underscores: Underscores,
     max_connections: usize,
     per_client: Option<ClientLimit>,
@@ -102,6 +104,7 @@ impl Server {
                 hosts,
                 unknown_host: self.tls.unknown_host,
                 trusted_proxies: self.trusted_proxies,
+                client_header: self.client_header,
                 underscores: self.underscores,
                 variants: Variants::default(),
                 beacons: None,
@@ -156,6 +159,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         admin: raw.admin.listen.map(|address| address.0),
         proxy_protocol: proxy_protocol(server.proxy_protocol.as_ref()),
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
+        client_header: client_header(server, &path.key("client_header"), context),
         underscores: match server.underscores_in_headers {
             Some(raw::Underscores::Pass) => Underscores::Pass,
             Some(raw::Underscores::Drop) | None => Underscores::Drop,
@@ -184,6 +188,25 @@ fn logs(raw: &raw::Config, context: &mut Context<'_>) -> Vec<AccessLogSettings> 
     }
     context.shared.log_outputs = outputs.iter().map(|output| output.name.clone()).collect();
     outputs
+}
+
+/// The header in which trusted proxies name the client.
+fn client_header(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderName> {
+    let text = server.client_header.as_deref()?;
+    if server.trusted_proxies.is_empty() {
+        let message = "has no effect without `trusted_proxies`, from which alone it is read";
+        context.shared.findings.wrong(path, message);
+    }
+    let usual = ["x-forwarded-for", "forwarded"];
+    match text.parse::<HeaderName>() {
+        Ok(name) if !usual.contains(&name.as_str()) => return Some(name),
+        Ok(_) => context.shared.findings.wrong(path, "is read without this key: remove the line"),
+        Err(_) => {
+            let message = format!("{text:?} is not the name of a header: write one as \"X-Real-IP\"");
+            context.shared.findings.wrong(path, message);
+        }
+    }
+    None
 }
 
 fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {

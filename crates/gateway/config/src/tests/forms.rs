@@ -187,6 +187,16 @@ fn a_value_of_the_wrong_kind_says_what_belongs_there() {
              \"2001:db8::/32\" or \"192.0.2.1\"",
         ),
         (
+            "client_header = \"X-Real-IP\"",
+            17,
+            "client_header: has no effect without `trusted_proxies`, from which alone it is read",
+        ),
+        (
+            "client_header = \"X Real\"\ntrusted_proxies = [\"10.0.0.1\"]",
+            17,
+            "client_header: \"X Real\" is not the name of a header: write one as \"X-Real-IP\"",
+        ),
+        (
             "timeouts = 10",
             12,
             "timeouts: expected a table, found the number 10; a table is written { key = value }",

@@ -195,7 +195,7 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -
             context.carried(line);
         }
         "tls_server_name" => {
-            context.different(line, "brisk sends and verifies the name in the URL of the server")
+            context.different(line, "brisk sends and verifies the name in the URL of the server");
         }
         "tls_trusted_ca_certs" => return trust(context, line, &line.args, keys),
         "tls_trust_pool" => {
@@ -212,7 +212,7 @@ fn tls(context: &Context<'_>, line: &Directive, is_tls: bool, keys: &mut Keys) -
             context.carried(line);
         }
         "tls_client_auth" => {
-            context.missing(line, "brisk obtains no client certificates", "write tls.certificate with files")
+            context.missing(line, "brisk obtains no client certificates", "write tls.certificate with files");
         }
         _ => context.unneeded(line, "brisk has values of its own"),
     }

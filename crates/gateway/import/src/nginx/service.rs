@@ -1,6 +1,7 @@
 //! The tables for all hosts: `[server]` and `[tls]`.
 
 use crate::directive::Directive;
+use crate::nginx::access::network;
 use crate::nginx::context::Context;
 use crate::nginx::listen::{Server, scope};
 use crate::nginx::scope::Scope;
@@ -37,25 +38,29 @@ impl<'a> Context<'a> {
         let header = first(scopes, "real_ip_header");
         let kind = header.first().map_or("X-Real-IP", |header| header.arg(0));
         let uses_protocol = servers.iter().flat_map(|server| &server.listens).any(|listen| listen.proxy);
-        let networks: Vec<_> =
-            proxies.iter().map(|proxy| proxy.arg(0)).filter(|network| *network != "unix:").collect();
-        for directive in proxies.iter().chain(&header) {
-            let is_same = kind.eq_ignore_ascii_case("X-Forwarded-For") || kind == "proxy_protocol";
-            if is_same {
-                self.carried(directive);
-            } else {
-                self.different(
-                    directive,
-                    "brisk reads the address from X-Forwarded-For, or from Forwarded without it: the proxy has to write one of them, or clients can choose their address",
-                );
+        let mut networks = Vec::new();
+        for proxy in &proxies {
+            match proxy.arg(0) {
+                "unix:" => self.unneeded(proxy, "brisk does not listen on Unix sockets"),
+                own if network(own).is_some() => {
+                    self.carried(proxy);
+                    networks.push(own);
+                }
+                _ => self.missing(proxy, "brisk trusts networks", "write its addresses in trusted_proxies"),
             }
         }
-        let is_appended = APPENDING.iter().any(|own| kind.eq_ignore_ascii_case(own));
+        for directive in &header {
+            self.carried(directive);
+        }
         let has_rules = !self.geos.is_empty()
             || self.http.all_of(&["allow", "deny"]).0 > 0
             || servers.iter().any(|server| decides_by_address(server.directive.inner()));
-        if let Some(proxy) = proxies.first().filter(|_| !is_appended && has_rules) {
-            self.open(proxy);
+        for location in servers.iter().flat_map(|server| server.directive.inner()) {
+            self.untrusted(location, has_rules);
+        }
+        let is_usual = kind.eq_ignore_ascii_case("X-Forwarded-For") || kind == "proxy_protocol";
+        if !networks.is_empty() && !is_usual && !uses_protocol {
+            keys.set("client_header", toml::text(kind));
         }
         if uses_protocol {
             let is_listed = kind == "proxy_protocol" && !networks.is_empty();
@@ -70,6 +75,23 @@ impl<'a> Context<'a> {
             } else {
                 self.different(recursive, "brisk takes the last address that is not of a trusted proxy");
             }
+        }
+    }
+
+    /// Notes sources of addresses that only a location has. `has_rules`: whether requests are refused by their address.
+    fn untrusted(&self, location: &Directive, has_rules: bool) {
+        if location.name != "location" {
+            return;
+        }
+        for line in location.inner() {
+            if matches!(&*line.name, "set_real_ip_from" | "real_ip_header") {
+                let action = "write it in the server: brisk reads the address before it looks for a route";
+                self.missing(line, "one header names the client for all requests", action);
+                if has_rules {
+                    self.open(line);
+                }
+            }
+            self.untrusted(line, has_rules);
         }
     }
 
@@ -182,9 +204,6 @@ impl<'a> Context<'a> {
         }
     }
 }
-
-/// Headers with the address of the client whose senders write `X-Forwarded-For` too.
-const APPENDING: [&str; 4] = ["X-Forwarded-For", "proxy_protocol", "CF-Connecting-IP", "True-Client-IP"];
 
 /// Whether requests are refused by the address of the client.
 fn decides_by_address(block: &[Directive]) -> bool {

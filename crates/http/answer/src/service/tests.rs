@@ -52,6 +52,7 @@ fn settings(hosts: Vec<HostSettings>) -> ServiceSettings {
         hosts,
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
+        client_header: None,
         underscores: Underscores::Drop,
         variants: Variants::default(),
         beacons: None,

@@ -167,6 +167,36 @@ fn the_headers_for_upstreams_and_the_variables_agree() {
 }
 
 #[test]
+fn another_header_names_the_client_in_place_of_the_usual_ones() {
+    let app = Origin::fixed("reached");
+    let keys = format!("{TRUSTED}server.client_header = \"CF-Connecting-IP\"\n");
+    let site = Site::custom(&keys, &tables(&app), |setup| setup);
+    for (source, lines, client, list) in [
+        (PROXY, &b"CF-Connecting-IP: 203.0.113.7\r\n"[..], "203.0.113.7", "203.0.113.7, 127.0.0.1"),
+        (
+            PROXY,
+            b"X-Forwarded-For: 192.0.2.66\r\nCF-Connecting-IP: 2001:db8::7\r\n",
+            "2001:db8::7",
+            "2001:db8::7, 127.0.0.1",
+        ),
+        (PROXY, b"X-Forwarded-For: 192.0.2.66\r\n", "127.0.0.1", "127.0.0.1"),
+        (STRANGER, b"CF-Connecting-IP: 203.0.113.7\r\n", "127.0.0.2", "127.0.0.2"),
+    ] {
+        let shown = String::from_utf8_lossy(lines);
+        assert_eq!(send(&site, source, "/x", lines).status(), 200, "{shown}");
+        let request = app.last_request();
+        assert_eq!(request.header("x-client"), Some(client), "{shown}");
+        assert_eq!(request.head.all("x-forwarded-for"), [list], "{shown}");
+        assert_eq!(
+            request.header("cf-connecting-ip").is_some(),
+            source == PROXY && client != list,
+            "{shown}"
+        );
+    }
+    assert_eq!(send(&site, PROXY, "/denied", b"CF-Connecting-IP: 203.0.113.7\r\n").status(), 403);
+}
+
+#[test]
 fn x_real_ip_has_the_client_of_every_request_on_routes_that_ask_for_it() {
     let (app, judge) = (Origin::fixed("reached"), Origin::fixed("permitted"));
     let tables = format!(
