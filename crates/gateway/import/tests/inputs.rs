@@ -216,6 +216,17 @@ fn scripts_of_the_usual_snippets_are_found() {
 }
 
 #[test]
+fn pages_of_folders_are_carried() {
+    let text = "server { server_name a.example; root /no/such; location / { index index.html index.htm index.php; } \
+                location /b/ { index $server_name.html /c.html; } location /d/ { index index.html; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    assert!(result.contains("index = [\"index.html\", \"index.htm\"]"), "{result}");
+    assert!(result.contains("index = [\"a.example.html\"]"), "{result}");
+    assert_eq!((result.matches("index = ").count(), imported.report.counts()[2]), (2, 1), "{result}");
+}
+
+#[test]
 fn bodies_of_unknown_length_are_sent_at_once_unless_php_reads_them() {
     for (params, expected) in [
         ("", true),

@@ -258,7 +258,19 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
     // Without slashes at its beginning: `join` with an absolute path would drop the root.
     let file = files.root.join(name.trim_start_matches('/'));
     let folder = file.is_dir().then(|| file.clone());
-    let file = if file.is_dir() { file.join("index.html") } else { file };
+    let pages = files.index.iter().map(|page| page.as_str().trim_start_matches('/'));
+    let mut pages: Vec<_> = pages.map(|page| percent_decode_str(page).decode_utf8_lossy()).collect();
+    if pages.is_empty() {
+        pages.push("index.html".into());
+    }
+    let file = if let Some(folder) = &folder {
+        let mut pages = pages.iter().map(|page| folder.join(&**page)).rev();
+        let last = pages.next().unwrap_or_default();
+        // The first page that exists, or else the last one.
+        pages.rev().find(|page| page.is_file()).unwrap_or(last)
+    } else {
+        file
+    };
     let is_hidden = below.split(|byte| *byte == b'/').any(is_hidden_name);
     match &files.fallback {
         _ if is_hidden => Err("a name that begins with a dot is not served".to_owned()),

@@ -58,6 +58,8 @@ pub(crate) struct StaticFiles {
     only: Option<Uri>,
     /// The file for paths without one.
     fallback: Option<Uri>,
+    /// Paths of the pages of folders in place of `/index.html`.
+    index: Vec<UrlPath>,
     /// Media types in place of the usual ones.
     types: Option<Arc<MediaTypes>>,
     /// Pages for folders without an index file.
@@ -99,8 +101,8 @@ impl StaticFiles {
         let target = |path: &Option<UrlPath>| path.as_ref().and_then(|path| path.as_str().parse().ok());
         let (only, fallback) = (target(&settings.only), target(&settings.fallback));
         let listings = settings.listing.then(|| Listings::new(Beneath::new(&settings.root)));
-        let (route, types) = (route.to_owned(), None);
-        Self { files, with_copies, route, only, fallback, types, listings, location, scripts: None }
+        let (route, types, index) = (route.to_owned(), None, settings.index.clone());
+        Self { files, with_copies, route, only, fallback, index, types, listings, location, scripts: None }
     }
 
     /// The files without the source text of `scripts`, which an upstream executes: they do not exist here.
@@ -130,7 +132,7 @@ impl StaticFiles {
             return status(StatusCode::NOT_FOUND);
         };
         let is_folder = target.path().ends_with('/');
-        let response = self.look_up(request, target).await;
+        let response = self.find(request, target).await;
         if let Some(listings) = self.listings.as_ref().filter(|_| is_folder)
             && response.status() == StatusCode::NOT_FOUND
         {
@@ -156,7 +158,7 @@ impl StaticFiles {
     pub(crate) async fn has(&self, request: &RequestParts, path: &RequestPath<'_>) -> bool {
         let Some(target) = self.target(request, path) else { return false };
         let head = RequestParts { method: Method::HEAD, ..RequestParts::default() };
-        let found = self.look_up(&head, target.clone()).await.status();
+        let found = self.find(&head, target.clone()).await.status();
         if !found.is_redirection() {
             return found != StatusCode::NOT_FOUND;
         }
@@ -165,7 +167,7 @@ impl StaticFiles {
         }
         let folder = format!("{}/", target.path().trim_end_matches('/')).parse();
         let Ok(folder) = folder else { return false };
-        self.look_up(&head, folder).await.status() != StatusCode::NOT_FOUND
+        self.find(&head, folder).await.status() != StatusCode::NOT_FOUND
     }
 
     /// The redirect of a request for the folder itself without the final slash.
@@ -180,6 +182,21 @@ impl StaticFiles {
 
     fn is_script(&self, decoded: &[u8]) -> bool {
         self.scripts.as_ref().is_some_and(|scripts| scripts.is_source(decoded))
+    }
+
+    /// The file at `target`, or the page of the folder there.
+    async fn find(&self, request: &RequestParts, target: Uri) -> Response<Body> {
+        let folder = target.path().strip_suffix('/').filter(|_| !self.index.is_empty());
+        let Some(folder) = folder else { return self.look_up(request, target).await };
+        for page in self.index.iter().filter(|page| !self.is_script(page.as_str().as_bytes())) {
+            let query = target.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let Ok(page) = format!("{folder}{page}{query}").parse() else { continue };
+            let response = self.look_up(request, page).await;
+            if response.status() != StatusCode::NOT_FOUND {
+                return response;
+            }
+        }
+        status(StatusCode::NOT_FOUND)
     }
 
     /// The file at `target`.

@@ -260,12 +260,34 @@ impl<'a> Site<'_, 'a> {
             }
         }
         self.context.types(scope, keys);
+        self.pages(scope, keys);
+    }
+
+    /// `index`: names of the pages of folders. Scripts are those of `cgi`.
+    fn pages(&self, scope: &Scope<'a>, keys: &mut Keys) {
+        let name = scope.one("server_name").map_or("", |line| line.arg(0));
+        let is_name = !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+        let mut pages = Vec::new();
         for index in scope.all("index") {
-            if index.args.iter().all(|page| page == "index.html" || is_script(page)) {
-                self.context.carried(index);
-            } else {
-                self.context.different(index, "the page of a folder is index.html");
+            for page in index.args.iter().filter(|page| !is_script(page)) {
+                let page = if is_name {
+                    page.replace("${server_name}", name).replace("$server_name", name)
+                } else {
+                    page.clone()
+                };
+                if page.contains(['$', '/']) || page.starts_with('.') {
+                    let detail = format!("{page} is left out: pages of brisk are files of the folder itself");
+                    self.context.different(index, detail);
+                } else if !pages.contains(&page) {
+                    pages.push(page);
+                }
             }
+            self.context.carried(index);
+        }
+        // brisk has this page without a key.
+        if !pages.is_empty() && pages != ["index.html"] {
+            keys.set("index", toml::list(pages));
         }
     }
 }

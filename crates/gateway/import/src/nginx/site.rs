@@ -233,7 +233,8 @@ impl<'c, 'a> Site<'c, 'a> {
         }
         let (Some(fallback), Some(before)) = (fallback, start.checked_sub(1)) else { return };
         let own = routes[before].keys.get("upstream").map(|name| format!("{{ upstream = {name} }}"));
-        let is_same = own.is_some_and(|own| own == fallback) && last.keys.0.len() == 2;
+        let count = last.keys.0.iter().filter(|(key, _)| key != "index").count();
+        let is_same = own.is_some_and(|own| own == fallback) && count == 2;
         let scripts = &routes[before];
         let is_plain = scripts.keys.0.len() == 1 && scripts.path == last.path && !scripts.exact;
         if is_same && is_plain && routes.len() == start + 1 && scripts.when.is_about_scripts() {

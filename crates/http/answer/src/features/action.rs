@@ -69,7 +69,7 @@ impl UpstreamAction {
 }
 
 /// A folder with files, looked up by the part of the request's path after the route's path. A request for a subfolder
-/// gets its `index.html`.
+/// gets its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticSettings {
     /// The folder.
@@ -79,10 +79,26 @@ pub struct StaticSettings {
     /// Whether clients that accept the coding get the file with `.br`, `.zst` or `.gz` appended to its name, if it
     /// exists and is not older than the original.
     pub precompressed: bool,
+    /// Paths, with one segment, of the page of a folder; empty for `/index.html`.
+    pub index: Vec<UrlPath>,
     /// Whether folders without an index file get a page with their files.
     pub listing: bool,
     /// Path below the folder of the file for paths without a file; `None` for 404.
     pub fallback: Option<UrlPath>,
+}
+
+impl StaticSettings {
+    /// All files of `root`, without copies, lists and a fallback.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            only: None,
+            precompressed: false,
+            index: Vec::new(),
+            listing: false,
+            fallback: None,
+        }
+    }
 }
 
 /// A constant response.

@@ -29,7 +29,7 @@ fn site() -> Site {
         fs::write(root.join(name), text).expect(name);
     }
     let files = StaticFiles::new(
-        &StaticSettings { root, only: None, precompressed: true, listing: false, fallback: None },
+        &StaticSettings { precompressed: true, ..StaticSettings::new(root) },
         &files_route(),
     );
     Site { folder, files }
@@ -336,13 +336,7 @@ async fn the_folder_of_a_route_has_a_slash_at_its_end() {
         assert_eq!(location(&site, target).await, (301, Some(expected.to_owned())), "{target}");
     }
     assert_eq!(site.status("/files/").await, 200);
-    let settings = || StaticSettings {
-        root: site.root(),
-        only: None,
-        precompressed: false,
-        listing: false,
-        fallback: None,
-    };
+    let settings = || StaticSettings::new(site.root());
     let encoded = StaticFiles::new(&settings(), &RoutePath::Prefix("/a b\"\u{fc}".to_owned()));
     let exact = StaticFiles::new(&settings(), &RoutePath::Exact("/files".to_owned()));
     site.files = encoded;
@@ -356,16 +350,7 @@ async fn a_redirect_never_leads_to_another_host() {
     let site = site();
     let location = site.get("/files//docs", &[]).await.headers()["location"].clone();
     assert_eq!(location, "/files/docs/");
-    let at_root = StaticFiles::new(
-        &StaticSettings {
-            root: site.root(),
-            only: None,
-            precompressed: false,
-            listing: false,
-            fallback: None,
-        },
-        &RoutePath::Prefix("/".to_owned()),
-    );
+    let at_root = StaticFiles::new(&StaticSettings::new(site.root()), &RoutePath::Prefix("/".to_owned()));
     let (parts, ()) = Request::get("//docs").body(()).expect("a request").into_parts();
     let path = RequestPath::read("//docs").expect("a path");
     let response = at_root.answer(&parts, &path, &mut Room::new(&testing::connection())).await;
@@ -510,9 +495,30 @@ async fn a_copy_that_is_older_than_its_file_or_has_none_is_no_copy() {
 fn with_fallback(site: &Site) -> StaticFiles {
     let fallback = Some("/docs/index.html".parse().expect("a path"));
     StaticFiles::new(
-        &StaticSettings { root: site.root(), only: None, precompressed: true, listing: false, fallback },
+        &StaticSettings { precompressed: true, fallback, ..StaticSettings::new(site.root()) },
         &files_route(),
     )
+}
+
+#[tokio::test]
+async fn a_folder_has_the_first_of_its_pages_that_exists() {
+    let mut site = site();
+    fs::write(site.root().join("docs/start page.htm"), "start").expect("a file");
+    let index = ["/home.htm", "/start%20page.htm", "/index.html"].map(|page| page.parse().expect("a path"));
+    let settings = StaticSettings { index: index.to_vec(), ..StaticSettings::new(site.root()) };
+    site.files = StaticFiles::new(&settings, &files_route());
+    let response = site.get("/files/docs/?q", &[]).await;
+    assert_eq!(response.headers()["content-type"], "text/html");
+    assert_eq!(text(response).await, "start");
+    assert_eq!(site.status("/files/docs").await, 307);
+    assert_eq!(site.status("/files/").await, 404);
+    fs::write(site.root().join("docs/home.htm"), "home").expect("a file");
+    assert_eq!(text(site.get("/files/docs/", &[]).await).await, "home");
+    let only = StaticSettings { index: index[..1].to_vec(), ..StaticSettings::new(site.root()) };
+    site.files = StaticFiles::new(&only, &files_route());
+    fs::remove_file(site.root().join("docs/home.htm")).expect("a file");
+    // `index.html` is no page here.
+    assert_eq!(site.status("/files/docs/").await, 404);
 }
 
 #[tokio::test]

@@ -35,7 +35,9 @@ pub struct ActionKeys {
     /// With `static`: file below the folder for [paths without a file](#fallback-of-static-files), for example `"/index.html"`; or
     /// the upstream that handles their requests, as `{ upstream = "app" }`.
     pub fallback: Option<Fallback>,
-    /// With `static`: page with the [files of a folder](#lists-of-files) that has no `index.html`.
+    /// With `static`: names of the page of a folder, of which the first that exists is sent.
+    pub index: Option<Vec<String>>,
+    /// With `static`: page with the [files of a folder](#lists-of-files) that has no `index`.
     pub listing: Option<bool>,
 }
 

@@ -68,6 +68,7 @@ fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
         let of_static = [
             ("precompressed", raw.precompressed.is_some()),
             ("fallback", raw.fallback.is_some()),
+            ("index", raw.index.is_some()),
             ("listing", raw.listing.is_some()),
         ];
         for (key, _) in of_static.iter().filter(|(_, is_written)| *is_written) {
@@ -148,7 +149,25 @@ fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>
         Some(keys::Fallback::Upstream(_)) | None => None,
     };
     let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
-    Some(StaticSettings { root, only: None, precompressed, listing, fallback })
+    let index = index(raw.index.as_deref().unwrap_or_default(), &path.key("index"), context);
+    Some(StaticSettings { root, only: None, precompressed, index, listing, fallback })
+}
+
+/// Paths of the pages of folders.
+fn index(names: &[String], path: &KeyPath, context: &mut Context<'_>) -> Vec<UrlPath> {
+    let mut pages = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        // A hidden name, or a path, would be a file that no request finds otherwise.
+        let page = Some(name).filter(|name| !name.starts_with('.') && !name.contains('/'));
+        match page.and_then(|name| locations::encoded(&format!("/{name}")).parse().ok()) {
+            Some(page) if !name.is_empty() => pages.push(page),
+            _ => {
+                let message = format!("{name:?} is not the name of a page: write one as \"index.html\"");
+                context.findings.wrong(&path.index(number), message);
+            }
+        }
+    }
+    pages
 }
 
 /// Whether a missing file may be written later: its name has an extension, and its folder exists.
@@ -163,7 +182,12 @@ fn single_file(
     route: &RouteScope<'_>,
     context: &mut Context<'_>,
 ) -> Option<StaticSettings> {
-    for (key, is_written) in [("fallback", raw.fallback.is_some()), ("listing", raw.listing.is_some())] {
+    let of_folders = [
+        ("fallback", raw.fallback.is_some()),
+        ("index", raw.index.is_some()),
+        ("listing", raw.listing.is_some()),
+    ];
+    for (key, is_written) in of_folders {
         if is_written {
             context.findings.wrong(&route.key(key), "has no effect on a single file in `static`");
         }
@@ -180,13 +204,7 @@ fn single_file(
     let only = name.and_then(|name| locations::encoded(&format!("/{name}")).parse());
     let only = only.map_err(|error| context.findings.wrong(&route.key("static"), error)).ok()?;
     let precompressed = raw.precompressed.unwrap_or(false);
-    Some(StaticSettings {
-        root: root.to_owned(),
-        only: Some(only),
-        precompressed,
-        listing: false,
-        fallback: None,
-    })
+    Some(StaticSettings { only: Some(only), precompressed, ..StaticSettings::new(root) })
 }
 
 /// Path of the file for paths without one. Warns if the file does not exist: the folder may be filled later.
