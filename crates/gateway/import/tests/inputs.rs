@@ -216,6 +216,27 @@ fn scripts_of_the_usual_snippets_are_found() {
 }
 
 #[test]
+fn conditions_of_logs_are_those_of_outputs() {
+    let text = "map $status $errors { ~^[23] 0; default 1; } map $request_uri $health { /up 0; default 1; } \
+                map $http_user_agent $bots { default 0; ~*bot 1; Probe 1; } \
+                log_format own '$status'; access_log e.log own if=$errors; access_log b.log own if=$bots; \
+                server { access_log a.log own if=$health; access_log r.log own if=$http_x_log; \
+                         access_log q.log own if=$arg_log; return 204; }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    for expected in [
+        "only = { value = \"{request.header.user-agent}\", regex = \"(?i:^Probe$)|(?:(?i)bot)\" }",
+        "except = { value = \"{response.status}\", regex = \"(?:^[23])\" }",
+        "except = { value = \"{request.target}\", regex = \"(?i:^/up$)\" }",
+        "only = { value = \"{request.header.x-log}\", regex = \"^0?[^0]|^00\" }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    let report = imported.report.to_string();
+    assert!(report.contains("no variable for $arg_log") && imported.report.counts()[3] == 0, "{report}");
+}
+
+#[test]
 fn pages_of_folders_are_carried() {
     let text = "server { server_name a.example; root /no/such; location / { index index.html index.htm index.php; } \
                 location /b/ { index $server_name.html /c.html; } location /d/ { index index.html; } }";

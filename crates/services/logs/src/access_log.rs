@@ -12,6 +12,7 @@ use brisk_telemetry::{
 use crate::envelope::Envelope;
 use crate::error::AccessLogError;
 use crate::event::Event;
+use crate::filter::LogFilter;
 use crate::otlp::Connect;
 use crate::settings::{AccessLogFormat, AccessLogSettings, Sample};
 use crate::writer::Writer;
@@ -46,6 +47,7 @@ struct Output {
     has_milestones: bool,
     only_listed: bool,
     sample: Option<Sample>,
+    filter: Option<LogFilter>,
     writer: Writer,
 }
 
@@ -78,6 +80,7 @@ impl RequestLog for AccessLog {
         for (index, output) in self.outputs.iter().enumerate() {
             if output.is_for(index, request.outputs)
                 && output.sample.is_none_or(|sample| sample.includes(request))
+                && output.filter.as_ref().is_none_or(|filter| filter.includes(request))
             {
                 output.log(Event::Request(request));
             }
@@ -156,6 +159,7 @@ impl Output {
             has_milestones: settings.has_milestones,
             only_listed: settings.only_listed,
             sample: settings.sample,
+            filter: settings.filter.as_ref().map(|filter| filter.sharing(headers)),
         })
     }
 

@@ -12,6 +12,7 @@ mod envelope;
 mod error;
 mod event;
 mod fields;
+mod filter;
 mod json;
 mod lost_lines;
 mod otlp;
@@ -24,6 +25,7 @@ mod writer;
 
 pub use access_log::AccessLog;
 pub use error::AccessLogError;
+pub use filter::LogFilter;
 pub use lost_lines::LostLines;
 pub use otlp::{Connect, Exported, Exporter, connect_exporter};
 pub use settings::{

@@ -9,6 +9,7 @@ use std::time::Duration;
 use brisk_telemetry::{LogOutputs, RequestRecord, named};
 use brisk_wire::uri::without_scheme;
 
+use crate::filter::LogFilter;
 use crate::template::LogTemplate;
 
 /// Format of lines.
@@ -313,6 +314,8 @@ pub struct AccessLogSettings {
     pub name: Option<Box<str>>,
     /// Only requests whose host or route lists the output have lines. Default: `false`.
     pub only_listed: bool,
+    /// Only requests that pass this test have lines. Default: `None`, all requests.
+    pub filter: Option<LogFilter>,
 }
 
 impl AccessLogSettings {

@@ -32,6 +32,16 @@ pub(crate) struct LogOutput {
     pub format: Option<LogFormat>,
     pub sample: Option<f64>,
     pub milestones: Option<bool>,
+    pub only: Option<LogTest>,
+    pub except: Option<LogTest>,
+}
+
+/// `access_log.output.only` and `access_log.output.except`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogTest {
+    pub value: String,
+    pub regex: String,
 }
 
 /// `access_log.output.syslog`.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
 use brisk_logs::{
-    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, Facility, JournalSettings, LogTemplate,
-    Sample, Severity, SyslogSettings,
+    AccessLogFormat, AccessLogSettings, AccessLogTarget, AppName, Facility, JournalSettings, LogFilter,
+    LogTemplate, Sample, Severity, SyslogSettings,
 };
 
 use super::context::Context;
@@ -79,11 +79,7 @@ fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
             let template = template
                 .map_err(|reason| context.shared.findings.wrong(&path.key("format").key("template"), reason));
             let template = template.ok()?;
-            let (ja4, certificates) = template.fingerprints();
-            // JA4 and fingerprints cost each connection a hash, so they are computed only if a template has
-            // them.
-            let fingerprints = &mut context.shared.fingerprints;
-            *fingerprints = (fingerprints.0 || ja4, fingerprints.1 || certificates);
+            needs_fingerprints(template.fingerprints(), context);
             AccessLogFormat::Template(Arc::new(template))
         }
     };
@@ -93,9 +89,34 @@ fn output(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Op
         context.shared.findings.wrong(&path.key("only_listed"), message);
     }
     let sample = share(raw.sample, path, context);
+    let filter = filter(raw, path, context);
     let target = target(raw, path, context)?;
     let (name, has_milestones) = (raw.name.clone().map(Box::from), raw.milestones.unwrap_or(false));
-    Some(AccessLogSettings { format, target, sample, has_milestones, name, only_listed })
+    Some(AccessLogSettings { format, target, sample, has_milestones, name, only_listed, filter })
+}
+
+/// `only` or `except`.
+fn filter(raw: &raw::LogOutput, path: &KeyPath, context: &mut Context<'_>) -> Option<LogFilter> {
+    let (key, test) = match (&raw.only, &raw.except) {
+        (Some(_), Some(_)) => {
+            let message = "`only` and `except` exclude each other: write one of them";
+            context.shared.findings.wrong(&path.key("except"), message);
+            return None;
+        }
+        (Some(test), None) => ("only", test),
+        (None, Some(test)) => ("except", test),
+        (None, None) => return None,
+    };
+    let filter = LogFilter::new(&test.value, &test.regex, key == "except");
+    let filter = filter.map_err(|reason| context.shared.findings.wrong(&path.key(key), reason)).ok()?;
+    needs_fingerprints(filter.fingerprints(), context);
+    Some(filter)
+}
+
+/// Has JA4 and fingerprints of certificates computed, which cost each connection a hash, only if a text of the log has them.
+fn needs_fingerprints((ja4, certificates): (bool, bool), context: &mut Context<'_>) {
+    let fingerprints = &mut context.shared.fingerprints;
+    *fingerprints = (fingerprints.0 || ja4, fingerprints.1 || certificates);
 }
 
 /// The share in the key `sample`; `None`: all.

@@ -111,7 +111,7 @@ impl When {
 }
 
 /// Texts that are true in nginx: all except the empty one and `0`.
-const TRUE: &str = "^0?[^0]|^00";
+pub(crate) const TRUE: &str = "^0?[^0]|^00";
 
 /// Meaning of an `if`.
 #[derive(Debug)]
@@ -226,29 +226,7 @@ impl Context<'_> {
         wanted: &dyn Fn(&str) -> bool,
         negated: bool,
     ) -> Result<Condition, String> {
-        self.has_all_lines(map)?;
-        if map.inner().iter().any(|line| line.name != "include" && line.arg(0).contains('$')) {
-            return Err("the result of the map is compared in another way than =".to_owned());
-        }
-        let by_default =
-            map.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
-        let mut lines: Vec<_> = map
-            .inner()
-            .iter()
-            .filter(|line| !matches!(&*line.name, "default" | "hostnames" | "volatile" | "include"))
-            .collect();
-        // An exact text wins, wherever it stands.
-        lines.sort_by_key(|line| line.name.starts_with('~'));
-        // With a default that is wanted, the other lines are the exceptions.
-        let flip = wanted(by_default);
-        let chosen: Vec<_> = lines.iter().filter(|line| wanted(line.arg(0)) != flip).collect();
-        let first_other = lines.iter().position(|line| wanted(line.arg(0)) == flip);
-        // Texts exclude each other.
-        let last_chosen =
-            lines.iter().rposition(|line| line.name.starts_with('~') && wanted(line.arg(0)) != flip);
-        if first_other.zip(last_chosen).is_some_and(|(other, chosen)| other < chosen) {
-            return Err("the lines of the map depend on their order".to_owned());
-        }
+        let (chosen, flip) = self.chosen_lines(map, wanted)?;
         let any =
             chosen.into_iter().map(|line| Self::line_condition(map, line)).collect::<Result<Vec<_>, _>>()?;
         self.carried_whole(map);

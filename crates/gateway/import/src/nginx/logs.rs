@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use crate::directive::Directive;
+use crate::nginx::condition::TRUE;
 use crate::nginx::context::Context;
 use crate::nginx::listen::Server;
 use crate::nginx::scope::Scope;
 use crate::nginx::service::first;
-use crate::nginx::variables::{Use, Values};
+use crate::nginx::variables::{Use, Values, only_variable};
+use crate::nginx::{maps, pattern};
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
@@ -47,9 +49,9 @@ impl Logs {
     }
 }
 
-/// Target and format of an `access_log`.
+/// Target, format and condition of an `access_log`.
 fn identity(log: &Directive) -> String {
-    format!("{} {}", log.arg(0), format_of(log))
+    format!("{} {} {}", log.arg(0), format_of(log), log.parameter("if").unwrap_or_default())
 }
 
 fn format_of(log: &Directive) -> &str {
@@ -96,7 +98,7 @@ impl<'a> Context<'a> {
         }
         let mut tables: Vec<_> = all.into_iter().filter_map(|log| self.output(log)).collect();
         if let [only] = &mut tables[..]
-            && only.keys.get("only_listed").is_none()
+            && ["only_listed", "only", "except"].iter().all(|key| only.keys.get(key).is_none())
         {
             // A single output is simpler as `[access_log]`, and needs no name.
             only.keys.0.retain(|(key, _)| key != "name");
@@ -118,15 +120,15 @@ impl<'a> Context<'a> {
             return None;
         }
         let has = |option: &str| log.args.iter().skip(1).any(|arg| arg.starts_with(option));
-        if has("if=") {
-            // An output has no condition, and a route knows no status.
-            let difference = "brisk writes a line for each request: write a route with access_log = false for paths without lines";
-            self.different(log, difference);
-        } else if has("buffer=") || has("gzip") {
-            self.different(log, "brisk writes lines after at most 50 ms, without compression");
-        } else {
-            self.carried(log);
+        let condition = self.log_condition(log);
+        if let Err(reason) = &condition {
+            let action = "the log has a line for each request: write `only` in the output, or access_log = false in a route";
+            self.different(log, format!("{reason}; {action}"));
         }
+        if has("buffer=") || has("gzip") {
+            self.different(log, "brisk writes lines after at most 50 ms, without compression");
+        }
+        self.carried(log);
         let identity = identity(log);
         let mut logs = self.logs.borrow_mut();
         if logs.outputs.iter().any(|output| output.identity == identity) {
@@ -153,7 +155,32 @@ impl<'a> Context<'a> {
             keys.set("file", standard.map_or_else(|| self.file(log.arg(0)), toml::text));
         }
         self.log_format(log, &mut keys);
+        keys.0.extend(condition.unwrap_or_default().0);
         Some(Table { header: "[[access_log.output]]".to_owned(), keys, comment: log.comment() })
+    }
+
+    /// `only` or `except` for the parameter `if`.
+    fn log_condition(&self, log: &Directive) -> Result<Keys, String> {
+        let Some(condition) = log.parameter("if") else { return Ok(Keys::default()) };
+        let name = only_variable(condition).ok_or("the condition is not one variable")?;
+        let (key, source, regex) = match self.maps.get(name) {
+            None => ("only", condition, TRUE.to_owned()),
+            Some(map) => {
+                let (lines, by_default) = self.chosen_lines(map, &|result| !matches!(result, "" | "0"))?;
+                let patterns = lines.into_iter().map(|line| key_pattern(map, line));
+                let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
+                self.carried_whole(map);
+                match (patterns.is_empty(), by_default) {
+                    (true, true) => return Ok(Keys::default()),
+                    (true, false) => return Err("the condition never holds".to_owned()),
+                    (false, true) => ("except", map.arg(0), patterns.join("|")),
+                    (false, false) => ("only", map.arg(0), patterns.join("|")),
+                }
+            }
+        };
+        let value = self.template(source, &Values::default(), Use::Log)?;
+        let test = format!("{{ value = {}, regex = {} }}", toml::text(&value), toml::raw(&regex));
+        Ok(Keys::of(key, test))
     }
 
     /// Value of `access_log` for a host or route.
@@ -202,6 +229,19 @@ impl<'a> Context<'a> {
                 self.different(format, format!("{reason}; the lines are in the text format of brisk"));
             }
         }
+    }
+}
+
+/// The expression for the texts of a line of a `map`.
+fn key_pattern(map: &Directive, line: &Directive) -> Result<String, String> {
+    if maps::is_wildcard(map, line) {
+        return Err("the key of the map is a name with a wildcard".to_owned());
+    }
+    let (operator, text) = maps::comparison(&line.name);
+    match operator {
+        // nginx compares texts without their case.
+        "=" => Ok(format!("(?i:^{}$)", pattern::escaped(&text))),
+        operator => Ok(format!("(?:{})", pattern::translate(&text, operator == "~*")?)),
     }
 }
 

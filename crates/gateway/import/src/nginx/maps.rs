@@ -126,6 +126,38 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// The lines of a `map` whose result differs from the default in being wanted, and whether the default is wanted.
+    pub(crate) fn chosen_lines<'m>(
+        &self,
+        map: &'m Directive,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<(Vec<&'m Directive>, bool), String> {
+        self.has_all_lines(map)?;
+        if map.inner().iter().any(|line| line.name != "include" && line.arg(0).contains('$')) {
+            return Err("the result of the map is compared in another way than =".to_owned());
+        }
+        let by_default =
+            map.inner().iter().find(|line| line.name == "default").map_or("", |line| line.arg(0));
+        let mut lines: Vec<_> = map
+            .inner()
+            .iter()
+            .filter(|line| !matches!(&*line.name, "default" | "hostnames" | "volatile" | "include"))
+            .collect();
+        // An exact text wins, wherever it stands.
+        lines.sort_by_key(|line| line.name.starts_with('~'));
+        // With a default that is wanted, the other lines are the exceptions.
+        let flip = wanted(by_default);
+        let first_other = lines.iter().position(|line| wanted(line.arg(0)) == flip);
+        // Texts exclude each other.
+        let last_chosen =
+            lines.iter().rposition(|line| line.name.starts_with('~') && wanted(line.arg(0)) != flip);
+        if first_other.zip(last_chosen).is_some_and(|(other, chosen)| other < chosen) {
+            return Err("the lines of the map depend on their order".to_owned());
+        }
+        lines.retain(|line| wanted(line.arg(0)) != flip);
+        Ok((lines, flip))
+    }
+
     fn constant(&self, text: &str) -> Result<String, String> {
         match only_variable(text) {
             _ if !text.contains('$') => Ok(text.to_owned()),
