@@ -71,10 +71,6 @@ pub enum ImportError {
     },
 }
 
-/// Difference of servers that are accepted with any certificate.
-pub(crate) const UNVERIFIED: &str = "any certificate of the server is accepted, as before, so that an attacker in the network can take its place: \
-                                     write ca = \"FILE\" in place of verify = false in [upstream.NAME.tls]";
-
 /// Result of a translation.
 #[derive(Debug)]
 pub struct Imported {

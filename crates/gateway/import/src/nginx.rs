@@ -25,6 +25,7 @@ mod limits;
 mod links;
 mod listen;
 pub(crate) mod location;
+mod log_outputs;
 mod logs;
 mod maps;
 mod method_list;

@@ -5,6 +5,10 @@ use std::fmt;
 
 use crate::directive::Directive;
 
+/// Difference of servers that are accepted with any certificate.
+pub(crate) const UNVERIFIED: &str = "any certificate of the server is accepted, as before, so that an attacker in the network can take its place: \
+                                     write ca = \"FILE\" in place of verify = false in [upstream.NAME.tls]";
+
 /// Length of the joined differences of a directive, in bytes, from which no further one is added.
 const LONGEST: usize = 1000;
 

@@ -1,6 +1,5 @@
 //! Connections to servers: `transport` and `dynamic` of `reverse_proxy`.
 
-use crate::UNVERIFIED;
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
 use crate::caddy::placeholders::{Use, template};
@@ -8,6 +7,7 @@ use crate::caddy::state::State;
 use crate::caddy::units;
 use crate::caddy::world::World;
 use crate::directive::Directive;
+use crate::report::UNVERIFIED;
 use crate::toml::{self, Keys};
 
 /// The scheme of servers in brisk: `http`, `https`, `h2c` or `fastcgi`.

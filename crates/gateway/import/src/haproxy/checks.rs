@@ -1,11 +1,11 @@
 //! Settings of groups: timeouts, health checks, and TLS to servers.
 
-use crate::UNVERIFIED;
 use crate::directive::Directive;
 use crate::haproxy::context::{Context, milliseconds};
 use crate::haproxy::host_name::is_name;
 use crate::haproxy::proxy::Proxy;
 use crate::haproxy::server::Server;
+use crate::report::UNVERIFIED;
 use crate::toml::{self, Keys};
 
 /// Longest time of a group in milliseconds, a day.

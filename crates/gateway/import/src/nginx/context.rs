@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::directive::Directive;
-use crate::nginx::logs::Logs;
+use crate::nginx::log_outputs::Logs;
 use crate::nginx::scope::Scope;
 use crate::report::{Class, Report};
 use crate::table::{self, Table};

@@ -1,11 +1,10 @@
 //! `access_log`: outputs of the access log, and the lists of them in hosts and routes.
 
-use std::path::Path;
-
 use crate::directive::Directive;
 use crate::nginx::condition::TRUE;
 use crate::nginx::context::Context;
 use crate::nginx::listen::Server;
+use crate::nginx::log_outputs::Output;
 use crate::nginx::scope::Scope;
 use crate::nginx::service::first;
 use crate::nginx::variables::{Use, Values, only_variable};
@@ -19,35 +18,6 @@ const COMBINED: &str = "{client.address} - {user} [{time.common}] \"{request.lin
 // Two fewer than lists of hosts and routes can name: `[otlp]` needs one for each of its signals.
 /// Number of outputs in brisk at most.
 const MOST: usize = 62;
-
-/// The outputs of a configuration.
-#[derive(Debug, Default)]
-pub(crate) struct Logs {
-    outputs: Vec<Output>,
-    /// Identities of those that get the requests of hosts without a list.
-    usual: Vec<String>,
-    /// Whether the whole log is off.
-    is_off: bool,
-}
-
-/// An output, which several `access_log` may share.
-#[derive(Debug)]
-struct Output {
-    /// Target and format.
-    identity: String,
-    name: String,
-}
-
-impl Logs {
-    /// The name for an output, from that of its file.
-    fn name_for(&self, target: &str) -> String {
-        let file = if target.starts_with("syslog:") { "syslog" } else { target };
-        let stem = toml::name(&Path::new(file).file_stem().unwrap_or_default().to_string_lossy());
-        let is_free = |name: &String| !self.outputs.iter().any(|output| output.name == *name);
-        let numbered = (2..).map(|number| format!("{stem}-{number}"));
-        std::iter::once(stem.clone()).chain(numbered).find(is_free).unwrap_or(stem)
-    }
-}
 
 /// Target, format and condition of an `access_log`.
 fn identity(log: &Directive) -> String {

@@ -1,10 +1,10 @@
 //! Servers behind the gateway: `upstream` blocks and addresses in `proxy_pass`.
 
-use crate::UNVERIFIED;
 use crate::directive::Directive;
 use crate::nginx::context::Context;
 use crate::nginx::dns;
 use crate::nginx::scope::Scope;
+use crate::report::UNVERIFIED;
 use crate::toml::{self, Keys};
 
 /// Reason for a server that brisk cannot reach.
