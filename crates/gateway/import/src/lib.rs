@@ -5,6 +5,7 @@
 
 mod bounded;
 mod caddy;
+mod cursor;
 mod directive;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

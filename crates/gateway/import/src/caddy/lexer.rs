@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::ImportError;
+use crate::cursor::Cursor;
 
 /// A token with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +24,13 @@ impl Token {
 }
 
 struct Lexer<'a> {
-    rest: &'a str,
-    line: usize,
+    at: Cursor<'a>,
     first: bool,
-    file: &'a Path,
 }
 
 /// The tokens of a text.
 pub(crate) fn tokens(text: &str, file: &Path) -> Result<Vec<Token>, ImportError> {
-    let mut lexer = Lexer { rest: text, line: 1, first: true, file };
+    let mut lexer = Lexer { at: Cursor::new(text, file), first: true };
     let mut tokens = Vec::new();
     while let Some(token) = lexer.token()? {
         tokens.push(token);
@@ -40,23 +39,10 @@ pub(crate) fn tokens(text: &str, file: &Path) -> Result<Vec<Token>, ImportError>
 }
 
 impl Lexer<'_> {
-    fn error(&self, line: usize, cause: impl Into<String>) -> ImportError {
-        ImportError::Syntax { file: self.file.to_path_buf(), line, cause: cause.into() }
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let next = self.rest.chars().next()?;
-        self.rest = &self.rest[next.len_utf8()..];
-        if next == '\n' {
-            self.line += 1;
-        }
-        Some(next)
-    }
-
     fn token(&mut self) -> Result<Option<Token>, ImportError> {
         self.space();
-        let (line, first) = (self.line, self.first);
-        let Some(start) = self.rest.chars().next() else { return Ok(None) };
+        let (line, first) = (self.at.line, self.first);
+        let Some(start) = self.at.peek() else { return Ok(None) };
         self.first = false;
         // A word that begins with another character may have quotes in it, which are part of the word.
         let quoted = matches!(start, '"' | '`');
@@ -74,17 +60,16 @@ impl Lexer<'_> {
 
     /// Skips white space and comments. A `\` at the end of a line continues it.
     fn space(&mut self) {
-        while let Some(next) = self.rest.chars().next() {
+        while let Some(next) = self.at.peek() {
             if next == '#' {
-                let end = self.rest.find('\n').unwrap_or(self.rest.len());
-                self.rest = &self.rest[end..];
-            } else if self.rest.starts_with("\\\n") || self.rest.starts_with("\\\r\n") {
-                self.next();
-                self.rest = self.rest.trim_start_matches('\r');
-                self.next();
+                self.at.skip_line();
+            } else if self.at.rest.starts_with("\\\n") || self.at.rest.starts_with("\\\r\n") {
+                self.at.next();
+                self.at.rest = self.at.rest.trim_start_matches('\r');
+                self.at.next();
             } else if next.is_whitespace() {
                 self.first |= next == '\n';
-                self.next();
+                self.at.next();
             } else {
                 return;
             }
@@ -92,12 +77,12 @@ impl Lexer<'_> {
     }
 
     fn quoted(&mut self, quote: char) -> Result<String, ImportError> {
-        let line = self.line;
-        self.next();
+        let line = self.at.line;
+        self.at.next();
         let mut text = String::new();
-        while let Some(next) = self.next() {
+        while let Some(next) = self.at.next() {
             match next {
-                '\\' if quote == '"' => match self.next() {
+                '\\' if quote == '"' => match self.at.next() {
                     Some('"') => text.push('"'),
                     Some(other) => text.extend(['\\', other]),
                     None => {}
@@ -106,23 +91,23 @@ impl Lexer<'_> {
                 _ => text.push(next),
             }
         }
-        Err(self.error(line, format!("the text has no end: add {quote}")))
+        Err(self.at.error(line, format!("the text has no end: add {quote}")))
     }
 
     fn word(&mut self) -> String {
         let mut word = String::new();
-        while let Some(next) = self.rest.chars().next() {
+        while let Some(next) = self.at.peek() {
             if next.is_whitespace() {
                 break;
             }
-            self.next();
-            let behind = self.rest.chars().next();
+            self.at.next();
+            let behind = self.at.peek();
             match (next, behind) {
                 ('\\', Some('<')) => {}
                 // The end of the line belongs to the next token, which continues the line.
                 ('\\', Some('\n' | '\r')) => {
-                    self.rest = self.rest.trim_start_matches('\r');
-                    self.next();
+                    self.at.rest = self.at.rest.trim_start_matches('\r');
+                    self.at.next();
                     break;
                 }
                 _ => word.push(next),
@@ -133,16 +118,16 @@ impl Lexer<'_> {
 
     /// A text between `<<NAME` and `NAME`, without the white space before the second one at the beginning of its lines.
     fn here_document(&mut self) -> Result<Option<String>, ImportError> {
-        let Some(rest) = self.rest.strip_prefix("<<") else { return Ok(None) };
+        let Some(rest) = self.at.rest.strip_prefix("<<") else { return Ok(None) };
         let Some((marker, body)) = rest.split_once('\n') else { return Ok(None) };
         let marker = marker.trim_end_matches('\r');
         let is_name = |next: char| next.is_ascii_alphanumeric() || matches!(next, '-' | '_');
         if marker.is_empty() || !marker.chars().all(is_name) {
             return Ok(None);
         }
-        let line = self.line;
+        let line = self.at.line;
         let Some(end) = body.find(marker) else {
-            return Err(self.error(line, format!("the text has no end: add a line with {marker}")));
+            return Err(self.at.error(line, format!("the text has no end: add a line with {marker}")));
         };
         let (lines, padding) = match body[..end].rfind('\n') {
             Some(last) => (&body[..last], &body[last + 1..end]),
@@ -156,12 +141,12 @@ impl Lexer<'_> {
                 None if own.is_empty() => text.push(""),
                 None => {
                     let cause = format!("the line begins with other white space than {marker} at the end");
-                    return Err(self.error(line + number + 1, cause));
+                    return Err(self.at.error(line + number + 1, cause));
                 }
             }
         }
-        self.line += 1 + body[..end].matches('\n').count();
-        self.rest = &body[end + marker.len()..];
+        self.at.line += 1 + body[..end].matches('\n').count();
+        self.at.rest = &body[end + marker.len()..];
         Ok(Some(text.join("\n")))
     }
 }

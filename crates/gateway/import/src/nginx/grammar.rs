@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::ImportError;
+use crate::cursor::Cursor;
 use crate::directive::{Directive, Place};
 
 /// Number of directives at most.
@@ -24,48 +25,34 @@ enum Token {
 
 /// Reads one file. Numbers of directives continue after `next`.
 pub(crate) fn parse(text: &str, file: &Arc<Path>, next: &mut usize) -> Result<Vec<Directive>, ImportError> {
-    Reader { rest: text, line: 1, file, next }.block(0)
+    Reader { at: Cursor::new(text, file), file, next }.block(0)
 }
 
 struct Reader<'a> {
-    rest: &'a str,
-    line: usize,
+    at: Cursor<'a>,
     file: &'a Arc<Path>,
     next: &'a mut usize,
 }
 
 impl Reader<'_> {
-    fn error(&self, line: usize, cause: impl Into<String>) -> ImportError {
-        ImportError::Syntax { file: self.file.to_path_buf(), line, cause: cause.into() }
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let next = self.rest.chars().next()?;
-        self.rest = &self.rest[next.len_utf8()..];
-        if next == '\n' {
-            self.line += 1;
-        }
-        Some(next)
-    }
-
     /// Directives up to the end of the block, or of the file at depth 0.
     fn block(&mut self, depth: usize) -> Result<Vec<Directive>, ImportError> {
         let mut directives = Vec::new();
-        let opened = self.line;
+        let opened = self.at.line;
         loop {
             let Some((token, line)) = self.token()? else {
                 return if depth == 0 {
                     Ok(directives)
                 } else {
-                    Err(self.error(opened, "the block has no end: add }"))
+                    Err(self.at.error(opened, "the block has no end: add }"))
                 };
             };
             match token {
                 Token::Word(name) => directives.push(self.directive(name, line, depth)?),
                 Token::Close if depth > 0 => return Ok(directives),
-                Token::Close => return Err(self.error(line, "} without a block: remove it")),
-                Token::Open => return Err(self.error(line, "{ without a directive before it")),
-                Token::End => return Err(self.error(line, "; without a directive before it: remove it")),
+                Token::Close => return Err(self.at.error(line, "} without a block: remove it")),
+                Token::Open => return Err(self.at.error(line, "{ without a directive before it")),
+                Token::End => return Err(self.at.error(line, "; without a directive before it: remove it")),
             }
         }
     }
@@ -88,14 +75,14 @@ impl Reader<'_> {
                     return Ok(Directive { id, name, args, block: None, place });
                 }
                 Some((Token::Open, _)) if depth == DEEPEST => {
-                    return Err(self.error(line, format!("more than {DEEPEST} blocks inside each other")));
+                    return Err(self.at.error(line, format!("more than {DEEPEST} blocks inside each other")));
                 }
                 Some((Token::Open, _)) => {
                     let block = Some(self.block(depth + 1)?);
                     return Ok(Directive { id, name, args, block, place });
                 }
                 Some((Token::Close, _)) | None => {
-                    return Err(self.error(line, format!("the directive {name} has no end: add ;")));
+                    return Err(self.at.error(line, format!("the directive {name} has no end: add ;")));
                 }
             }
         }
@@ -104,7 +91,7 @@ impl Reader<'_> {
     /// Skips a block in another language, up to its closing brace.
     fn raw_block(&mut self, line: usize) -> Result<(), ImportError> {
         let mut depth = 1_usize;
-        while let Some(next) = self.next() {
+        while let Some(next) = self.at.next() {
             match next {
                 '{' => depth += 1,
                 '}' => depth -= 1,
@@ -114,21 +101,20 @@ impl Reader<'_> {
                 return Ok(());
             }
         }
-        Err(self.error(line, "the block has no end: add }"))
+        Err(self.at.error(line, "the block has no end: add }"))
     }
 
     /// The next token, with its line.
     fn token(&mut self) -> Result<Option<(Token, usize)>, ImportError> {
         loop {
-            let start = self.rest;
-            let line = self.line;
-            let Some(next) = self.next() else { return Ok(None) };
+            let start = self.at.rest;
+            let line = self.at.line;
+            let Some(next) = self.at.next() else { return Ok(None) };
             let token = match next {
                 ' ' | '\t' | '\r' | '\n' => continue,
                 // Only here: within a word, nginx takes `#` for an ordinary character.
                 '#' => {
-                    let end = self.rest.find('\n').unwrap_or(self.rest.len());
-                    self.rest = &self.rest[end..];
+                    self.at.skip_line();
                     continue;
                 }
                 ';' => Token::End,
@@ -136,7 +122,7 @@ impl Reader<'_> {
                 '}' => Token::Close,
                 '"' | '\'' => Token::Word(self.quoted(next, line)?),
                 _ => {
-                    self.rest = start;
+                    self.at.rest = start;
                     Token::Word(self.word())
                 }
             };
@@ -146,26 +132,26 @@ impl Reader<'_> {
 
     fn quoted(&mut self, quote: char, line: usize) -> Result<String, ImportError> {
         let mut word = String::new();
-        while let Some(next) = self.next() {
+        while let Some(next) = self.at.next() {
             match next {
                 '\\' => self.escape(&mut word),
                 _ if next == quote => return Ok(word),
                 _ => word.push(next),
             }
         }
-        Err(self.error(line, format!("the text has no end: add {quote}")))
+        Err(self.at.error(line, format!("the text has no end: add {quote}")))
     }
 
     fn word(&mut self) -> String {
         let mut word = String::new();
         let mut is_variable = false;
-        while let Some(next) = self.rest.chars().next() {
+        while let Some(next) = self.at.peek() {
             // `${name}` is a variable, any other brace begins a block.
             let is_end = matches!(next, ' ' | '\t' | '\r' | '\n' | ';') || (next == '{' && !is_variable);
             if is_end {
                 break;
             }
-            self.next();
+            self.at.next();
             is_variable = next == '$';
             if next == '\\' { self.escape(&mut word) } else { word.push(next) }
         }
@@ -174,7 +160,7 @@ impl Reader<'_> {
 
     /// The character after a backslash. As in nginx, the backslash stays except before quotes, itself and `t`, `r`, `n`.
     fn escape(&mut self, word: &mut String) {
-        match self.next() {
+        match self.at.next() {
             Some(next @ ('"' | '\'' | '\\')) => word.push(next),
             Some('t') => word.push('\t'),
             Some('r') => word.push('\r'),
