@@ -8,7 +8,7 @@ use crate::caddy::environment;
 use crate::caddy::order::Order;
 use crate::directive::Directive;
 use crate::report::{Class, Report};
-use crate::table::{self, Table};
+use crate::table::Tables;
 use crate::toml::Keys;
 
 /// State of the translation of a Caddyfile, which all [`Site`](crate::caddy::address::Site)s share.
@@ -16,7 +16,7 @@ use crate::toml::Keys;
 pub(crate) struct Context<'a> {
     pub(crate) report: &'a RefCell<Report>,
     /// Tables behind the hosts of a file: `[upstream.NAME]` and `[map.NAME]`.
-    pub(crate) tables: RefCell<Vec<Table>>,
+    pub(crate) tables: RefCell<Tables>,
     pub(crate) order: Order,
     /// Whether proxies in front of Caddy name the address of the client: the option `trusted_proxies`.
     pub(crate) has_trusted: bool,
@@ -108,9 +108,7 @@ impl<'a> Context<'a> {
 
     /// The name of a table of the `kind` `upstream` or `map` with these `keys`.
     pub(crate) fn named_table(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
-        // The search for an equal table takes time that grows with their number.
-        self.is_spent(self.tables.borrow().len() / 64);
-        table::named(&mut self.tables.borrow_mut(), kind, name, keys, &source.comment())
+        self.tables.borrow_mut().named(kind, name, keys, source.comment())
     }
 
     pub(crate) fn note(&self, directive: &Directive, class: Class) {

@@ -92,7 +92,7 @@ pub(crate) fn file<'a>(
         table.write(&mut text);
     }
     text.push_str(&file.hosts);
-    for table in context.tables.take() {
+    for table in context.tables.take().iter() {
         table.write(&mut text);
     }
     text

@@ -7,7 +7,7 @@ use crate::directive::Directive;
 use crate::haproxy::files::Files;
 use crate::haproxy::proxy::{Proxies, Proxy};
 use crate::report::{Class, Report};
-use crate::table::Table;
+use crate::table::{Table, Tables};
 use crate::toml::{self, Keys};
 
 /// Comparisons that `step` counts at most, so that many hosts with many rules end in a bounded time.
@@ -42,11 +42,7 @@ pub(crate) struct Context<'a> {
     /// Numbers of the proxies with a `stick-table`, by their names.
     stick_tables: BTreeMap<&'a str, usize>,
     /// Tables with names, by headers such as `[upstream.app]`.
-    tables: RefCell<BTreeMap<String, Table>>,
-    /// Names of tables by their `kind.name` as wanted, and their content.
-    names: RefCell<BTreeMap<(String, String), String>>,
-    /// Last number behind a wanted name: 2 after `app-2`.
-    numbers: RefCell<BTreeMap<String, usize>>,
+    tables: RefCell<Tables>,
     /// Headers of the tables that the current file uses, in their order.
     used: RefCell<Vec<String>>,
     seen: RefCell<BTreeSet<String>>,
@@ -85,8 +81,6 @@ impl<'a> Context<'a> {
             stick_tables,
             proxies,
             tables: RefCell::default(),
-            names: RefCell::default(),
-            numbers: RefCell::default(),
             used: RefCell::default(),
             seen: RefCell::default(),
             groups: RefCell::default(),
@@ -131,28 +125,9 @@ impl<'a> Context<'a> {
 
     /// The name of the table of this `kind` with these `keys`, which is added if there is none. A second `app` is `app-2`.
     pub(crate) fn named(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
-        let content = (format!("{kind}.{name}"), keys.inline());
-        if let Some(known) = self.names.borrow().get(&content) {
-            self.using(kind, known);
-            return known.clone();
-        }
-        let mut tables = self.tables.borrow_mut();
-        let mut numbers = self.numbers.borrow_mut();
-        let number = numbers.entry(content.0.clone()).or_insert(0);
-        // Another table may have the candidate already, as of a proxy with the name `app-2`.
-        let (candidate, header) = loop {
-            *number += 1;
-            let candidate = if *number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-            let header = format!("[{kind}.{candidate}]");
-            if !tables.contains_key(&header) {
-                break (candidate, header);
-            }
-        };
-        let table = Table { header: header.clone(), keys: keys.clone(), comment: source.comment() };
-        tables.insert(header, table);
-        self.names.borrow_mut().insert(content, candidate.clone());
-        self.using(kind, &candidate);
-        candidate
+        let name = self.tables.borrow_mut().named(kind, name, keys, source.comment());
+        self.using(kind, &name);
+        name
     }
 
     /// Notes that the current file uses the table `[kind.name]`.

@@ -8,7 +8,7 @@ use crate::directive::Directive;
 use crate::nginx::log_outputs::Logs;
 use crate::nginx::scope::Scope;
 use crate::report::{Class, Report};
-use crate::table::{self, Table};
+use crate::table::{Table, Tables};
 use crate::toml::{self, Keys};
 
 /// State of the translation of the servers of one file.
@@ -22,7 +22,7 @@ pub(crate) struct Context<'a> {
     pub(crate) groups: BTreeMap<String, &'a Directive>,
     pub(crate) zones: BTreeMap<String, &'a Directive>,
     /// Tables behind the hosts: upstreams, limits and maps.
-    pub(crate) tables: RefCell<Vec<Table>>,
+    pub(crate) tables: RefCell<Tables>,
     /// Size of bodies that `[server]` sets.
     pub(crate) body_size: Cell<Option<u64>>,
     /// Variables whose tables are being written, which may refer to each other.
@@ -103,7 +103,7 @@ impl<'a> Context<'a> {
 
     /// The name of the table of this kind (`limit`, `upstream`) with these keys, which is written if there is none.
     pub(crate) fn named_table(&self, kind: &str, name: &str, keys: &Keys, source: &Directive) -> String {
-        table::named(&mut self.tables.borrow_mut(), kind, name, keys, &source.comment())
+        self.tables.borrow_mut().named(kind, name, keys, source.comment())
     }
 
     /// Notes that a directive, without its block, is carried over.

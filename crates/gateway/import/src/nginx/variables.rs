@@ -187,7 +187,7 @@ impl Context<'_> {
     fn map(&self, variable: &str) -> Result<String, String> {
         let map = self.maps[variable];
         let name = toml::name(variable);
-        if self.tables.borrow().iter().any(|table| table.header == format!("[map.{name}]")) {
+        if self.tables.borrow().get(&format!("[map.{name}]")).is_some() {
             return Ok(name);
         }
         // Without this mark, two maps that refer to each other would overflow the stack.
