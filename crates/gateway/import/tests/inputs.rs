@@ -216,6 +216,29 @@ fn scripts_of_the_usual_snippets_are_found() {
 }
 
 #[test]
+fn thousands_of_locations_are_translated() {
+    const COUNT: usize = 5000;
+    let locations = (0..COUNT).map(|number| match number % 5 {
+        0 => format!(
+            "location /a/{number}/ {{ proxy_pass http://127.0.0.1:{}; proxy_read_timeout {number}s; }}",
+            1 + number % 9
+        ),
+        1 => format!("location /wp-{number} {{ return 403; }}"),
+        2 => format!("location = /e/{number} {{ return 301 /to/{number}; }}"),
+        3 => format!("location /i/{number}/ {{ internal; alias /no/such/; }}"),
+        _ => format!("location /n/{number}/ {{ location /n/{number}/x/ {{ root /no/such; }} deny all; }}"),
+    });
+    let all = locations.collect::<Vec<_>>().join("\n");
+    let text = format!(
+        "server {{ server_name a.example; error_page 404 /a/5/; {all} location / {{ root /no/such; }} }}"
+    );
+    let result = import_text(&text).files.concat();
+    // A search of all locations for each pair of them would take minutes.
+    assert!(result.matches("[[host.route]]").count() >= COUNT, "{}", result.len());
+    assert!(result.contains("path = \"/a/4995/\"\nupstream = ") && !result.contains("status = 501"));
+}
+
+#[test]
 fn conditions_of_logs_are_those_of_outputs() {
     let text = "map $status $errors { ~^[23] 0; default 1; } map $request_uri $health { /up 0; default 1; } \
                 map $http_user_agent $bots { default 0; ~*bot 1; Probe 1; } \

@@ -36,7 +36,7 @@ impl<'a> Site<'_, 'a> {
         let kind = Kind::Expression { pattern, ignore_case };
         // An empty block: the route refuses, so no directive of the location may have an effect.
         let scope = self.scope.child(&[]);
-        self.locations.push(Location { kind, scope, directive: Some(directive), parent, refused: true });
+        self.add(Location { refused: true, ..Location::new(kind, scope, Some(directive), parent) });
     }
 
     /// An `if` that brisk cannot express. If it refuses requests, the location refuses all of them; an `if` of the server only gets

@@ -5,9 +5,9 @@ use std::mem;
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::host::HOST;
-use crate::nginx::location::{At, Location, PASSES, Route};
+use crate::nginx::location::{At, Location, Route};
 use crate::nginx::program::check_redirect;
-use crate::nginx::scope::Scope;
+use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
 use crate::nginx::variables::{Use, Values};
 use crate::toml::{self, Keys};
@@ -127,14 +127,18 @@ impl<'a> Site<'_, 'a> {
 
     /// Whether the response of an internal location is a page.
     pub(crate) fn is_page(&self, location: &Location<'a>) -> bool {
-        let leads = |page: &&Directive| {
-            let fixed = parts(page).2.split(['?', '$']).next().unwrap_or_default();
-            let found = self.find(fixed).filter(|_| fixed.starts_with('/') && self.page_file(page).is_none());
-            found.is_some_and(|found| std::ptr::eq(found, location))
-        };
-        let mut pages = self.scope.all("error_page");
-        pages.extend(self.locations.iter().flat_map(|location| location.scope.all("error_page")));
-        pages.iter().any(leads)
+        let pages = self.index.pages.get_or_init(|| {
+            let own = self.locations.iter().flat_map(|location| location.scope.own());
+            // Once each: all locations inherit the pages of the server.
+            let pages = own.filter(|line| line.name == "error_page").chain(self.scope.all("error_page"));
+            let leads_to = |page: &'a Directive| {
+                let fixed = parts(page).2.split(['?', '$']).next().unwrap_or_default();
+                let is_route = fixed.starts_with('/') && self.page_file(page).is_none();
+                self.find(fixed).filter(|_| is_route).map(|found| found.number)
+            };
+            pages.filter_map(leads_to).collect()
+        });
+        pages.contains(&location.number)
     }
 
     /// Completes the routes of a host whose table has `keys` by those of its pages.

@@ -3,9 +3,9 @@
 use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
 use crate::nginx::flow::Flow;
-use crate::nginx::location::{Kind, Location, PASSES, Route, program};
+use crate::nginx::location::{Kind, Location, Route, program};
 use crate::nginx::program::Rewrite;
-use crate::nginx::scope::Scope;
+use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
 use crate::toml::{self, Keys};
 
@@ -220,7 +220,8 @@ impl<'a> Site<'_, 'a> {
     fn alias(&self, alias: &Directive, base: &str, flow: &Flow<'_, 'a>) -> Result<String, String> {
         let has_alias =
             |location: &&Location<'a>| location.scope.own().iter().any(|line| line.id == alias.id);
-        let own = self.locations.iter().find(has_alias).map(|location| &location.kind);
+        let own = [flow.location].into_iter().chain(&self.locations).find(has_alias);
+        let own = own.map(|location| &location.kind);
         let Some(Kind::Prefix { path, .. } | Kind::Exact(path)) = own else { return Ok(base.to_owned()) };
         match flow.at.path.strip_prefix(path.as_str()) {
             Some("") => Ok(base.to_owned()),

@@ -1,7 +1,9 @@
 //! Locations of a server of nginx, and places and routes of brisk for them.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, OnceCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex::bytes::Regex;
 
 use crate::directive::Directive;
 use crate::nginx::condition::When;
@@ -10,22 +12,6 @@ use crate::nginx::variables::Values;
 use crate::nginx::{dialect, pattern};
 use crate::table::Table;
 use crate::toml::{self, Keys};
-
-/// Directives that produce the response of a location.
-pub(crate) const PASSES: [&str; 12] = [
-    "proxy_pass",
-    "grpc_pass",
-    "fastcgi_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "memcached_pass",
-    "stub_status",
-    "empty_gif",
-    "js_content",
-    "content_by_lua_block",
-    "content_by_lua_file",
-    "dav_methods",
-];
 
 /// Kind of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +40,31 @@ pub(crate) struct Location<'a> {
     pub(crate) parent: Option<usize>,
     /// Whether it stands for a location that brisk cannot find, so that its route refuses requests.
     pub(crate) refused: bool,
+    /// Position among the locations of the server.
+    pub(crate) number: usize,
+    /// The compiled expression, if it is one.
+    pub(crate) matcher: OnceCell<Option<Regex>>,
 }
 
-impl Location<'_> {
+impl<'a> Location<'a> {
+    /// A location that gets its number when a server takes it.
+    pub(crate) fn new(
+        kind: Kind,
+        scope: Scope<'a>,
+        directive: Option<&'a Directive>,
+        parent: Option<usize>,
+    ) -> Self {
+        let (refused, number, matcher) = (false, usize::MAX, OnceCell::new());
+        Self { kind, scope, directive, parent, refused, number, matcher }
+    }
+
+    /// Whether it has an expression that matches the path.
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let Kind::Expression { pattern, ignore_case } = &self.kind else { return false };
+        let compiled = self.matcher.get_or_init(|| pattern::compiled(pattern, *ignore_case));
+        compiled.as_ref().is_some_and(|compiled| compiled.is_match(path.as_bytes()))
+    }
+
     /// Whether it is for internal redirects only.
     pub(crate) fn is_internal(&self) -> bool {
         self.scope.level("internal") > 0
@@ -138,6 +146,25 @@ impl Effort {
     }
 }
 
+/// Facts about all locations of a server, each found once: a search for each location would take the square of their number.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Prefixes, with the number of the last location that has each.
+    pub(crate) prefixes: OnceCell<BTreeMap<String, usize>>,
+    /// For each location, the prefixes whose requests come to its path, the longest first.
+    pub(crate) guests: OnceCell<Vec<Vec<usize>>>,
+    /// Numbers of the expressions.
+    pub(crate) expressions: OnceCell<Vec<usize>>,
+    /// Whether a location leads to scripts.
+    pub(crate) has_scripts: OnceCell<bool>,
+    /// Whether applications may name paths of internal locations.
+    pub(crate) has_targets: OnceCell<bool>,
+    /// Front controllers, each with the location that has its path.
+    pub(crate) fronts: OnceCell<Vec<(String, Option<usize>)>>,
+    /// Locations that are pages for errors.
+    pub(crate) pages: OnceCell<BTreeSet<usize>>,
+}
+
 /// Directives of the rewrite module, which nginx executes in their order.
 pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
     let names = ["if", "rewrite", "return", "set", "break"];
@@ -147,7 +174,7 @@ pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
 /// The location for paths that no location names.
 pub(crate) fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
     let kind = Kind::Prefix { path: "/".to_owned(), stop: false };
-    Location { kind, scope: scope.child(&[]), directive: None, parent: None, refused: false }
+    Location::new(kind, scope.child(&[]), None, None)
 }
 
 /// Whether an expression, or a path, is about parameters of segments, which brisk removes before it compares paths.

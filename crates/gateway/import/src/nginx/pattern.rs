@@ -198,7 +198,7 @@ pub(crate) fn groups(pattern: &str) -> Option<usize> {
 }
 
 /// The expression as brisk compiles it: without tables of Unicode, which this crate does not have either.
-fn compiled(pattern: &str, ignore_case: bool) -> Option<Regex> {
+pub(crate) fn compiled(pattern: &str, ignore_case: bool) -> Option<Regex> {
     let text = translate(pattern, ignore_case).ok()?;
     RegexBuilder::new(&text).unicode(false).build().ok()
 }

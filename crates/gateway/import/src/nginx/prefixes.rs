@@ -1,10 +1,13 @@
 //! Prefixes that are no paths of brisk: prefixes that end within a segment, as `/wp-`, and the further paths of a restricted prefix,
 //! such as `/adminx` of `/admin`. Their routes stand at the next shorter prefix, with an expression.
 
+use std::cmp::Reverse;
+
 use crate::nginx::closing::closes;
 use crate::nginx::condition::When;
-use crate::nginx::location::{At, Kind, Location, PASSES, Route, program};
+use crate::nginx::location::{At, Kind, Location, Route, program};
 use crate::nginx::pattern;
+use crate::nginx::scope::PASSES;
 use crate::nginx::site::Site;
 use crate::nginx::variables::Values;
 use crate::toml;
@@ -12,21 +15,13 @@ use crate::toml;
 impl<'a> Site<'_, 'a> {
     /// The routes of longer prefixes whose requests come to the path of this one.
     pub(crate) fn parts(&self, location: &Location<'a>, stopping: bool, routes: &mut Vec<Route>) {
-        let mut parts: Vec<_> = self
-            .locations
-            .iter()
-            .filter_map(|part| match &part.kind {
-                Kind::Prefix { path, stop } if *stop == stopping => {
-                    let base = self.base(part);
-                    Some((part, path, base.or_else(|| self.neighbour(part))?))
-                }
-                _ => None,
-            })
-            .filter(|(_, _, base)| std::ptr::eq(*base, location))
-            .collect();
-        parts.sort_by_key(|(_, path, _)| std::cmp::Reverse(path.len()));
-        for (part, path, base) in parts {
-            let Kind::Prefix { path: base, .. } = &base.kind else { continue };
+        let Kind::Prefix { path: base, .. } = &location.kind else { return };
+        let guests = self.index.guests.get_or_init(|| self.guests());
+        for part in guests.get(location.number).into_iter().flatten().map(|number| &self.locations[*number]) {
+            let Kind::Prefix { path, stop } = &part.kind else { continue };
+            if *stop != stopping {
+                continue;
+            }
             let end = if self.is_part(part) { "" } else { "[^/]" };
             let when = When::plain("path_regex", toml::raw(&format!("^{}{end}", pattern::escaped(path))));
             self.location(
@@ -35,6 +30,24 @@ impl<'a> Site<'_, 'a> {
                 routes,
             );
         }
+    }
+
+    /// For each location, the prefixes whose requests come to its path, the longest first.
+    fn guests(&self) -> Vec<Vec<usize>> {
+        let mut all = vec![Vec::new(); self.locations.len()];
+        for part in &self.locations {
+            if let Some(base) = self.base(part).or_else(|| self.neighbour(part))
+                && let Kind::Prefix { path, .. } = &part.kind
+            {
+                all[base.number].push((Reverse(path.len()), part.number));
+            }
+        }
+        let sorted = all.into_iter().map(|mut guests| {
+            // Of equal lengths, the first location comes first.
+            guests.sort_unstable();
+            guests.into_iter().map(|(_, number)| number).collect()
+        });
+        sorted.collect()
     }
 
     /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.
@@ -67,17 +80,17 @@ impl<'a> Site<'_, 'a> {
     /// The next shorter prefix, of whole segments, that contains a prefix.
     fn above(&self, location: &Location<'a>) -> Option<&Location<'a>> {
         let Kind::Prefix { path, .. } = &location.kind else { return None };
-        let above = self.locations.iter().filter(|other| match &other.kind {
-            Kind::Prefix { path: other, .. } => {
-                let behind = path.strip_prefix(other.as_str()).filter(|behind| !behind.is_empty());
-                behind.is_some_and(|behind| other.ends_with('/') || behind.starts_with('/'))
-            }
-            _ => false,
+        let prefixes = self.index.prefixes.get_or_init(|| {
+            let prefixes = self.locations.iter().filter_map(|location| match &location.kind {
+                Kind::Prefix { path, .. } => Some((path.clone(), location.number)),
+                _ => None,
+            });
+            prefixes.collect()
         });
-        above.max_by_key(|other| match &other.kind {
-            Kind::Prefix { path, .. } => path.len(),
-            _ => 0,
-        })
+        let slashes = path.match_indices('/').rev().map(|(place, _)| place);
+        let starts = slashes.flat_map(|place| [&path[..=place], &path[..place]]);
+        let mut shorter = starts.filter(|start| start.len() < path.len());
+        shorter.find_map(|start| Some(&self.locations[*prefixes.get(start)?]))
     }
 
     /// Whether the folder of a location with files exists. Without its root, the files are on another machine.

@@ -263,11 +263,11 @@ impl<'a> Site<'_, 'a> {
     pub(crate) fn hidden(&self, path: &str, next: &Flow<'_, 'a>) -> Option<&Location<'a>> {
         let path = path.split('?').next().unwrap_or_default();
         let (start, _) = path.split_once('$')?;
-        let mut others = self.locations.iter().enumerate().filter(|(index, other)| match &other.kind {
+        let mut others = self.locations.iter().filter(|other| match &other.kind {
             Kind::Prefix { path, .. } | Kind::Exact(path) => path.starts_with(start),
             // The path of the client, whose parts the variables are, was compared with other expressions.
             Kind::Expression { pattern, ignore_case } => {
-                (pattern.starts_with('^') || !self.is_tried(next.location, *index))
+                (pattern.starts_with('^') || !self.is_tried(next.location, other))
                     && pattern::can_match(pattern, *ignore_case, start)
             }
             Kind::Named(_) => false,
@@ -275,7 +275,7 @@ impl<'a> Site<'_, 'a> {
         let is_restricted = |other: &&Location<'a>| {
             other.refused || closes(other.scope.own()) && next.same_restrictions(&next.to(other)).is_err()
         };
-        others.find_map(|(_, other)| Some(other).filter(|other| is_restricted(other)))
+        others.find(is_restricted)
     }
 
     /// The keys for a `return`.

@@ -1,5 +1,7 @@
 //! The server behind a location, and the path that it gets.
 
+use std::collections::BTreeSet;
+
 use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
 use crate::nginx::flow::Flow;
@@ -82,14 +84,17 @@ impl<'a> Site<'_, 'a> {
             self.context.carried(files);
             return front(files);
         }
-        let leads_here =
-            |path: &String| self.find(path).is_some_and(|location| std::ptr::eq(location, flow.location));
-        let mut all = self.locations.iter().filter_map(|location| front(location.scope.one("try_files")?));
-        let script = all.find(leads_here)?;
+        let fronts = self.index.fronts.get_or_init(|| {
+            let all = self.locations.iter().filter_map(|location| front(location.scope.one("try_files")?));
+            let mut known = BTreeSet::new();
+            let first = all.filter(|path| known.insert(path.clone()));
+            first.map(|path| (path.clone(), self.find(&path).map(|location| location.number))).collect()
+        });
+        let (script, _) = fronts.iter().find(|(_, place)| *place == Some(flow.location.number))?;
         let detail =
             format!("a script that does not exist is {script}; nginx would let PHP respond with 404");
         self.context.different(flow.scope.one("fastcgi_pass")?, detail);
-        Some(script)
+        Some(script.clone())
     }
 
     /// The URL of a `proxy_pass`, with the values of its variables.

@@ -1,20 +1,12 @@
 //! Levels of a configuration, and nginx's rule of inheritance.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use crate::directive::Directive;
 
-/// The blocks around a directive, from `http` inwards.
-///
-/// nginx inherits a directive from the level above only if the level itself has none of the same name. Lists such as
-/// `add_header` are replaced as a whole.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scope<'a> {
-    blocks: Vec<&'a [Directive]>,
-    /// Number of levels around the innermost location, from which it does not inherit [`OWN`].
-    around: usize,
-}
-
-/// Directives that a location does not inherit, but its blocks of `if` and `limit_except` do.
-const OWN: [&str; 17] = [
+/// Directives that produce the response of a location.
+pub(crate) const PASSES: [&str; 12] = [
     "proxy_pass",
     "grpc_pass",
     "fastcgi_pass",
@@ -26,18 +18,44 @@ const OWN: [&str; 17] = [
     "js_content",
     "content_by_lua_block",
     "content_by_lua_file",
-    "try_files",
-    "limit_except",
-    "return",
-    "rewrite",
-    "set",
-    "if",
+    "dav_methods",
 ];
+
+/// Further directives that a location does not inherit, but its blocks of `if` and `limit_except` do.
+const OWN: [&str; 6] = ["try_files", "limit_except", "return", "rewrite", "set", "if"];
+
+/// Whether a location has the directive for itself: of [`PASSES`], only `dav_methods` is inherited.
+fn is_own(name: &str) -> bool {
+    OWN.contains(&name) || (name != "dav_methods" && PASSES.contains(&name))
+}
+
+/// The blocks around a directive, from `http` inwards.
+///
+/// nginx inherits a directive from the level above only if the level itself has none of the same name. Lists such as
+/// `add_header` are replaced as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope<'a> {
+    blocks: Vec<Block<'a>>,
+    /// Number of levels around the innermost location, from which it does not inherit directives that [`is_own`] lists.
+    around: usize,
+}
+
+/// A block, and the positions of its directives by their names: a server may have thousands of locations.
+#[derive(Clone, Debug)]
+struct Block<'a> {
+    lines: &'a [Directive],
+    places: Rc<BTreeMap<&'a str, Vec<usize>>>,
+}
 
 impl<'a> Scope<'a> {
     /// The scope inside of a block of any kind except `location`.
     pub(crate) fn child(&self, block: &'a [Directive]) -> Self {
-        Self { blocks: self.blocks.iter().copied().chain([block]).collect(), around: self.around }
+        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (place, line) in block.iter().enumerate() {
+            places.entry(&line.name).or_default().push(place);
+        }
+        let block = Block { lines: block, places: Rc::new(places) };
+        Self { blocks: self.blocks.iter().cloned().chain([block]).collect(), around: self.around }
     }
 
     /// The scope inside of a location.
@@ -53,11 +71,14 @@ impl<'a> Scope<'a> {
     /// The directives of the innermost level that has some of the names, and the number of that level, from 1.
     pub(crate) fn all_of(&self, names: &[&str]) -> (usize, Vec<&'a Directive>) {
         for (level, block) in self.blocks.iter().enumerate().rev() {
-            let is_in_force = |name: &str| level >= self.around || !OWN.contains(&name);
-            let is_one = |name: &str| names.contains(&name) && is_in_force(name);
-            let found: Vec<_> = block.iter().filter(|directive| is_one(&directive.name)).collect();
-            if !found.is_empty() {
-                return (level + 1, found);
+            let in_force = names.iter().filter(|name| level >= self.around || !is_own(name));
+            let places = in_force.filter_map(|name| block.places.get(*name));
+            let mut places: Vec<usize> = places.flatten().copied().collect();
+            if !places.is_empty() {
+                // In the order of the block: of `allow` and `deny`, the first match decides.
+                places.sort_unstable();
+                let lines = block.lines;
+                return (level + 1, places.into_iter().map(|place| &lines[place]).collect());
             }
         }
         (0, Vec::new())
@@ -85,6 +106,6 @@ impl<'a> Scope<'a> {
 
     /// Directives of the innermost block.
     pub(crate) fn own(&self) -> &'a [Directive] {
-        self.blocks.last().copied().unwrap_or_default()
+        self.blocks.last().map(|block| block.lines).unwrap_or_default()
     }
 }

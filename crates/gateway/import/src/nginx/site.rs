@@ -1,13 +1,14 @@
 //! Locations of a server, and the routes that keep nginx's order.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use crate::directive::Directive;
 use crate::nginx::condition::{When, is_host_condition, is_scheme_condition};
 use crate::nginx::context::Context;
 use crate::nginx::flow::Flow;
 use crate::nginx::headers::Inherited;
-use crate::nginx::location::{At, Effort, Kind, Location, Route, everything, kind, program};
+use crate::nginx::location::{At, Effort, Index, Kind, Location, Route, everything, kind, program};
 use crate::nginx::pattern;
 use crate::nginx::scope::Scope;
 use crate::nginx::variables::Values;
@@ -29,6 +30,7 @@ pub(crate) struct Site<'c, 'a> {
     /// A file that switches the host to maintenance.
     pub(crate) maintenance: RefCell<Option<String>>,
     pub(crate) effort: Effort,
+    pub(crate) index: Index,
 }
 
 /// Pages for errors that are responses of routes.
@@ -63,6 +65,7 @@ impl<'c, 'a> Site<'c, 'a> {
             pages: RefCell::default(),
             maintenance: RefCell::default(),
             effort: Effort::default(),
+            index: Index::default(),
         };
         if is_whole {
             let unreached = Class::NotNeeded("the server responds before it looks for a location".to_owned());
@@ -76,9 +79,15 @@ impl<'c, 'a> Site<'c, 'a> {
             |location: &Location<'_>| matches!(&location.kind, Kind::Prefix { path, .. } if path == "/");
         if !site.locations.iter().any(is_root) {
             let everything = everything(&scope);
-            site.locations.push(everything);
+            site.add(everything);
         }
         site
+    }
+
+    /// Takes a location. Before the first use of the [`Index`].
+    pub(crate) fn add(&mut self, location: Location<'a>) {
+        let number = self.locations.len();
+        self.locations.push(Location { number, ..location });
     }
 
     /// A route at `/` that refuses all requests.
@@ -100,13 +109,7 @@ impl<'c, 'a> Site<'c, 'a> {
             match kind(directive) {
                 Ok(kind) => {
                     let inner = scope.location(directive.inner());
-                    self.locations.push(Location {
-                        kind,
-                        scope: inner.clone(),
-                        directive: Some(directive),
-                        parent,
-                        refused: false,
-                    });
+                    self.add(Location::new(kind, inner.clone(), Some(directive), parent));
                     self.gather(&inner, Some(self.locations.len() - 1));
                 }
                 Err(reason) => {
@@ -123,31 +126,33 @@ impl<'c, 'a> Site<'c, 'a> {
 
     /// Takes the paths of nested locations whose outer location nginx does not choose: one beside it has a longer path.
     fn close_unreached(&mut self) {
-        let path_of = |location: &Location<'a>| match &location.kind {
-            Kind::Prefix { path, .. } | Kind::Exact(path) => Some(path.clone()),
-            _ => None,
-        };
-        let mut unreached = Vec::new();
-        for (index, location) in self.locations.iter().enumerate() {
-            let Some(path) = path_of(location).filter(|_| location.parent.is_some()) else { continue };
+        fn path_of<'p>(location: &'p Location<'_>) -> Option<&'p str> {
+            match &location.kind {
+                Kind::Prefix { path, .. } | Kind::Exact(path) => Some(path.as_str()),
+                _ => None,
+            }
+        }
+        let mut beside: BTreeSet<(Option<usize>, &str)> = BTreeSet::new();
+        for location in &self.locations {
+            if let Kind::Prefix { path, .. } = &location.kind {
+                beside.insert((location.parent, path.as_str()));
+            }
+        }
+        let is_unreached = |location: &&Location<'a>| {
+            let Some(path) = path_of(location).filter(|_| location.parent.is_some()) else { return false };
             let mut outer = location.parent;
-            while let Some(around) = outer {
-                let own = &self.locations[around];
-                let has_longer = |other: &Location<'a>| match (&other.kind, path_of(own)) {
-                    (Kind::Prefix { path: longer, .. }, Some(shorter)) => {
-                        other.parent == own.parent
-                            && longer.len() > shorter.len()
-                            && path.starts_with(longer.as_str())
-                    }
-                    _ => false,
-                };
-                if self.locations.iter().any(has_longer) {
-                    unreached.push(index);
-                    break;
+            while let Some(own) = outer.map(|around| &self.locations[around]) {
+                let shortest = path_of(own).map_or(usize::MAX, |shorter| shorter.len().saturating_add(1));
+                let mut starts = (shortest..=path.len()).filter_map(|end| path.get(..end));
+                if starts.any(|start| beside.contains(&(own.parent, start))) {
+                    return true;
                 }
                 outer = own.parent;
             }
-        }
+            false
+        };
+        let unreached: Vec<_> =
+            self.locations.iter().filter(is_unreached).map(|location| location.number).collect();
         for index in unreached {
             let location = &mut self.locations[index];
             // No directive names this location.
@@ -187,19 +192,20 @@ impl<'c, 'a> Site<'c, 'a> {
             return;
         }
         self.parts(location, true, routes);
-        let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
-        let mut has_scripts = self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some());
-        for (index, other) in self.locations.iter().enumerate() {
+        let mut has_scripts = *self
+            .index
+            .has_scripts
+            .get_or_init(|| self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some()));
+        for other in self.expressions() {
             let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
             if self.effort.is_spent() {
                 return self.spent(location, path, routes);
             }
             // With `^~`, only expressions inside of the location are tried.
-            let is_tried = self.is_tried(location, index) && (!stop || other.parent == own);
+            let is_tried = self.is_tried(location, other) && (!stop || other.parent == Some(location.number));
             if is_tried && pattern::can_match(pattern, *ignore_case, path) {
                 self.expression(other, pattern, *ignore_case, path, routes);
-                has_scripts =
-                    has_scripts && !pattern::matches(pattern, *ignore_case, &format!("{path}/x.php"));
+                has_scripts = has_scripts && !other.matches(&format!("{path}/x.php"));
             }
         }
         self.parts(location, false, routes);
@@ -252,13 +258,21 @@ impl<'c, 'a> Site<'c, 'a> {
         routes.push(Self::refusal(location, &at, When::default()));
     }
 
-    /// Whether nginx tries the expression at `index` for a path of this location: expressions at the same level or above.
-    pub(crate) fn is_tried(&self, location: &Location<'a>, index: usize) -> bool {
-        let own = self.locations.iter().position(|other| std::ptr::eq(other, location));
-        let parent = self.locations[index].parent;
-        let mut level = own;
+    /// The locations with an expression.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Location<'a>> {
+        let numbers = self.index.expressions.get_or_init(|| {
+            let is_one = |location: &&Location<'_>| matches!(location.kind, Kind::Expression { .. });
+            self.locations.iter().filter(is_one).map(|location| location.number).collect()
+        });
+        numbers.iter().map(|number| &self.locations[*number])
+    }
+
+    /// Whether nginx tries an expression for a path of this location: expressions at the same level or above.
+    pub(crate) fn is_tried(&self, location: &Location<'a>, expression: &Location<'a>) -> bool {
+        // The location for paths without one, which a server has not taken, is at no level.
+        let mut level = Some(location.number).filter(|number| *number < self.locations.len());
         loop {
-            if parent == level {
+            if expression.parent == level {
                 return true;
             }
             match level {
@@ -318,16 +332,17 @@ impl<'c, 'a> Site<'c, 'a> {
     fn is_target(&self, location: &Location<'a>) -> bool {
         let Kind::Prefix { path, .. } = &location.kind else { return false };
         let sources = ["root", "alias", "proxy_pass"];
-        let has_source = location.scope.own().iter().any(|line| sources.contains(&&*line.name));
-        location.is_internal() && has_source && !leads(self.scope.own(), path)
+        let has_source = || location.scope.own().iter().any(|line| sources.contains(&&*line.name));
+        location.is_internal() && has_source() && !leads(self.scope.own(), path)
     }
 
     /// Whether applications may name paths of internal locations.
     pub(crate) fn has_targets(&self, scope: &Scope<'a>) -> bool {
         let ignored = scope.one("proxy_ignore_headers");
+        let has_targets = || self.locations.iter().any(|location| self.is_target(location));
         !ignored.is_some_and(|ignored| {
             ignored.args.iter().any(|name| name.eq_ignore_ascii_case("x-accel-redirect"))
-        }) && self.locations.iter().any(|location| self.is_target(location))
+        }) && *self.index.has_targets.get_or_init(has_targets)
     }
 
     /// A route of a location.
@@ -355,11 +370,7 @@ impl<'c, 'a> Site<'c, 'a> {
         if longest.is_some_and(|location| prefix(&location).is_some_and(|(_, stop)| stop)) {
             return longest;
         }
-        let is_match = |location: &&Location<'_>| match &location.kind {
-            Kind::Expression { pattern, ignore_case } => pattern::matches(pattern, *ignore_case, path),
-            _ => false,
-        };
-        self.locations.iter().find(is_match).or(longest)
+        self.expressions().find(|location| location.matches(path)).or(longest)
     }
 
     /// The location with a name such as `@app`.
