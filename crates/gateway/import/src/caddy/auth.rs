@@ -2,7 +2,7 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
-use crate::caddy::flow::Flow;
+use crate::caddy::flow::{Flow, REFUSES};
 use crate::caddy::headers;
 use crate::caddy::proxy;
 use crate::caddy::state::State;
@@ -11,8 +11,6 @@ use crate::caddy::world::World;
 use crate::report::one_line;
 use crate::table::Table;
 use crate::toml::{self, Keys};
-
-const REFUSES: &str = "until then the route refuses requests";
 
 /// `basic_auth`. brisk reads users from a file, so the result is `{ file = "users-1" }` and a comment with the content.
 pub(crate) fn passwords<'a>(context: &Context<'a>, step: &Step<'a>, state: &mut State<'a>) -> Flow {
@@ -113,10 +111,7 @@ pub(crate) fn forward<'a>(
     world: &mut World,
 ) -> Flow {
     let directive = step.directive;
-    let refuse = |reason: &str| {
-        context.missing(directive, reason, REFUSES);
-        Flow::REFUSE
-    };
+    let refuse = |reason: &str| Flow::refused(context, directive, reason);
     if let Some(reason) = prevented(state, world) {
         return refuse(reason);
     }

@@ -1,6 +1,11 @@
 //! Continuation of a program after a directive.
 
+use crate::caddy::context::Context;
 use crate::caddy::plan::Action;
+use crate::directive::Directive;
+
+/// Effect of a directive that is not carried.
+pub(crate) const REFUSES: &str = "until then the route refuses requests";
 
 /// Continuation after a directive.
 #[derive(Debug)]
@@ -25,4 +30,10 @@ pub(crate) enum Absent {
 impl Flow {
     /// The route refuses requests, by [`Action::Refuse`].
     pub(crate) const REFUSE: Self = Self::Finish(Action::Refuse);
+
+    /// [`Self::REFUSE`], because of a directive that is not carried.
+    pub(crate) fn refused(context: &Context<'_>, directive: &Directive, reason: &str) -> Self {
+        context.missing(directive, reason, REFUSES);
+        Self::REFUSE
+    }
 }

@@ -31,10 +31,7 @@ pub(crate) fn serve<'a>(
     world: &mut World,
 ) -> Flow {
     let directive = step.directive;
-    let refuse = |reason: &str| {
-        context.missing(directive, reason, "until then the route refuses requests");
-        Flow::REFUSE
-    };
+    let refuse = |reason: &str| Flow::refused(context, directive, reason);
     context.carried(directive);
     let root = state.root.clone().unwrap_or_else(|| context.path(""));
     let script = Some("index.php".to_owned());

@@ -2,7 +2,7 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, has_variable, resolve};
-use crate::caddy::flow::Flow;
+use crate::caddy::flow::{Flow, REFUSES};
 use crate::caddy::headers;
 use crate::caddy::health;
 use crate::caddy::plan::Action;
@@ -15,8 +15,6 @@ use crate::caddy::world::World;
 use crate::directive::Directive;
 use crate::report::Class;
 use crate::toml::{self, Keys};
-
-const REFUSES: &str = "until then the route refuses requests";
 
 /// A group of servers: `[upstream.NAME]`.
 #[derive(Debug)]
@@ -36,10 +34,7 @@ pub(crate) fn serve<'a>(
     world: &mut World,
 ) -> Flow {
     let directive = step.directive;
-    let refuse = |reason: &str| {
-        context.missing(directive, reason, REFUSES);
-        Flow::REFUSE
-    };
+    let refuse = |reason: &str| Flow::refused(context, directive, reason);
     context.carried(directive);
     let group = match upstream(context, step, state, world) {
         Ok(group) => group,

@@ -2,15 +2,13 @@
 
 use crate::caddy::context::Context;
 use crate::caddy::environment::{self, resolve};
-use crate::caddy::flow::Flow;
+use crate::caddy::flow::{Flow, REFUSES};
 use crate::caddy::placeholders::{Use, has_any, template};
 use crate::caddy::plan::Action;
 use crate::caddy::state::State;
 use crate::caddy::step::Step;
 use crate::caddy::world::World;
 use crate::toml::{self, Keys};
-
-const REFUSES: &str = "until then the route refuses requests";
 
 /// `respond`: the table `respond` with `status`, `body` and `content_type`.
 pub(crate) fn fixed(context: &Context<'_>, step: &Step<'_>, state: &State<'_>, world: &World) -> Flow {

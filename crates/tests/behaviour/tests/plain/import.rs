@@ -1,9 +1,10 @@
 //! `brisk import`: the results for well-known applications are right configurations, and mistakes are named with their line.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brisk_behaviour::site::setup;
+use brisk_testkit::brisk::Setup;
 use brisk_testkit::ca::TestCa;
 use tempfile::TempDir;
 
@@ -42,48 +43,73 @@ const PLACES: [&str; 25] = [
     "static/index.html",
 ];
 
-/// A folder with everything that the inputs name.
-fn folder() -> TempDir {
-    let folder = TempDir::with_prefix("brisk-test-import-").expect("a temporary folder");
-    let write = |name: &str, text: &[u8]| {
-        let path = folder.path().join(name);
+/// A temporary folder for a configuration and its result.
+struct Place {
+    folder: TempDir,
+    setup: Setup,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            folder: TempDir::with_prefix("brisk-test-import-").expect("a temporary folder"),
+            setup: setup(),
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.folder.path().join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
-    };
-    for place in PLACES {
-        write(&format!("srv/{place}"), b"x");
     }
-    let ca = TestCa::new();
-    let leaf = ca.server(&["x.example"]).issue();
-    let read = |path: &Path| fs::read(path).expect("a file");
-    write("site.pem", &read(&leaf.chain));
-    write("site.key", &read(&leaf.key));
-    write("ca.pem", &read(&leaf.chain));
-    write("users", USERS.as_bytes());
-    folder
+
+    /// Imports the file `name`, and checks each file of the result. Returns their number.
+    fn import(&self, server: &str, name: &str, input: &Path) -> usize {
+        let [conf, output, report] = [name, "brisk.toml", "report.md"].map(|name| self.path(name));
+        let run = self.setup.run("import", &[server, &conf, "-o", &output, "--report", &report, "--force"]);
+        // One input for HAProxy has a refusal without a counterpart, which the exit status shows.
+        let is_open = run.stderr.contains("HAProxy refuses requests");
+        assert!(run.status.success() || is_open, "{}: {}", input.display(), run.text());
+        for file in run.stdout.lines() {
+            let checked = self.setup.run("check", &[file]);
+            let text = fs::read_to_string(file).expect("a result");
+            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
+        }
+        run.stdout.lines().count()
+    }
+}
+
+/// The inputs in a folder: a file and its text. Folders beside them are left out.
+fn inputs(folder: &str) -> Vec<(PathBuf, String)> {
+    let paths = fs::read_dir(folder).expect("inputs").map(|input| input.expect("an input").path());
+    let files = paths.filter(|path| path.is_file());
+    files.map(|path| (path.clone(), fs::read_to_string(path).expect("text"))).collect()
 }
 
 #[test]
 fn imported_configurations_pass_the_check() {
-    let (folder, setup) = (folder(), setup());
-    let srv = format!("{}/srv/", folder.path().display());
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let mut count = 0;
-    for input in fs::read_dir(INPUTS).expect("inputs") {
-        let input = input.expect("an input").path();
-        let text = fs::read_to_string(&input).expect("text");
-        let text = text.replace("/srv/", &srv).replace("/usr/share/nginx/html", &format!("{srv}static"));
-        fs::write(folder.path().join("nginx.conf"), text).expect("a file");
-        let [conf, output, report] = ["nginx.conf", "brisk.toml", "report.md"].map(path);
-        let arguments = ["nginx", &conf, "-o", &output, "--report", &report, "--force"];
-        let files = setup.run("import", &arguments).success();
-        for file in files.lines() {
-            let checked = setup.run("check", &[file]);
-            let text = fs::read_to_string(file).expect("a result");
-            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
-            count += 1;
-        }
+    let place = Place::new();
+    for name in PLACES {
+        place.write(&format!("srv/{name}"), "x");
     }
+    let leaf = TestCa::new().server(&["x.example"]).issue();
+    for (name, file) in [("site.pem", &leaf.chain), ("site.key", &leaf.key), ("ca.pem", &leaf.chain)] {
+        place.write(name, fs::read(file).expect("a file"));
+    }
+    place.write("users", USERS);
+    let srv = place.path("srv/");
+    let count: usize = inputs(INPUTS)
+        .into_iter()
+        .map(|(input, text)| {
+            let text = text.replace("/srv/", &srv).replace("/usr/share/nginx/html", &format!("{srv}static"));
+            place.write("nginx.conf", text);
+            place.import("nginx", "nginx.conf", &input)
+        })
+        .sum();
     assert!(count >= 30, "{count} files");
 }
 
@@ -103,44 +129,25 @@ const PAIRS: [&str; 7] = [
 
 #[test]
 fn imported_configurations_of_haproxy_pass_the_check() {
-    let (folder, setup) = (TempDir::with_prefix("brisk-test-import-").expect("a temporary folder"), setup());
-    let write = |name: &str, text: &[u8]| {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(path, text).expect("a file");
-    };
+    let place = Place::new();
     let leaf = TestCa::new().server(&["x.example"]).issue();
     let [chain, key] = [&leaf.chain, &leaf.key].map(|path| fs::read(path).expect("a file"));
     for name in PAIRS {
-        write(&format!("srv/{name}"), &[chain.clone(), key.clone()].concat());
+        place.write(&format!("srv/{name}"), [chain.clone(), key.clone()].concat());
     }
-    write("srv/ca.pem", &chain);
-    write("srv/trusted.lst", b"10.0.0.0/8\n");
-    write("pushers.users", USERS.as_bytes());
-    let srv = format!("{}/srv/", folder.path().display());
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let mut count = 0;
-    for input in fs::read_dir(HAPROXY).expect("inputs") {
-        let input = input.expect("an input").path();
-        // The tests of the importer lie beside their inputs.
-        if input.extension().is_none_or(|end| end != "cfg") {
-            continue;
-        }
-        let text = fs::read_to_string(&input).expect("text").replace("/srv/", &srv);
-        write("haproxy.cfg", text.as_bytes());
-        let [conf, output, report] = ["haproxy.cfg", "brisk.toml", "report.md"].map(path);
-        let arguments = ["haproxy", &conf, "-o", &output, "--report", &report, "--force"];
-        // One input has a refusal without a counterpart, which the exit status shows.
-        let run = setup.run("import", &arguments);
-        let is_open = run.stderr.contains("HAProxy refuses requests");
-        assert!(run.status.success() || is_open, "{}: {}", input.display(), run.text());
-        for file in run.stdout.lines() {
-            let checked = setup.run("check", &[file]);
-            let text = fs::read_to_string(file).expect("a result");
-            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
-            count += 1;
-        }
-    }
+    place.write("srv/ca.pem", &chain);
+    place.write("srv/trusted.lst", "10.0.0.0/8\n");
+    place.write("pushers.users", USERS);
+    let srv = place.path("srv/");
+    // The tests of the importer lie beside their inputs.
+    let configurations =
+        inputs(HAPROXY).into_iter().filter(|(input, _)| input.extension().is_some_and(|end| end == "cfg"));
+    let count: usize = configurations
+        .map(|(input, text)| {
+            place.write("haproxy.cfg", text.replace("/srv/", &srv));
+            place.import("haproxy", "haproxy.cfg", &input)
+        })
+        .sum();
     assert!(count >= 15, "{count} files");
 }
 
@@ -168,14 +175,9 @@ const CADDY_USERS: &str = "birdnet:$2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qq
 
 #[test]
 fn imported_caddyfiles_pass_the_check() {
-    let (folder, setup) = (TempDir::with_prefix("brisk-test-import-").expect("a temporary folder"), setup());
-    let write = |name: &str, text: &[u8]| {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(path, text).expect("a file");
-    };
-    for place in SITES {
-        write(&format!("srv/{place}"), b"x");
+    let place = Place::new();
+    for name in SITES {
+        place.write(&format!("srv/{name}"), "x");
     }
     let ca = TestCa::new();
     let pairs: [(&str, &[&str]); 2] = [
@@ -184,54 +186,38 @@ fn imported_caddyfiles_pass_the_check() {
     ];
     for (name, names) in pairs {
         let leaf = ca.server(names).issue();
-        write(&format!("{name}.pem"), &fs::read(&leaf.chain).expect("a file"));
-        write(&format!("{name}.key"), &fs::read(&leaf.key).expect("a file"));
-        write("clients.pem", &fs::read(&leaf.chain).expect("a file"));
+        let [chain, key] = [&leaf.chain, &leaf.key].map(|path| fs::read(path).expect("a file"));
+        place.write(&format!("{name}.pem"), &chain);
+        place.write(&format!("{name}.key"), key);
+        place.write("clients.pem", chain);
     }
-    write(".brisk/users-1", CADDY_USERS.as_bytes());
-    let here = format!("{}/", folder.path().display());
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let mut count = 0;
-    for input in fs::read_dir(CADDYFILES).expect("inputs") {
-        let input = input.expect("an input").path();
-        if input.is_dir() {
-            for snippet in fs::read_dir(&input).expect("snippets") {
-                let snippet = snippet.expect("a snippet").path();
-                let name = snippet.file_name().expect("a name").to_string_lossy().into_owned();
-                write(&format!("snippets/{name}"), &fs::read(&snippet).expect("a file"));
-            }
-        }
+    place.write(".brisk/users-1", CADDY_USERS);
+    for (snippet, text) in inputs(&format!("{CADDYFILES}/snippets")) {
+        let name = snippet.file_name().expect("a name").to_string_lossy();
+        place.write(&format!("snippets/{name}"), text);
     }
-    for input in fs::read_dir(CADDYFILES).expect("inputs") {
-        let input = input.expect("an input").path();
-        if input.is_dir() {
-            continue;
-        }
-        let text = fs::read_to_string(&input).expect("text");
-        let text = text
-            .replace("/srv/", &format!("{here}srv/"))
-            .replace("/etc/ssl/", &here)
-            .replace("/var/log/caddy/", &format!("{here}srv/log/"));
-        fs::write(folder.path().join("Caddyfile"), text).expect("a file");
-        let [conf, output, report] = ["Caddyfile", "brisk.toml", "report.md"].map(path);
-        let arguments = ["caddy", &conf, "-o", &output, "--report", &report, "--force"];
-        let files = setup.run("import", &arguments).success();
-        for file in files.lines() {
-            let checked = setup.run("check", &[file]);
-            let text = fs::read_to_string(file).expect("a result");
-            assert!(checked.status.success(), "{}: {}\n{text}", input.display(), checked.text());
-            count += 1;
-        }
-    }
+    let here = place.path("");
+    let count: usize = inputs(CADDYFILES)
+        .into_iter()
+        .map(|(input, text)| {
+            let text = text
+                .replace("/srv/", &format!("{here}srv/"))
+                .replace("/etc/ssl/", &here)
+                .replace("/var/log/caddy/", &format!("{here}srv/log/"));
+            place.write("Caddyfile", text);
+            place.import("caddy", "Caddyfile", &input)
+        })
+        .sum();
     assert!(count >= 17, "{count} files");
 }
 
 #[test]
 fn mistakes_and_existing_files_are_named() {
-    let (folder, setup) = (folder(), setup());
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let place = Place::new();
+    let setup = &place.setup;
+    let path = |name: &str| place.path(name);
     let [conf, output] = ["wrong.conf", "brisk.toml"].map(path);
-    fs::write(&conf, "server {\n  listen 80;\n").expect("a file");
+    place.write("wrong.conf", "server {\n  listen 80;\n");
     let failed = setup.run("import", &["nginx", &conf, "-o", &output]);
     assert!(failed.stderr.contains("wrong.conf:1: the block has no end: add }"), "{}", failed.text());
     fs::write(&conf, "server { listen 80; server_name a.example; proxy_cache x; return 204; }")
