@@ -300,6 +300,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
         hosts: vec![host],
         unknown_host: brisk_certs::UnknownName::Default,
         trusted_proxies: Vec::new(),
+        client_header: None,
         underscores: Underscores::Drop,
         variants: Variants::default(),
         beacons: None,

@@ -177,7 +177,7 @@ async fn connect(settings: &RedisSettings, address: Option<RedisAddress>) -> Red
             Err(error) => last = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| LibraryError::from((redis::ErrorKind::InvalidClientConfig, "no server"))))
+    Err(last.unwrap_or_else(|| LibraryError::from((ErrorKind::InvalidClientConfig, "no server"))))
 }
 
 async fn open(
