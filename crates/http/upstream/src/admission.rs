@@ -116,8 +116,13 @@ impl Server {
                 continue;
             }
             // The permit is released when the connection's task has ended.
-            self.http2().close_idle();
-            return;
+            if self.http2().close_idle() {
+                return;
+            }
+            // A login that is lost costs more than a connection.
+            if !self.pool().close_oldest_private() {
+                return;
+            }
         }
     }
 

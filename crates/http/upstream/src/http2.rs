@@ -206,12 +206,14 @@ impl Http2Pool {
         self.open.borrow().is_empty()
     }
 
-    /// Closes one connection without requests, if there is any.
-    pub(crate) fn close_idle(&self) {
+    /// Closes one connection without requests. Returns whether there was one.
+    pub(crate) fn close_idle(&self) -> bool {
         let mut open = self.open.borrow_mut();
-        if let Some(index) = open.iter().position(|shared| shared.link.load() == 0) {
+        let idle = open.iter().position(|shared| shared.link.load() == 0);
+        if let Some(index) = idle {
             open.swap_remove(index);
         }
+        idle.is_some()
     }
 
     /// Drops all connections, including those being opened. Each closes with the last of its requests.

@@ -5,6 +5,9 @@
 //! client's requests, closes with it and is never shared. HTTP/2 shares connections by design: if either side uses
 //! HTTP/2, a request with such a login gets an upstream connection for itself. The several steps of NTLM cannot succeed
 //! there, the single step of Kerberos can.
+//!
+//! With `pool.max_connections`, an idle connection closes for a request that waits ([`Server::yield_idle`]). The client then has to
+//! log in again. Otherwise a few clients could hold all connections.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,6 +19,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::group::{Group, Server};
 use crate::http1::Http1;
+use crate::pool::PrivateSlot;
 
 /// Whether a request tries to authenticate its connection, in `Authorization` or `Proxy-Authorization`.
 pub(crate) fn is_attempt(headers: &HeaderList) -> bool {
@@ -48,7 +52,7 @@ fn names_scheme(value: &HeaderValue) -> bool {
 
 /// Idle upstream connections of one client connection with a login: at most one per [`Server`].
 #[derive(Debug, Default)]
-pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Box<Http1>)>>);
+pub(crate) struct PrivateConnections(RefCell<Vec<(Rc<Server>, Rc<PrivateSlot>)>>);
 
 impl PrivateConnections {
     /// The connections of `client`; `None` if `client` never had any.
@@ -68,24 +72,27 @@ impl PrivateConnections {
         if kept.is_empty() {
             return None;
         }
-        group.servers().iter().find(|server| kept.iter().any(|(own, _)| Rc::ptr_eq(own, server))).cloned()
+        let is_known = |server: &&Rc<Server>| {
+            kept.iter().any(|(own, slot)| Rc::ptr_eq(own, server) && slot.borrow().is_some())
+        };
+        group.servers().iter().find(is_known).cloned()
     }
 
-    /// Takes the connection to `server`, unless the server has closed it.
+    /// Takes the connection to `server`, unless it has been closed.
     pub(crate) fn take(&self, server: &Rc<Server>) -> Option<Box<Http1>> {
         let mut kept = self.0.borrow_mut();
         let index = kept.iter().position(|(own, _)| Rc::ptr_eq(own, server))?;
-        let (_, mut http1) = kept.swap_remove(index);
+        let (_, slot) = kept.swap_remove(index);
+        let mut http1 = slot.take()?;
         // The login has ended with a closed connection. The server then demands another one.
         (!http1.found_closed()).then_some(http1)
     }
 
     /// Keeps a reusable connection for the client's next request. Replaces an earlier connection to the same server.
-    pub(crate) fn put(&self, server: &Rc<Server>, mut http1: Box<Http1>) {
-        http1.rest();
+    pub(crate) fn put(&self, server: &Rc<Server>, http1: Box<Http1>) {
         let mut kept = self.0.borrow_mut();
         kept.retain(|(own, _)| !Rc::ptr_eq(own, server));
-        kept.push((Rc::clone(server), http1));
+        kept.push((Rc::clone(server), server.pool().put_private(http1)));
     }
 }
 

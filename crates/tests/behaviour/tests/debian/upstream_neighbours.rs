@@ -342,6 +342,22 @@ fn a_login_that_holds_for_a_connection_stays_with_its_client() {
 }
 
 #[test]
+fn a_login_gives_way_to_a_request_for_which_no_connection_is_left() {
+    let (origin, open) = logging_in();
+    let pool = "pool = { max_connections = 1, queue = { timeout = \"3m\" } }\n";
+    let site = single(&(proxy_to(&[&origin.url()]) + pool));
+    let mut alice = site.connect();
+    for _ in 0..2 {
+        assert_eq!(alice.request(&with_credentials("Negotiate alice")).text(), "hello alice");
+        assert_eq!(alice.get(NAME, "/").text(), "hello alice");
+        // The challenge of this response binds a connection to another client, for a short time.
+        assert_eq!(site.get("/").status(), 401, "the idle login keeps its place");
+        wait_until("the end of the login", || (open.load(Ordering::SeqCst) == 0).then_some(()));
+        assert_eq!(alice.get(NAME, "/").status(), 401);
+    }
+}
+
+#[test]
 fn a_login_over_http2_holds_for_its_request_alone() {
     let (origin, open) = logging_in();
     let site = single(&proxy_to(&[&origin.url()]));
