@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// The granularity: a deadline expires between its time and two ticks later, never earlier (unless the worker was
-/// blocked for longer than a tick just before it was set; then by as much).
+/// blocked for longer than a tick just before it was set; then by as much, at most [`MOST_TICKS`]).
 pub const TICK: Duration = Duration::from_millis(100);
 
 const TICK_MILLIS: u32 = TICK.subsec_millis();
@@ -34,6 +34,10 @@ const EVICTED_SHARE: usize = 64;
 /// Maximum number of connections evicted by one [`DeadlineWheel::evict_idle`].
 const MOST_EVICTED: usize = 64;
 
+/// Maximum number of ticks between two passes that count, a second. While the worker is blocked or the whole machine stands
+/// still, no peer can be served: the rest of the pause delays all deadlines, or each of them would expire at its end.
+const MOST_TICKS: u64 = 10;
+
 /// The [`Deadline`]s of one worker. Clones share the deadlines, which expire only while [`run`](Self::run) runs.
 #[derive(Clone, Debug)]
 pub struct DeadlineWheel {
@@ -44,6 +48,8 @@ pub struct DeadlineWheel {
 struct Shared {
     started: Instant,
     now: Cell<u64>,
+    /// Ticks of pauses that do not count ([`MOST_TICKS`]).
+    paused: Cell<u64>,
     registered: Cell<usize>,
     /// Counts calls of [`Deadline::set_idle`], whose order ticks are too coarse to record.
     idled: Cell<u64>,
@@ -74,6 +80,7 @@ impl DeadlineWheel {
         let shared = Shared {
             started: Instant::now(),
             now: Cell::new(0),
+            paused: Cell::new(0),
             registered: Cell::new(0),
             idled: Cell::new(0),
             slots: RefCell::default(),
@@ -130,11 +137,11 @@ impl DeadlineWheel {
 
     async fn turn(&self) {
         let mut ticks = interval(TICK);
-        // After the worker was blocked, one tick suffices, because `read_clock` catches up.
+        // After the worker was blocked, one tick suffices, because `advance` catches up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.shared.registered.get() > 0 {
             ticks.tick().await;
-            self.shared.read_clock();
+            self.shared.advance();
             self.shared.wake_expired();
         }
     }
@@ -244,7 +251,17 @@ impl Drop for Deadline {
 impl Shared {
     fn read_clock(&self) {
         let ticks = self.started.elapsed().as_millis() / TICK.as_millis();
-        self.now.set(u64::try_from(ticks).unwrap_or(NEVER - 1));
+        let ticks = u64::try_from(ticks).unwrap_or(NEVER - 1);
+        self.now.set(ticks.saturating_sub(self.paused.get()));
+    }
+
+    /// Like [`read_clock`](Self::read_clock), but counts at most [`MOST_TICKS`] since the last call of either.
+    fn advance(&self) {
+        let before = self.now.get();
+        self.read_clock();
+        let excess = self.now.get().saturating_sub(before).saturating_sub(MOST_TICKS);
+        self.paused.set(self.paused.get() + excess);
+        self.now.set(self.now.get() - excess);
     }
 
     fn wake_expired(&self) {
@@ -304,7 +321,7 @@ mod tests {
     use std::task::Wake;
 
     use tokio::select;
-    use tokio::time::sleep;
+    use tokio::time::{advance, sleep};
 
     use super::*;
 
@@ -383,6 +400,26 @@ mod tests {
             let start = Instant::now();
             deadline.wait().await;
             assert!(start.elapsed() >= Duration::from_secs(5), "{:?}", start.elapsed());
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_pause_of_the_worker_one_second_counts() {
+        let wheel = DeadlineWheel::new();
+        with(&wheel, async {
+            let deadline = wheel.register();
+            deadline.set(Duration::from_secs(5));
+            sleep(Duration::from_millis(350)).await;
+            // Unlike `sleep`, it passes over the ticks in between.
+            advance(Duration::from_mins(1)).await;
+            sleep(Duration::from_secs(3)).await;
+            assert!(!deadline.expired());
+            deadline.wait().await;
+            let start = Instant::now();
+            deadline.set(Duration::from_secs(2));
+            deadline.wait().await;
+            assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
         })
         .await;
     }

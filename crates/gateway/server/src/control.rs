@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use brisk_net::drain::DrainTrigger;
@@ -37,6 +38,10 @@ pub struct Refusal {
     /// The files that the settings were read from. They are watched too, so that a correction is noticed.
     pub files: Vec<PathBuf>,
 }
+
+/// Number of parts of [`TAKE_OVER_LIMIT`], each with a timeout of its own. A pause of the whole process uses up one part, and
+/// workers have the others.
+const TAKE_OVER_PARTS: u32 = 20;
 
 /// Duties of the main thread for a service. All methods are called inside the runtime of that thread.
 pub trait Control {
@@ -177,7 +182,7 @@ impl<C: Control> MainThread<C> {
                 self.refused = Refused::default();
                 self.control.reloaded(Reload::Applied);
                 // Waits so that the log line below is true for every worker.
-                if tokio::time::timeout(TAKE_OVER_LIMIT, self.control.taken_over()).await.is_err() {
+                if !self.is_taken_over().await {
                     tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker has not adopted the new configuration yet");
                 }
                 tracing::info!(why, "reloaded: the new configuration is in force");
@@ -215,6 +220,18 @@ impl<C: Control> MainThread<C> {
             Ok((server, files))
         });
         (watch, adopted)
+    }
+
+    /// Waits for [`Control::taken_over`], at most [`TAKE_OVER_LIMIT`]. Returns whether it resolved.
+    async fn is_taken_over(&self) -> bool {
+        let mut taken_over = pin!(self.control.taken_over());
+        for _ in 0..TAKE_OVER_PARTS {
+            let part = tokio::time::timeout(TAKE_OVER_LIMIT / TAKE_OVER_PARTS, taken_over.as_mut());
+            if part.await.is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Warns if [`Program::dropped_log_lines`](crate::Program::dropped_log_lines) is more than `before`. Returns the number

@@ -305,11 +305,13 @@ impl Brisk {
     /// Sends SIGHUP, waits until the log contains the outcome of the reload, and returns that line.
     #[track_caller]
     pub fn reload(&self) -> String {
-        // Lines of earlier reloads are in the log too, so the next one is found by its number.
-        let count = || self.reload_lines().len();
-        let before = count();
+        // Lines of earlier reloads are in the log too, so the next one is found by its number, among those with this reason: a
+        // changed file that the program notices meanwhile causes another line, which may be late.
+        let lines =
+            || self.reload_lines().into_iter().filter(|line| line.contains("SIGHUP")).collect::<Vec<_>>();
+        let before = lines().len();
         self.process.signal(Signal::HUP);
-        wait_until("a line about the reload", || self.reload_lines().into_iter().nth(before))
+        wait_until("a line about the reload", || lines().into_iter().nth(before))
     }
 
     /// Log lines about completed reloads.

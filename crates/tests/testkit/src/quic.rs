@@ -11,7 +11,8 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, ConnectionIdGenerator, DatagramEvent, Dir,
-    Endpoint, EndpointConfig, Event, RandomConnectionIdGenerator, StreamId, TokenStore, VarInt,
+    Endpoint, EndpointConfig, Event, RandomConnectionIdGenerator, StreamId, TokenStore, TransportConfig,
+    VarInt,
 };
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
@@ -45,7 +46,12 @@ impl QuicClient {
         tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
         tls.enable_early_data = true;
         let tls = QuicClientConfig::try_from(tls).expect("a suite for Initial packets");
-        Self { config: ClientConfig::new(Arc::new(tls)), name: name.to_owned() }
+        let mut config = ClientConfig::new(Arc::new(tls));
+        let mut transport = TransportConfig::default();
+        // Instead of 30 s: a connection may wait until hundreds of others are open.
+        transport.max_idle_timeout(Some(TIMEOUT.try_into().expect("a time that QUIC can state")));
+        config.transport_config(Arc::new(transport));
+        Self { config, name: name.to_owned() }
     }
 
     /// Begins the random connection ID of its first packets with this byte.
