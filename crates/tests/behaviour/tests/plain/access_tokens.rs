@@ -1,7 +1,7 @@
 //! Routes for clients with tokens. The tokens here are made without the library that verifies them.
 
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
@@ -11,6 +11,7 @@ use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::site::{NAME, Site, upstream};
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::process::wait_until;
 use serde_json::{Value, json};
 
 /// A key of an issuer.
@@ -128,17 +129,20 @@ fn keys_are_fetched_and_replaced_when_the_issuer_changes_them() {
     let jwt = format!("jwks_url = \"{}/keys\"", issuer.url());
     let site = site(&origin, &jwt, "", &[]);
     let status = |key: &Key| get(&site, &bearer(&key.token(&claims()))).status();
-    assert_eq!(status(&first), 200);
+    // A fetch whose five seconds a pause of the machine uses up is repeated.
+    wait_until("the first key", || (status(&first) == 200).then_some(()));
     // At most one fetch in ten seconds, also for tokens with unknown keys.
+    let (before, started) = (issuer.requests().len(), Instant::now());
     assert!((0..20).all(|_| status(&second) == 401));
     let fetches = issuer.requests().len();
-    assert!(fetches < 10, "{fetches}");
+    let most = before + 1 + started.elapsed().as_secs() as usize / 10;
+    assert!(fetches <= most, "{fetches} fetches, {before} before");
     assert_eq!(issuer.last_request().head.header("host"), Some(issuer.address().to_string().as_str()));
     // A reload keeps the keys.
     *body.lock().expect("a lock") = set(&[&second]);
     site.brisk.reload();
     assert_eq!((status(&first), issuer.requests().len()), (200, fetches));
-    brisk_testkit::process::wait_until("the new key", || (status(&second) == 200).then_some(()));
+    wait_until("the new key", || (status(&second) == 200).then_some(()));
     assert_eq!(status(&first), 401);
 }
 
@@ -151,7 +155,10 @@ fn without_keys_of_the_issuer_requests_with_tokens_wait_or_get_503() {
     let response = get(&site, &bearer(&key.token(&claims())));
     assert_eq!((response.status(), response.header("retry-after")), (503, Some("2")));
     assert_eq!(get(&site, "").status(), 401);
-    assert!(site.brisk.log_with("cannot fetch the keys of tokens").contains("no JSON Web Key Set"));
+    // A later attempt, if a pause of the machine uses up the time of the first one.
+    let log = site.brisk.log_with("no JSON Web Key Set");
+    let line = log.lines().find(|line| line.contains("no JSON Web Key Set")).expect("a line");
+    assert!(line.contains("cannot fetch the keys of tokens"), "{line}");
     assert!(site.brisk.logged("\"token-keys\"").contains("\"status\":503"));
     assert_eq!(origin.requests().len(), 0);
 }
@@ -193,7 +200,7 @@ fn a_cookie_may_have_the_token() {
     // A changed file takes effect, and a wrong one none.
     let other = Key::new("a");
     site.brisk.write("keys.json", set(&[&other]));
-    brisk_testkit::process::wait_until("the new keys", || {
+    wait_until("the new keys", || {
         let cookie = format!("Cookie: session={}\r\n", other.token(&claims()));
         (get(&site, &cookie).status() == 200).then_some(())
     });

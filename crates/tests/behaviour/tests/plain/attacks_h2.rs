@@ -155,7 +155,7 @@ fn heads_of_one_client_leave_memory_for_those_of_others() {
         }
     });
     let tables = format!(
-        "\n[[host.route]]\npath = \"/ok\"\nrespond = {{ body = \"ok\" }}\n{}",
+        "\n[[host.route]]\npath = \"/ok\"\nrespond = {{ body = \"ok\" }}\n{}timeouts = {{ head = \"10m\" }}\n",
         proxy_to(&[&h2c(&origin)])
     );
     // The budget for heads is 16 MiB, of which one client gets half, apart from 64 KiB for each connection.

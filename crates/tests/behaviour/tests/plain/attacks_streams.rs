@@ -7,11 +7,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
 use std::time::Duration;
 
-use brisk_behaviour::h2::{DATA, GOAWAY, RST_STREAM, WINDOW_UPDATE, frame, get, post_head};
+use brisk_behaviour::h2::{ACK, DATA, GOAWAY, PING, RST_STREAM, WINDOW_UPDATE, frame, get, post_head};
 use brisk_behaviour::h2_client::Client;
 use brisk_behaviour::site::{NAME, Site, proxy_to};
 use brisk_testkit::http1::Head;
 use brisk_testkit::origin::{Origin, write_response};
+use brisk_testkit::process::wait_until;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
@@ -39,6 +40,12 @@ fn origin(
 
 /// The request on stream 3 is still answered.
 fn bystander_goes_on(client: &mut Client, release: &Sender<()>) {
+    // A response that comes before a window that was opened for it would wait, for as long as a pause of the machine lasts.
+    client.send(&frame(PING, 0, 0, b"12345678"));
+    client.wait_for("acknowledgement", |frame| {
+        assert_ne!(frame.kind, GOAWAY, "the connection ends");
+        frame.kind == PING && frame.flags == ACK
+    });
     release.send(()).expect("an upstream that waits");
     let end = client.wait_for("answer of the other stream", |frame| {
         assert_ne!(frame.kind, GOAWAY, "the connection ends");
@@ -67,13 +74,10 @@ fn a_download_that_is_paused_ends_alone() {
 
 /// A client that takes the rest of a download of 1 MiB on stream 1 by these frames, one byte at a time.
 fn trickle(client: &mut Client, opening: &[u8], mut is_over: impl FnMut(&mut Client) -> bool) {
-    for _ in 0..100 {
+    wait_until("the end of a response that is read byte by byte", || {
         client.send(opening);
-        if is_over(client) {
-            return;
-        }
-    }
-    panic!("a response that is read byte by byte stays open");
+        is_over(client).then_some(())
+    });
 }
 
 #[test]
@@ -116,9 +120,10 @@ fn an_http_1_download_below_the_minimum_rate_is_closed() {
             stream.write_all(&piece)?;
         }
     });
-    // The client reads 128 KiB a second, so that brisk and the origin always wait for it: the buffers of the kernel are small.
+    // The client reads 128 KiB a second, so that brisk and the origin always wait for it: the buffers of the kernel are small. Each
+    // piece is worth 16 s of the lower rate, and a pause of the machine is shorter. The download lasts longer than `write`.
     for (rate, write, is_too_slow, pieces) in
-        [("\"1GiB\"", "\"3s\"", true, 120), ("\"64KiB\"", "\"12s\"", false, 32)]
+        [("\"1GiB\"", "\"3s\"", true, 360), ("\"4KiB\"", "\"12s\"", false, 32)]
     {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         set_socket_send_buffer_size(&socket, 16 << 10).expect("a socket");
@@ -171,11 +176,12 @@ fn a_request_that_stays_open_while_its_answer_comes_is_no_stalled_upload() {
         let _ = wanted.lock().expect("no panic").recv();
         stream.write_all(b"6\r\nsecond\r\n0\r\n\r\n")
     });
-    let site = Site::custom("server.timeouts.body = \"2s\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
+    // Longer than a pause of the machine before the response begins.
+    let site = Site::custom("server.timeouts.body = \"15s\"\n", &proxy_to(&[&origin.url()]), |setup| setup);
     let mut client = Client::connect(&site);
     client.send(&[post_head(1, "/watch"), get(3, "/wait")].concat());
     client.wait_for("first message", |frame| frame.payload == b"first");
-    let meanwhile = client.frames(Duration::from_secs(4));
+    let meanwhile = client.frames(Duration::from_secs(18));
     assert!(!meanwhile.iter().any(|frame| matches!(frame.kind, GOAWAY | RST_STREAM)), "{meanwhile:?}");
     more.send(()).expect("an upstream that waits");
     client.wait_for("second message", |frame| frame.payload == b"second");

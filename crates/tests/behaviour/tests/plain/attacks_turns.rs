@@ -162,7 +162,8 @@ fn values_that_are_too_long_for_an_expression_are_refused() {
 
 #[test]
 fn lists_of_folders_that_nobody_reads_count_with_their_real_size() {
-    let limits = "server.limits.buffered_total = \"16MiB\"\n";
+    // Responses that end by this timeout would no longer be held.
+    let limits = "server.limits.buffered_total = \"16MiB\"\nserver.timeouts.write = \"10m\"\n";
     let routes = "\n[[host.route]]\npath = \"/\"\nstatic = \"www\"\nlisting = true\n";
     let site = Site::custom(limits, routes, |setup| setup.file("www/small/x", "x"));
     let folder = site.brisk.folder().join("www/large");

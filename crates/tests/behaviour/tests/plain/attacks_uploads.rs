@@ -1,6 +1,6 @@
 //! Attacks with slow requests, which keep upstreams waiting.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use brisk_behaviour::h2::{frame, post_head};
@@ -9,7 +9,7 @@ use brisk_behaviour::site::{NAME, Site, proxy_to, upstream};
 use brisk_testkit::client::TlsStream;
 use brisk_testkit::http1::Message;
 use brisk_testkit::origin::{Origin, write_response};
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{TIMEOUT, wait_until};
 
 /// Pauses are short, but little comes.
 const KEYS: &str = "server.timeouts.body = \"500ms\"\nserver.limits.body_rate = \"1KiB\"\n";
@@ -33,10 +33,14 @@ fn a_body_that_comes_byte_by_byte_is_refused() {
     let site = Site::custom(KEYS, &proxy_to(&[&origin.url()]), |setup| setup);
     let mut client = upload(&site, 100_000);
     client.tcp().set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
-    let answer = wait_until("an answer", || {
+    let mut first = [0];
+    wait_until("the first byte of an answer", || {
         let _ = client.write_all(b"x");
-        Message::read_response(&mut client).ok()
+        client.read_exact(&mut first).ok()
     });
+    client.tcp().set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    let answer =
+        Message::read_response(&mut (&first[..]).chain(&mut client)).expect("the rest of the answer");
     assert_eq!(answer.status(), 408);
     upstream_is_left(&site);
 }
@@ -113,7 +117,9 @@ fn buffered_uploads_take_no_more_room_than_they_may_all_together() {
     let tables =
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nbuffer_request = true\nbody_size = \"2MiB\"\n";
     let tables = tables.to_owned() + &upstream(&[&origin.url()]);
-    let site = Site::custom("server.limits.buffered_requests = \"2MiB\"\n", &tables, |setup| setup);
+    // The first body waits for the second one.
+    let keys = "server.limits.buffered_requests = \"2MiB\"\nserver.timeouts.body = \"10m\"\n";
+    let site = Site::custom(keys, &tables, |setup| setup);
     let gathered = || site.brisk.metrics().sum("brisk_budget_held_bytes", &["budget=\"requests\""]);
     let body = vec![b'x'; 700_000];
     let mut first = upload(&site, body.len());
@@ -165,9 +171,15 @@ fn a_connection_ends_after_its_last_request() {
 #[test]
 fn a_connection_ends_when_its_time_is_over() {
     let site = Site::custom("server.timeouts.connection = \"3s\"\n", "", |setup| setup);
-    let mut client = site.connect();
-    assert_eq!(client.get(NAME, "/").status(), 200);
+    // A pause of the machine before the request may use up the time.
+    let mut client = wait_until("a response in time", || {
+        let mut client = site.connect();
+        write!(client, "GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n").ok()?;
+        let response = Message::read_response(&mut client).ok()?;
+        assert_eq!(response.status(), 200);
+        Some(client)
+    });
     let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut client, &mut rest).expect("close_notify");
+    client.read_to_end(&mut rest).expect("close_notify");
     assert!(rest.is_empty());
 }

@@ -126,11 +126,17 @@ fn clients_that_change_their_port_keep_their_connections() {
         let metrics = site.brisk.metrics();
         (metrics.sum("brisk_connections_open", &[]) < 0.5).then_some(metrics)
     });
-    assert!((metrics.sum("brisk_quic_migrations_total", &[]) - 64.0).abs() < 0.5);
+    // More, if a pause of the machine is longer than the gateway waits for the proof of a new address: then it returns to the
+    // former one, and the client's next datagram is another change.
+    let migrations = metrics.sum("brisk_quic_migrations_total", &[]);
+    assert!((63.5..128.0).contains(&migrations), "{migrations} changes");
     assert!(metrics.sum("brisk_quic_packets_sent_total", &[]) > 64.0);
-    let ended: Value = serde_json::from_str(&site.brisk.ask_admin("/connections").text()).expect("JSON");
-    let first = &ended["connections"][0];
-    assert_eq!((&first["migrations"], &first["tls"]["alpn"]), (&Value::from(4), &Value::from("h3")));
+    let first = wait_until("a connection on the page", || {
+        let ended: Value = serde_json::from_str(&site.brisk.ask_admin("/connections").text()).expect("JSON");
+        ended["connections"].get(0).cloned()
+    });
+    assert_eq!(first["tls"]["alpn"], "h3");
+    assert!(first["migrations"].as_u64() >= Some(4), "{first}");
     assert!(first["packets_sent"].as_u64() > Some(4) && first["rtt_us"].as_u64() > Some(0), "{first}");
 }
 

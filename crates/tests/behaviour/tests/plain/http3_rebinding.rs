@@ -9,8 +9,9 @@ use brisk_behaviour::site::Site;
 use brisk_testkit::datagram_relay::{DatagramRelay, Fate, Way};
 use brisk_testkit::process::wait_until;
 
-/// Length of a download, of which a client need not extend the windows: then it sends acknowledgements only.
-const LENGTH: usize = 100_000;
+/// Length of a download, of which a client need not extend the windows: then it sends acknowledgements only. More than the gateway
+/// sends before it has an acknowledgement after [`BEFORE`], so that data remains for the new port.
+const LENGTH: usize = 150_000;
 /// Datagrams of a download before the change of the port.
 const BEFORE: usize = 40;
 

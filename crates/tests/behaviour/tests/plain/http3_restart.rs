@@ -8,11 +8,11 @@ use brisk_net::datagram::bind_group;
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::origin::GatedOrigin;
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{free_port, wait_until};
 use brisk_testkit::quic::{QuicClient, QuicConnection};
 
 use super::http3::{get, request, response};
-use super::http3_workers::{change, config};
+use super::http3_workers::{LONG, change, config};
 
 const WORKERS: usize = 4;
 const CONNECTIONS: usize = 200;
@@ -51,7 +51,7 @@ impl Supervisor {
 
     /// Starts a process that answers with `body`.
     fn start(&self, body: &str) -> Brisk {
-        let server = format!("server.https = [\"{}\"]\nserver.workers = {WORKERS}\n", self.address);
+        let server = format!("server.https = [\"{}\"]\nserver.workers = {WORKERS}\n{LONG}", self.address);
         let setup =
             setup().config(&config(&self.slow, &self.leaf, &server, body)).inherit("https", &self.tcp);
         self.udp.iter().fold(setup, |setup, socket| setup.inherit("https", socket)).start()
@@ -120,7 +120,8 @@ fn connections_of_a_draining_process_and_of_its_successor_are_served_on_the_same
 #[test]
 fn an_error_of_a_socket_is_in_the_log_and_on_readyz_until_it_receives_again() {
     let supervisor = Supervisor::of(1);
-    let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket").local_addr().expect("an address");
+    // The system gives a free port that no socket holds to others: it takes none of these, and no other test has this address.
+    let peer = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 1), free_port()));
     supervisor.udp[0].connect(peer).expect("a peer");
     let process = supervisor.start("here");
     // A packet of an unknown version. Its answer reaches a closed port, which the kernel reports to the sender.

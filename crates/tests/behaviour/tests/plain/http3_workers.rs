@@ -1,6 +1,7 @@
 //! HTTP/3 with several workers: 200 connections whose clients change their ports and addresses, across a reload and a drain.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
 
 use brisk_behaviour::site::NAME;
 use brisk_testkit::brisk::{base, host};
@@ -13,6 +14,10 @@ use quinn_proto::ConnectionError;
 use super::http3::{Site, get, request, response};
 
 const CONNECTIONS: usize = 200;
+/// Timeouts that last until hundreds of connections were opened and used on a busy machine.
+pub(crate) const LONG: &str = "server.timeouts.idle = \"10m\"\nserver.drain_timeout = \"2m\"\n";
+/// Time from the beginning of a drain in which no connection refuses requests yet: the final GOAWAY is a tick later.
+const PROMPT: Duration = Duration::from_millis(50);
 /// `H3_REQUEST_REJECTED` (RFC 9114 section 8.1).
 const REQUEST_REJECTED: u64 = 0x10b;
 
@@ -22,7 +27,7 @@ pub(crate) fn config(slow: &GatedOrigin, leaf: &Leaf, server: &str, body: &str) 
     base(&format!("server.http3 = true\n{server}"))
         + &host(&[NAME], &[leaf])
         + &format!("{route}\"/slow\"\nupstream = \"app\"\n{route}\"/\"\nrespond = {{ body = {body:?} }}\n")
-        + &format!("\n[upstream.app]\nservers = [{:?}]\n", slow.url())
+        + &format!("\n[upstream.app]\nservers = [{:?}]\ntimeouts = {{ head = \"10m\" }}\n", slow.url())
 }
 
 /// Changes the port of a connection, its address and port, or neither.
@@ -44,7 +49,7 @@ fn ok(body: &str) -> (String, String) {
 #[test]
 fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
     let slow = GatedOrigin::new("slow");
-    let workers = "server.workers = 4\n";
+    let workers = &format!("server.workers = 4\n{LONG}");
     let mut site = Site::with(|leaf| config(&slow, leaf, workers, "old"));
     let mut random = fastrand::Rng::with_seed(37);
     let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| site.connect()).collect();
@@ -71,12 +76,15 @@ fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
 
     let streams: Vec<_> = connections.iter_mut().map(|own| request(own, "/slow")).collect();
     wait_until("the requests", || (slow.requests().len() == CONNECTIONS).then_some(()));
+    let began = Instant::now();
     site.brisk.terminate();
     // Clients do not know of the drain yet: each of these requests is answered, or may be repeated elsewhere.
     let mut late = Vec::new();
+    let mut prompt = 0;
     for connection in &mut connections {
         change(connection, &mut random);
         late.push(request(connection, "/late"));
+        prompt += usize::from(began.elapsed() < PROMPT);
     }
     slow.open();
     let mut answered = 0;
@@ -92,7 +100,8 @@ fn connections_survive_changes_of_ports_and_addresses_a_reload_and_a_drain() {
             Err(error) => assert!(matches!(error, ConnectionError::ApplicationClosed(_)), "{error}"),
         }
     }
-    assert!(answered > 0, "no request of {CONNECTIONS} at the beginning of the drain");
+    // Unless a pause of the machine came before all of them.
+    assert!(answered > 0 || prompt == 0, "no request of {prompt} at the beginning of the drain");
     connections.iter_mut().for_each(QuicConnection::close);
     assert!(site.brisk.wait().success());
 }

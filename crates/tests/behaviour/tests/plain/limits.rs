@@ -182,6 +182,7 @@ fn with_concurrency(origin: &Origin, keys: &str) -> Site {
     let tables = [
         "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nlimits = [\"slots\"]\n".to_owned(),
         upstream(&[&origin.url()]),
+        "timeouts = { head = \"10m\" }\n".to_owned(),
         format!("[limit.slots]\nconcurrency = 2\n{keys}"),
     ];
     Site::with(&tables.concat())

@@ -39,7 +39,7 @@ fn two_halves() -> (Origin, Sender<()>) {
 
 fn with_download(origin: &Origin) -> String {
     format!(
-        "[[host.route]]\npath = \"/download\"\nupstream = \"app\"\n{}",
+        "[[host.route]]\npath = \"/download\"\nupstream = \"app\"\n{}timeouts = {{ body = \"10m\" }}\n",
         brisk_behaviour::site::upstream(&[&origin.url()])
     )
 }
@@ -156,7 +156,8 @@ fn drains_by(signal: Signal) {
     let ca = TestCa::new();
     let leaf = ca.server(&[NAME]).issue();
     let (origin, release) = two_halves();
-    let mut brisk = setup().config(&config(&leaf, "body", &with_download(&origin))).start();
+    let text = format!("server.drain_timeout = \"2m\"\n{}", config(&leaf, "body", &with_download(&origin)));
+    let mut brisk = setup().config(&text).start();
     let mut download = client(&ca).connect(brisk.https()).expect("a handshake");
     begin_download(&mut download);
     let mut idle = client(&ca).connect(brisk.https()).expect("a handshake");

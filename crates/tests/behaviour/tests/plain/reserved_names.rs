@@ -148,7 +148,7 @@ fn no_protocol_carries_them_to_an_upstream_or_to_the_server_that_decides() {
 #[test]
 fn a_mirror_gets_none_of_them() {
     let (app, mirror) = (Origin::fixed("reached"), Origin::fixed("copied"));
-    let keys = "mirror = { upstream = \"copy\" }\n";
+    let keys = "mirror = { upstream = \"copy\", timeout = \"10m\" }\n";
     let more = format!("\n[upstream.copy]\nservers = [\"{}\"]\n", mirror.url());
     let site = h3_site("", &tables(&app, keys, &more));
     over_each_protocol(&site, &forged_without_decider(), |protocol| {

@@ -104,18 +104,17 @@ fn the_client_is_asked_for_its_body_at_once() {
     let origin = answers_at_the_end();
     let site = site(&origin);
     let mut connection = site.connect();
-    let mut shortest = LIMIT;
-    for _ in 0..TIMES {
+    // The connection looks for its client after half a second, each time. On a busy machine, only some come before.
+    wait_until("an interim answer before the connection looks for its client", || {
         let began = Instant::now();
         connection.write_all(head("/", 4, "Expect: 100-continue\r\n").as_bytes()).expect("it is read");
         let mut interim = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
         connection.read_exact(&mut interim).expect("an interim answer");
-        shortest = shortest.min(began.elapsed());
+        let took = began.elapsed();
         assert_eq!(interim, *b"HTTP/1.1 100 Continue\r\n\r\n");
         assert_eq!(connection.request("body").text(), "taken");
-    }
-    // The connection looks for its client after half a second, each time. Whatever else runs, one of them comes before.
-    assert!(shortest < Duration::from_millis(450), "{shortest:?}");
+        (took < Duration::from_millis(450)).then_some(())
+    });
 }
 
 #[test]

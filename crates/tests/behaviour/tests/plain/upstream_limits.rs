@@ -39,7 +39,7 @@ fn slow_origin() -> (Origin, Sender<()>) {
 #[test]
 fn an_idle_connection_of_another_worker_makes_room() {
     let origin = Origin::fixed("here");
-    let site = limited(&origin, 1, "");
+    let site = limited(&origin, 1, "timeouts = { connect = \"5m\" }\n");
     // New connections reach both workers.
     let answers: Vec<_> = (0..20).map(|_| site.get("/").status()).collect();
     assert_eq!(answers, [200; 20]);
@@ -56,7 +56,7 @@ fn a_burst_waits_for_places_and_the_limit_holds() {
         now.fetch_sub(1, Ordering::SeqCst);
         write_response(stream, b"done")
     });
-    let site = limited(&origin, 2, "timeouts = { connect = \"20s\" }\n");
+    let site = limited(&origin, 2, "timeouts = { connect = \"5m\" }\n");
     let connections: Vec<_> = (0..24).map(|_| site.connect()).collect();
     let asking = connections.into_iter().map(|mut connection| {
         thread::spawn(move || (0..2).map(|_| connection.get(NAME, "/").status()).collect::<Vec<_>>())
@@ -129,12 +129,14 @@ fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
             upstream(&[&origin.url()]),
             upstream(&[&origin.url()]).replace("upstream.app", "upstream.short"),
         );
+        let head = "timeouts = { head = \"10m\" }\n";
         format!(
-            "{route}{app}pool = {{ max_connections = 1, {pool} }}\n{short}pool = {{ max_connections = 1, queue = {{ size = 4, timeout = \"200ms\" }} }}\n"
+            "{route}{app}{head}pool = {{ max_connections = 1, {pool} }}\n\
+             {short}{head}pool = {{ max_connections = 1, queue = {{ size = 4, timeout = \"200ms\" }} }}\n"
         )
     };
     let keys = "server.max_connections_per_client = 1000\n";
-    let site = Site::custom(keys, &tables("queue = { size = 4, timeout = \"50s\" }"), |setup| setup);
+    let site = Site::custom(keys, &tables("queue = { size = 4, timeout = \"10m\" }"), |setup| setup);
     let begin = |last: u8, path: &str| {
         let tcp = connect_from(Ipv4Addr::new(127, 0, 0, last), site.brisk.https());
         let mut connection = site.client().over(tcp).expect("a handshake");
@@ -180,7 +182,7 @@ fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
 #[test]
 fn a_body_that_ends_empty_while_its_request_waits_for_a_connection_is_ended_for_the_server() {
     let (origin, release) = slow_origin();
-    let site = limited(&origin, 1, "");
+    let site = limited(&origin, 1, "timeouts = { connect = \"5m\", head = \"10m\" }\n");
     let mut connection = site.connect();
     let slow = thread::spawn(move || connection.get(NAME, "/slow").status());
     origin.last_request();

@@ -60,7 +60,8 @@ fn requests_that_clients_cancel_do_not_end_the_upstream_connection_of_others() {
     let seen = Arc::default();
     let origin = origin(&seen);
     // One worker, so that all requests share connections. PING makes the origin look at `completes`.
-    let tables = proxy_to(&[&h2c(&origin)]) + "timeouts = { ping = \"200ms\" }\n";
+    let timeouts = "timeouts = { ping = \"200ms\", connect = \"5m\", head = \"10m\", body = \"10m\" }\n";
+    let tables = proxy_to(&[&h2c(&origin)]) + timeouts;
     let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
     let mut bystander = Client::connect(&site);
     bystander.send(&get(1, "/download"));
@@ -94,7 +95,8 @@ fn requests_that_clients_cancel_do_not_end_the_upstream_connection_of_others() {
 fn a_connection_with_many_resets_is_used_where_no_other_can_be_opened() {
     let seen = Arc::default();
     let origin = origin(&seen);
-    let tables = proxy_to(&[&h2c(&origin)]) + "pool = { max_connections = 1 }\n";
+    let tables = proxy_to(&[&h2c(&origin)])
+        + "pool = { max_connections = 1 }\ntimeouts = { connect = \"5m\", head = \"10m\", body = \"10m\" }\n";
     let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
     // The download keeps the connection open.
     let mut bystander = Client::connect(&site);
