@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -9,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use brisk_keys::{Completion, KeyError, KeyId, KeyResult, PublicKey};
 use brisk_tls::connector::Connector;
@@ -19,14 +20,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
+use self::timers::{TICK, Timer};
 use super::engine::{InProgress, Job, PERFORMER};
 use super::link::{Responsiveness, ServerLink};
 use super::settings::RemoteSettings;
 use super::statistics::Statistics;
 use crate::code::ErrorCode;
-
-/// Resolution of timers.
-const TICK: Duration = Duration::from_millis(5);
 
 /// Maximum number of operations taken from the queue at once.
 const TURN: usize = 256;
@@ -54,7 +53,7 @@ pub(super) async fn run(
     for link in &pool.links {
         tasks.spawn_local(Rc::clone(link).run(Rc::clone(&pool), connector.clone()));
     }
-    tasks.spawn_local(time(Rc::clone(&pool)));
+    tasks.spawn_local(timers::run(Rc::clone(&pool)));
     let mut turn = Vec::with_capacity(TURN);
     while jobs.recv_many(&mut turn, TURN).await > 0 {
         turn.drain(..).for_each(|job| pool.submit(job));
@@ -64,17 +63,6 @@ pub(super) async fn run(
     // Handshakes may still wait for these operations. Each ends at its deadline at the latest.
     while !pool.operations.borrow().is_empty() {
         tokio::time::sleep(TICK).await;
-    }
-}
-
-/// Runs the timers: hedging and deadlines.
-async fn time(pool: Rc<Pool>) {
-    loop {
-        while pool.timers.borrow().is_empty() {
-            pool.first_timer.notified().await;
-        }
-        tokio::time::sleep(TICK).await;
-        pool.pass(Instant::now());
     }
 }
 
@@ -105,13 +93,6 @@ enum SendOutcome {
     Queued,
     /// The operation has ended.
     Ended,
-}
-
-/// Purpose of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Hedge,
-    End,
 }
 
 /// An operation in progress.
@@ -184,14 +165,6 @@ impl Pool {
         }
     }
 
-    fn set_timer(&self, at: Instant, number: u32, due: Timer) {
-        let mut timers = self.timers.borrow_mut();
-        timers.push(Reverse((at, number, due)));
-        if timers.len() == 1 {
-            self.first_timer.notify_one();
-        }
-    }
-
     /// Sends the operation to the best server that has not had it. Without one, the operation waits; if a server has
     /// refused it and no other is reachable, it ends with that error.
     fn send(&self, number: u32) -> SendOutcome {
@@ -239,24 +212,6 @@ impl Pool {
         let links = (0..count).map(|place| &self.links[(first.wrapping_add(place)) % count]);
         let free = links.filter(|link| asked & (1 << link.server) == 0);
         free.filter_map(|link| Some((link.load()?, link))).min_by_key(|(load, _)| *load).map(|(_, link)| link)
-    }
-
-    /// Runs all timers up to `now`.
-    fn pass(&self, now: Instant) {
-        loop {
-            let mut timers = self.timers.borrow_mut();
-            let Some(&Reverse((at, number, due))) = timers.peek() else { return };
-            if at > now {
-                return;
-            }
-            timers.pop();
-            // Both handlers set timers.
-            drop(timers);
-            match due {
-                Timer::Hedge => self.hedge(number, now),
-                Timer::End => self.end(number),
-            }
-        }
     }
 
     /// Sends an operation to a second server if the last one has not responded for [`RemoteSettings::hedge`].

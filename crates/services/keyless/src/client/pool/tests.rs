@@ -1,5 +1,6 @@
 use std::task::{Context, Waker};
 use std::thread::sleep;
+use std::time::Duration;
 
 use brisk_keys::PendingOperation;
 use brisk_tls::connector::ConnectorSettings;
@@ -169,4 +170,21 @@ fn a_server_is_wanted_while_an_operation_has_none() {
     connect(&pool, 0, 10);
     assert!(!is_wanted(&pool));
     drop(pending);
+}
+
+#[test]
+fn a_pause_of_the_machine_postpones_the_end_of_an_operation_and_of_no_later_one() {
+    let pool = pool(1);
+    let (start, longest, pause) = (Instant::now(), pool.settings.deadline, Duration::from_secs(10));
+    let ends = |pool: &Pool| pool.timers.borrow().iter().map(|Reverse((at, ..))| *at).collect::<Vec<_>>();
+    pool.set_timer(start + longest, 1, Timer::End);
+    let now = start + pause;
+    // Half of the pause was before the operation.
+    pool.postpone(now, pause / 2);
+    assert_eq!(ends(&pool), [start + longest + pause / 2]);
+    // The pause ended before the operation began.
+    pool.timers.borrow_mut().clear();
+    pool.set_timer(now + longest, 2, Timer::End);
+    pool.postpone(now, pause);
+    assert_eq!(ends(&pool), [now + longest]);
 }
