@@ -8,7 +8,7 @@ use brisk_behaviour::site::{LIMIT, NAME, NAMES, setup};
 use brisk_testkit::brisk::{Brisk, base};
 use brisk_testkit::process::{command, free_port, run, wait_until};
 
-use crate::keyless::{Fleet, quoted, wait_until_ready};
+use crate::keyless::{Fleet, LENIENT, quoted, wait_until_ready};
 
 /// Starts the key server of `folder` on a free port, which is returned.
 fn start(folder: &Path) -> (Brisk, u16) {
@@ -25,7 +25,7 @@ fn gateway(folder: &Path, chain: &str, ports: &[u16]) -> Brisk {
     let config = format!(
         "{}\n[[host]]\nnames = {NAMES:?}\ncertificates = [{{ chain = \"example.com.pem\", key = \"keyserver:main\" }}]\n\
          [keyserver.main]\nservers = {servers:?}\nca = {}\n\
-         certificate = {{ chain = {}, key = {} }}\n",
+         certificate = {{ chain = {}, key = {} }}\n{LENIENT}",
         base(""),
         quoted(&folder.join("ca.pem")),
         quoted(&folder.join("gateways/gateway-1.pem")),

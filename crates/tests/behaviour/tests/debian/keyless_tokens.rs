@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use brisk_behaviour::openssl::ask;
 use brisk_behaviour::site::{NAME, NAMES, setup};
 use brisk_testkit::brisk::Brisk;
 use brisk_testkit::ca::Leaf;
-use brisk_testkit::process::wait_until;
+use brisk_testkit::process::{TIMEOUT, wait_until};
 use brisk_testkit::token::{TokenKind, Tokens, VARIABLE};
 
 use crate::keyless::{Fleet, files, quoted, wait_until_ready};
@@ -129,7 +129,7 @@ fn a_token_of_a_key_server_that_goes_under_load_is_used_again_when_it_is_back() 
                     let started = Instant::now();
                     let count = if own.fleet.full(&gateway).is_ok() { &done } else { &failed };
                     count.fetch_add(1, Ordering::Relaxed);
-                    assert!(started.elapsed() < Duration::from_secs(20), "a handshake hung");
+                    assert!(started.elapsed() < TIMEOUT, "a handshake hung");
                 }
             });
         }
@@ -144,7 +144,7 @@ fn a_token_of_a_key_server_that_goes_under_load_is_used_again_when_it_is_back() 
             own.tokens.put_back();
             wait_until("a token that is back", || {
                 let back = server.metrics().sum("brisk_key_token_reconnections_total", &[]) as usize;
-                (back == round).then_some(())
+                (back >= round).then_some(())
             });
             grows("handshakes again", &done);
         }

@@ -147,7 +147,9 @@ fn lines_wait_for_a_server_that_restarts() {
         site.get("/again");
         site.brisk.process().stderr().contains("takes lines again").then_some(())
     });
-    assert_eq!(site.brisk.process().stderr().matches("the receiver of the access log").count(), 2);
+    // Of the outage and of its end, not of each line. A pause of the machine may be another outage.
+    let reports = site.brisk.process().stderr().matches("the receiver of the access log").count();
+    assert!((2..20).contains(&reports), "{reports} reports");
     assert!(lost(&site, "tcp://") < 0.5);
 }
 
@@ -189,7 +191,10 @@ fn a_server_that_hangs_or_is_missing_stops_no_worker_and_its_lost_lines_are_coun
             .any(|line| line["message"].as_str().is_some_and(|line| line.contains("/after")))
             .then_some(())
     });
-    assert!(site.brisk.access_log().iter().filter(|line| line.contains("xxxx")).count() >= 50);
+    wait_until("the lines in the file", || {
+        let lines = site.brisk.access_log();
+        (lines.iter().filter(|line| line.contains("xxxx")).count() >= 50).then_some(())
+    });
 }
 
 /// journald, with its socket and its files in a folder, as an instance for a namespace.

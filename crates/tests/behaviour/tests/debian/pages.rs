@@ -138,7 +138,8 @@ fn headers_are_changed_in_requests_and_responses() {
 
 #[test]
 fn a_connection_is_opened_before_the_click_and_kept() {
-    let keys = "server.timeouts.idle = \"1s\"";
+    // Longer than the pauses of a busy machine before the first request.
+    let keys = "server.timeouts.idle = \"5s\"";
     let tables = "preconnect = { path = \"/_p\", idle = \"1m\" }\n".to_owned()
         + "\n[[host.route]]\npath = \"/\"\nrespond = { body = \"page\" }\n";
     let site = Site::custom(keys, &tables, |setup| setup);

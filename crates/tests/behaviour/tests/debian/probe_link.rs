@@ -47,15 +47,15 @@ fn the_round_trip_is_that_of_the_link_and_steps_are_in_the_right_one() {
             let steps = report["steps"].as_array().expect("steps");
             steps.iter().find(|step| step["name"] == name).and_then(|step| step["round"].as_u64())
         };
-        assert_eq!((rounds("ClientHello"), rounds("CertificateVerify")), (Some(2), Some(2)), "{report}");
-        assert_eq!(rounds("NewSessionTicket"), Some(3), "{report}");
+        let rounds = ["ClientHello", "CertificateVerify", "NewSessionTicket"].map(rounds);
         let (rtt, connect) = (report["tcp"]["rtt_ms"].clone(), report["phases"]["connect_ms"].clone());
-        if is_near(&rtt, RTT, 0.1) && is_near(&connect, RTT, 0.1) {
+        let is_right = rounds == [Some(2), Some(2), Some(3)];
+        if is_right && is_near(&rtt, RTT, 0.1) && is_near(&connect, RTT, 0.1) {
             return;
         }
-        seen.push((rtt, connect));
+        seen.push((rounds, rtt, connect));
     }
-    panic!("round trips and times to connect: {seen:?}");
+    panic!("rounds, round trips and times to connect: {seen:?}");
 }
 
 #[test]

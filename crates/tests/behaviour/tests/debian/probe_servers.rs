@@ -23,7 +23,7 @@ const BLOCK: u64 = 16;
 /// A HAProxy with this certificate, which answers everything.
 fn haproxy(leaf: &Leaf, alpn: &str) -> Haproxy {
     let text = format!(
-        "defaults\n  mode http\n  timeout client 30s\n  timeout connect 1s\n  timeout server 1s\nfrontend all\n  \
+        "defaults\n  mode http\n  timeout client 1m\n  timeout connect 1m\n  timeout server 1m\nfrontend all\n  \
          bind 127.0.0.1:PORT ssl crt FOLDER/pair.pem alpn {alpn}\n  http-request return status 200\n"
     );
     Haproxy::with_certificate(leaf, &text)

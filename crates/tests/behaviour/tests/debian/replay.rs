@@ -24,6 +24,10 @@ const COPIES: usize = 200;
 /// Senders at a time.
 const SENDERS: usize = 8;
 
+/// Attempts of a test in which Redis may be later than the deadline, which is a second at most: a pause of the machine may be
+/// longer.
+const ATTEMPTS: usize = 10;
+
 const EARLY: &str = "GET /name?early 1";
 const LATE: &str = "GET /name?early -";
 
@@ -61,12 +65,24 @@ impl Stage {
 
     /// A client with a session made at the first gateway, which is in Redis too.
     fn client(&self) -> TlsClient {
-        let before = self.sessions();
-        let client = self.fleet.client();
-        let mut first = client.connect(self.fleet.members[0].https()).expect("a handshake");
-        assert_eq!(first.get(NAME, "/name?first").status(), 200);
-        wait_until("a session in Redis", || (self.sessions() > before).then_some(()));
-        client
+        let dropped = || self.fleet.total("brisk_session_store_dropped_writes_total", &[]);
+        wait_until("a client whose session is in Redis", || {
+            let (before, dropped_before) = (self.sessions(), dropped());
+            let client = self.fleet.client();
+            let mut first = client.connect(self.fleet.members[0].https()).expect("a handshake");
+            assert_eq!(first.get(NAME, "/name?first").status(), 200);
+            wait_until("a session in Redis, or a dropped one", || {
+                (self.sessions() > before || dropped() > dropped_before).then_some(())
+            });
+            (self.sessions() > before).then_some(client)
+        })
+    }
+
+    /// Number of sessions that Redis was too late for, or that the gateways did not ask it for.
+    fn unanswered(&self) -> u64 {
+        let labels = ["late", "down", "missed"].map(|outcome| format!("outcome=\"{outcome}\""));
+        let lookups = |label: &String| self.fleet.total("brisk_session_store_lookups_total", &[label]);
+        labels.iter().map(lookups).sum()
     }
 
     /// Sessions in Redis that were not taken.
@@ -143,6 +159,11 @@ const NOTHING: fn(usize) = |_| {};
 
 #[test]
 fn what_openssl_has_sent_is_worth_nothing_again() {
+    assert!((0..ATTEMPTS).any(|_| flight_of_openssl_is_delivered_once()), "Redis is late each time");
+}
+
+/// `false` if Redis was late for the session of openssl.
+fn flight_of_openssl_is_delivered_once() -> bool {
     let stage = Stage::new();
     let folder = stage.fleet.members[0].folder();
     let session = folder.join("session").display().to_string();
@@ -171,19 +192,32 @@ fn what_openssl_has_sent_is_worth_nothing_again() {
         (client.join().expect("openssl ends"), flight)
     });
     let text = output.text();
+    if !text.contains("Early data was accepted") && stage.unanswered() > 0 {
+        return false;
+    }
     assert!(text.contains("Early data was accepted") && text.contains("HTTP/1.1 200 OK"), "{text}");
     assert_eq!(stage.early(), 1, "it was delivered");
     stage.attack(&flight, COPIES, NOTHING);
     assert_eq!(stage.early(), 1, "and never again");
+    true
 }
 
 #[test]
 fn a_flight_that_was_held_back_gets_through_once() {
+    assert!((0..ATTEMPTS).any(|_| held_back_flight_is_delivered_once()), "Redis is late each time");
+}
+
+/// `false` if Redis was late for the first copy or for the client.
+fn held_back_flight_is_delivered_once() -> bool {
     let stage = Stage::new();
     let client = stage.client();
     let original = client.first_flight(request().as_bytes());
     stage.attack(original.bytes(), COPIES, NOTHING);
-    assert_eq!(stage.early(), 1, "one of the copies comes first");
+    let early = stage.early();
+    if early == 0 && stage.unanswered() > 0 {
+        return false;
+    }
+    assert_eq!(early, 1, "one of the copies comes first");
     // The client's own comes last, and costs it a full handshake; whether it asks again is for the client to know.
     let mut unfinished = original.send(stage.fleet.members[1].https()).expect("a gateway that listens");
     assert!(!unfinished.is_accepted().expect("the server's flight"));
@@ -191,6 +225,9 @@ fn a_flight_that_was_held_back_gets_through_once() {
     assert_eq!(connection.get(NAME, "/name?finished").status(), 200);
     assert_eq!(stage.early(), 1);
     let line = stage.fleet.members[1].logged("/name?finished");
+    if ["store-late", "store-down"].iter().any(|reason| line.contains(reason)) {
+        return false;
+    }
     for fact in
         ["\"resumption\":\"full\"", "\"resumption_failure\":\"used\"", "\"early_data\":\"not-resumed\""]
     {
@@ -198,12 +235,8 @@ fn a_flight_that_was_held_back_gets_through_once() {
     }
     // All but the first of the copies, and the client's own, were refused. On a slow machine some because Redis was late.
     let replays = stage.fleet.total("brisk_early_data_replays_total", &[]);
-    let unanswered: u64 = ["late", "down", "missed"]
-        .map(|outcome| format!("outcome=\"{outcome}\""))
-        .iter()
-        .map(|outcome| stage.fleet.total("brisk_session_store_lookups_total", &[outcome]))
-        .sum();
-    assert_eq!(replays + unanswered, COPIES as u64);
+    assert_eq!(replays + stage.unanswered(), COPIES as u64);
+    true
 }
 
 #[test]
@@ -242,7 +275,11 @@ fn nothing_gets_through_while_redis_hangs_nor_when_it_goes_on() {
 fn redis_killed_amid_the_copies_lets_none_through_twice() {
     let stage = Stage::new();
     let mut through = 0;
-    for when in [0, 1, 2, COPIES / 2] {
+    // At the last one, half of the copies come first. Redis may be too late for the very first of them.
+    for when in [0, 1, 2].into_iter().chain([COPIES / 2; ATTEMPTS]) {
+        if when == COPIES / 2 && through > 0 {
+            break;
+        }
         let flight = Stage::flight(&stage.client());
         stage.attack(&flight, COPIES, |copy| {
             if copy == when {
@@ -256,17 +293,28 @@ fn redis_killed_amid_the_copies_lets_none_through_twice() {
         assert!(now <= through + 1, "killed at copy {when}: {now} after {through}");
         through = now;
     }
-    assert!(through >= 1, "half of the copies came before the last kill");
+    assert!(through >= 1, "half of the copies came before each of the last kills");
 }
 
 #[test]
 fn a_redis_that_comes_back_from_a_snapshot_gives_nothing_twice() {
+    assert!((0..ATTEMPTS).any(|_| session_of_a_snapshot_is_used_once()), "Redis is late each time");
+}
+
+/// `false` if Redis was late for the session.
+fn session_of_a_snapshot_is_used_once() -> bool {
     let stage = Stage::new();
     let flight = Stage::flight(&stage.client());
     stage.redis().cli(&["SAVE"]);
     // Taken by the gateway that did not make it, so that the other knows nothing of that.
     replay(&flight, stage.fleet.members[1].https());
-    wait_until("its request", || stage.nginx.requests().contains(&EARLY.to_owned()).then_some(()));
+    let is_delivered = wait_until("its request", || {
+        let is_delivered = stage.nginx.requests().contains(&EARLY.to_owned());
+        (is_delivered || stage.unanswered() > 0).then_some(is_delivered)
+    });
+    if !is_delivered {
+        return false;
+    }
     stage.redis().kill();
     stage.redis().restart();
     assert_eq!(stage.sessions(), 1, "Redis has it again");
@@ -274,4 +322,5 @@ fn a_redis_that_comes_back_from_a_snapshot_gives_nothing_twice() {
     assert_eq!(stage.sessions(), 1, "and gives it to whoever takes it");
     stage.attack(&flight, COPIES, NOTHING);
     assert_eq!(stage.early(), 1);
+    true
 }

@@ -45,7 +45,7 @@ fn redis_is_reached_with_and_without_tls() {
 /// The response of `https://NAME/` at `address`, or the code of curl's failure.
 fn curl(address: SocketAddr, ca: &TestCa, name: &str) -> Result<String, i32> {
     let mut curl = command("curl");
-    curl.args(["--silent", "--max-time", "30", "--noproxy", "*", "--cacert"]).arg(ca.root_file());
+    curl.args(["--silent", "--max-time", "170", "--noproxy", "*", "--cacert"]).arg(ca.root_file());
     curl.arg("--connect-to").arg(format!("::{address}")).arg(format!("https://{name}/who"));
     let finished = run(&mut curl, b"", LIMIT);
     if finished.status.success() { Ok(finished.stdout) } else { Err(finished.status.code().unwrap_or(-1)) }
@@ -72,8 +72,8 @@ fn names_reach_the_servers_that_nginx_and_haproxy_would_choose() {
          server {{ listen 127.0.0.1:PORT; ssl_preread on; proxy_pass $server; }}"
     ));
     let haproxy = Haproxy::start(&format!(
-        "defaults\n mode tcp\n timeout connect 5s\n timeout client 1m\n timeout server 1m\n\
-         frontend all\n bind 127.0.0.1:PORT\n tcp-request inspect-delay 5s\n\
+        "defaults\n mode tcp\n timeout connect 1m\n timeout client 1m\n timeout server 1m\n\
+         frontend all\n bind 127.0.0.1:PORT\n tcp-request inspect-delay 1m\n\
          tcp-request content accept if {{ req_ssl_hello_type 1 }}\n\
          use_backend one if {{ req.ssl_sni -i a.test }}\n default_backend two\n\
          backend one\n server one {one}\nbackend two\n server two {two}\n"

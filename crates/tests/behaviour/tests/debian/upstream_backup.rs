@@ -33,7 +33,8 @@ fn a_backup_gets_requests_only_while_all_other_servers_are_excluded() {
     let backup = Nginx::http_with("location = /up { return 204; }");
     let site = group(
         &format!("{{ url = {:?}, backup = true }}, {:?}", backup.url(), nginx.url()),
-        "health = { path = \"/up\", interval = \"100ms\", timeout = \"100ms\", unhealthy_after = 1, healthy_after = 1 }\n",
+        // Three failures are no pause of the machine, which fails one check.
+        "health = { path = \"/up\", interval = \"1s\", timeout = \"1s\", unhealthy_after = 3, healthy_after = 1 }\n",
     );
     let becomes = |wanted: f64| {
         wait_until("the verdict of the check", || {

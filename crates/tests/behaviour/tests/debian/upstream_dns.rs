@@ -146,8 +146,7 @@ fn health_of_an_address_survives_other_changes() {
 fn active_checks_follow_the_addresses() {
     let nginx = at_three_addresses();
     let knot = Knot::serving(ZONE, "web A 127.0.0.1");
-    let more =
-        "health = { path = \"/health\", interval = \"100ms\", timeout = \"100ms\", unhealthy_after = 1 }\n";
+    let more = "health = { path = \"/health\", interval = \"1s\", timeout = \"1s\" }\n";
     let site = Site::with(&group(&resolved(&nginx), &knot, more));
     assert_eq!(site.get("/address").text(), "127.0.0.1");
     knot.set(ZONE, "web A 127.0.0.1\nweb A 127.0.0.9");
@@ -216,8 +215,8 @@ fn the_certificate_of_a_service_names_its_domain() {
         let nginx = Nginx::https(&ca.server(&[name]).issue());
         let port = nginx.address().port();
         let knot = Knot::serving(ZONE, &format!("_web._tcp SRV 1 1 {port} web\nweb A 127.0.0.1"));
-        let tables =
-            group(&format!("\"srv+https://_web._tcp.{ZONE}\""), &knot, "tls = { ca = \"ca.pem\" }\n");
+        let more = "tls = { ca = \"ca.pem\" }\ntimeouts = { connect = \"1m\" }\n";
+        let tables = group(&format!("\"srv+https://_web._tcp.{ZONE}\""), &knot, more);
         let site = Site::custom("", &tables, |setup| setup.file("ca.pem", ca.root_pem()));
         assert_eq!(site.get("/1k").status(), status, "{name}");
     }
@@ -232,5 +231,8 @@ fn the_number_of_addresses_is_limited() {
     let site = Site::with(&(group(&server, &knot, "") + "max_addresses = 7\n"));
     let line = site.brisk.log_with("a name has more addresses than `dns.max_addresses`");
     assert!(line.contains("ignored=193"), "{line}");
-    assert!((site.brisk.metrics().sum("brisk_upstream_healthy", &[]) - 7.0).abs() < 0.5);
+    wait_until("seven servers", || {
+        let servers = site.brisk.metrics().sum("brisk_upstream_healthy", &[]);
+        ((servers - 7.0).abs() < 0.5).then_some(())
+    });
 }

@@ -150,7 +150,7 @@ fn a_pooled_connection_that_was_closed_meanwhile_costs_no_request() {
 fn repeated_failures_take_a_server_out_for_a_while() {
     let closing = Origin::answering(|_, _| Err(io::ErrorKind::ConnectionAborted.into()));
     let alive = Origin::fixed("alive");
-    let health = "health = { max_failures = 2, failure_pause = \"60s\" }\n";
+    let health = "health = { max_failures = 2, failure_pause = \"1h\" }\n";
     let tables = proxy_to(&[&closing.url(), &alive.url()]) + health;
     let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
     let mut connection = site.connect();

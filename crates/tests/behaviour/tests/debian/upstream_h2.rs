@@ -125,7 +125,7 @@ fn a_server_that_resets_what_it_is_sent_is_left_out() {
         Ok(())
     });
     let alive = Origin::fixed("hello");
-    let health = "health = { max_failures = 2, failure_pause = \"60s\" }\n";
+    let health = "health = { max_failures = 2, failure_pause = \"1h\" }\n";
     let tables = proxy_to(&[&h2c(&failing), &alive.url()]) + health;
     let site = Site::custom("server.workers = 1\n", &tables, |setup| setup);
     let mut connection = site.connect();

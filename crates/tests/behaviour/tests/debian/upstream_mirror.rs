@@ -11,10 +11,13 @@ use brisk_testkit::process::wait_until;
 
 /// A site whose requests go to `app`, with copies to `mirror`. `keys` are those of the table `mirror` after the name.
 fn site(app: &str, mirror: &str, keys: &str) -> Site {
-    Site::with(&format!(
-        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nmirror = {{ upstream = \"copy\"{keys} }}\n\
+    // Longer than any pause of the machine, unless the test is about the timeout.
+    let timeout = if keys.contains("timeout") { "" } else { ", timeout = \"10m\"" };
+    let tables = format!(
+        "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\nmirror = {{ upstream = \"copy\"{timeout}{keys} }}\n\
          [upstream.app]\nservers = [{app:?}]\n[upstream.copy]\nservers = [{mirror:?}]\n"
-    ))
+    );
+    Site::custom("server.timeouts.body = \"10m\"", &tables, |setup| setup)
 }
 
 /// Waits until the metric has this value.

@@ -38,8 +38,8 @@ fn nginx_reads_the_client_of_each_connection() {
     let leaf = ca.server(&["app.test"]).issue();
     let certificate =
         format!("ssl_certificate {};\nssl_certificate_key {};", leaf.chain.display(), leaf.key.display());
-    let tls = "tls = { ca = \"ca.pem\", server_name = \"app.test\" }\n";
-    let h2 = "tls = { ca = \"ca.pem\", server_name = \"app.test\", protocol = \"h2\" }\n";
+    let tls = "tls = { ca = \"ca.pem\", server_name = \"app.test\" }\ntimeouts = { connect = \"1m\" }\n";
+    let h2 = "tls = { ca = \"ca.pem\", server_name = \"app.test\", protocol = \"h2\" }\ntimeouts = { connect = \"1m\" }\n";
     for (scheme, directives, more) in
         [("http", "", ""), ("h2c", "", ""), ("https", &*certificate, tls), ("https", &*certificate, h2)]
     {
@@ -132,7 +132,7 @@ fn kept_connections_close_after_the_idle_timeout() {
 fn kept_connections_of_a_busy_client_remain_until_the_idle_timeout() {
     for scheme in ["http", "h2c"] {
         let nginx = Nginx::proxied(scheme, "");
-        let more = "proxy_protocol = \"v2\"\npool = { idle_timeout = \"1m\" }\n";
+        let more = "proxy_protocol = \"v2\"\npool = { idle_timeout = \"10m\" }\n";
         let site = Site::with(&group(&[&nginx.url()], more));
         let mut client = site.connect();
         let first = client_of(&mut client);
@@ -199,7 +199,7 @@ fn health_checks_send_a_header_too() {
     for version in ["v1", "v2"] {
         let nginx = Nginx::proxied("http", "access_log FOLDER/access.log early;");
         let more = format!(
-            "proxy_protocol = {version:?}\nhealth = {{ path = \"/health\", interval = \"100ms\", timeout = \"100ms\" }}\n"
+            "proxy_protocol = {version:?}\nhealth = {{ path = \"/health\", interval = \"1s\", timeout = \"1s\" }}\n"
         );
         let site = Site::with(&group(&[&nginx.url()], &more));
         wait_until("checks", || {
@@ -218,9 +218,9 @@ global
   log stdout format raw local0
 defaults
   mode http
-  timeout client 30s
-  timeout connect 1s
-  timeout server 1s
+  timeout client 1m
+  timeout connect 1m
+  timeout server 1m
 frontend all
   bind 127.0.0.1:PORT accept-proxy
   http-request return status 200 content-type text/plain lf-string "%[src] %[src_port] %[dst_port] %[fc_pp_authority]"
@@ -243,9 +243,9 @@ global
   ssl-default-bind-ciphers ECDHE-ECDSA-AES128-GCM-SHA256
 defaults
   mode http
-  timeout client 30s
-  timeout connect 1s
-  timeout server 1s
+  timeout client 1m
+  timeout connect 1m
+  timeout server 1m
 frontend all
   bind 127.0.0.1:PORT ssl crt FOLDER/pair.pem alpn http/1.1 ca-file FOLDER/clients.pem verify optional
   default_backend all

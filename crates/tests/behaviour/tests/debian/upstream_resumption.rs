@@ -13,6 +13,7 @@ fn counts(directives: &str) -> ([usize; 2], [f64; 2]) {
     let servers = [0, 1].map(|_| Nginx::https_with(&leaf, &format!("keepalive_timeout 0;\n{directives}")));
     let [first, second] = servers.each_ref().map(Nginx::url);
     let tables = proxy_to(&[&first, &second]) + "tls = { ca = \"ca.pem\", server_name = \"app.test\" }\n";
+    let tables = tables + "timeouts = { connect = \"1m\" }\n";
     let site = Site::custom("", &tables, |setup| setup.file("ca.pem", ca.root_pem()));
     for _ in 0..20 {
         assert_eq!(site.get("/1k").status(), 200);

@@ -97,10 +97,9 @@ fn a_server_on_a_socket_is_checked_and_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::http();
     let missing = folder.path().join("missing.sock");
-    let tables = proxy_to(&[
-        &format!("unix:{}", nginx.socket().display()),
-        &format!("unix:{}", missing.display()),
-    ]) + "[upstream.app.health]\npath = \"/health\"\ninterval = \"100ms\"\ntimeout = \"100ms\"\nunhealthy_after = 1\n";
+    let tables =
+        proxy_to(&[&format!("unix:{}", nginx.socket().display()), &format!("unix:{}", missing.display())])
+            + "[upstream.app.health]\npath = \"/health\"\ninterval = \"1s\"\ntimeout = \"1s\"\n";
     let site = Site::with(&tables);
     let healthy = |path: &Path| {
         let server = format!("server=\"unix:{}\"", path.display());

@@ -109,13 +109,14 @@ fn django_gets_requests_and_bodies_over_uwsgi() {
 #[test]
 fn a_uwsgi_server_is_checked_by_its_protocol() {
     let server = Uwsgi::start(PROJECT);
-    let check = |path: &str, time: &str| {
-        let host = "host = \"site.test\", unhealthy_after = 1";
-        format!("health = {{ path = \"{path}\", interval = \"{time}\", timeout = \"{time}\", {host} }}\n")
+    // The first check is made at once.
+    let check = |path: &str| {
+        let more = "interval = \"30s\", timeout = \"30s\", host = \"site.test\", unhealthy_after = 1";
+        format!("health = {{ path = \"{path}\", {more} }}\n")
     };
-    let healthy = site(&server, &check("/about/", "30s"));
+    let healthy = site(&server, &check("/about/"));
     assert_eq!(about(&healthy, &[], "/about/")["length"], 0);
-    let unhealthy = site(&server, &check("/missing/", "1s"));
+    let unhealthy = site(&server, &check("/missing/"));
     unhealthy.brisk.log_with("status 404");
     assert!(!healthy.brisk.process().stderr().contains("is down"));
 }
