@@ -206,12 +206,12 @@ fn notice_death(stream: &TcpStream, unacknowledged: Duration) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
 
     const LIMIT: DialLimits =
-        DialLimits { connect: Duration::from_secs(10), unacknowledged: Duration::from_secs(20) };
+        DialLimits { connect: Duration::from_mins(3), unacknowledged: Duration::from_secs(20) };
 
     #[test]
     fn targets_are_read_and_written_alike() {
@@ -239,9 +239,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_connection_names_target_and_address() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-        let port = listener.local_addr().expect("address").port();
-        drop(listener);
+        // Bound and not listening: no other program gets the port.
+        let socket = TcpSocket::new_v4().expect("socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("bind");
+        let port = socket.local_addr().expect("address").port();
         let error = connect(&Target::new("127.0.0.1", port), LIMIT).await.expect_err("refused");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         let start = format!("cannot connect to 127.0.0.1:{port}: ");

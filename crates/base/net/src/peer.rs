@@ -36,7 +36,8 @@ impl Peer {
 mod tests {
     use std::io::Write;
     use std::net::{Shutdown, TcpListener, TcpStream};
-    use std::time::{Duration, Instant};
+
+    use brisk_testkit::process::wait_until;
 
     use super::*;
 
@@ -47,11 +48,9 @@ mod tests {
     }
 
     fn becomes(server: &TcpStream, wanted: Peer) {
-        let started = Instant::now();
-        while Peer::of(server).expect("a TCP socket") != wanted {
-            assert!(started.elapsed() < Duration::from_secs(10), "never {wanted:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(&format!("{wanted:?}"), || {
+            (Peer::of(server).expect("a TCP socket") == wanted).then_some(())
+        });
     }
 
     #[test]

@@ -83,9 +83,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_that_does_not_listen_refuses() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-        let address = listener.local_addr().expect("address");
-        drop(listener);
+        // Bound and not listening: no other program gets the port.
+        let socket = TcpSocket::new_v4().expect("socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("bind");
+        let address = socket.local_addr().expect("address");
         let error = connect_from(address, ConnectOptions::default()).await.expect_err("refused");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }

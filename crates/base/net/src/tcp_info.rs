@@ -73,7 +73,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
         let info = TcpInfo::of(&stream).expect("TCP_INFO");
-        assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(5), "{info:?}");
+        assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_mins(1), "{info:?}");
     }
 
     #[test]

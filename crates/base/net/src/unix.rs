@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(10);
+    const LIMIT: Duration = Duration::from_mins(3);
 
     fn target(text: &str) -> UnixTarget {
         text.parse().expect(text)

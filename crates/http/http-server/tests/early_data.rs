@@ -312,7 +312,7 @@ fn service(origin: &Origin, wheel: &DeadlineWheel, metrics: &Arc<Metrics>) -> Se
 }
 
 async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), work).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_mins(3), work).await.expect("it hangs")
 }
 
 async fn eventually(condition: impl Fn() -> bool) {

@@ -337,6 +337,9 @@ mod tests {
 
     use super::*;
 
+    /// Limits with more time than any pause of the machine takes.
+    const SLOW: Limits = Limits { time: Duration::from_mins(10), body: 1024 * 1024, redirects: 3 };
+
     fn client(limits: Limits) -> Client {
         let ca = TestCa::new();
         let authorities = Some(ca.root_file());
@@ -378,7 +381,7 @@ mod tests {
     #[tokio::test]
     async fn a_redirect_is_followed_to_its_answer() {
         let (url, served) = server(vec![moved("/there?x=1"), full("found")]).await;
-        let body = client(Limits::default()).get_ok(&format!("{url}/here")).await.expect("an answer");
+        let body = client(SLOW).get_ok(&format!("{url}/here")).await.expect("an answer");
         assert_eq!(body, "found");
         let heads = served.await.expect("served");
         assert!(heads[0].starts_with("GET /here HTTP/1.1\r\n"), "{}", heads[0]);
@@ -394,7 +397,7 @@ mod tests {
         for name in ["authorization", "cookie", "x-api-key", "accept"] {
             request.headers_mut().insert(name, HeaderValue::from_static("text/plain"));
         }
-        let response = client(Limits::default()).send(request).await.expect("an answer");
+        let response = client(SLOW).send(request).await.expect("an answer");
         assert_eq!(response.body, "found");
         for head in first.await.expect("served") {
             assert_eq!(head.matches("text/plain").count(), 4, "{head}");
@@ -408,7 +411,7 @@ mod tests {
     #[tokio::test]
     async fn redirects_end_at_the_limit_and_bodies_are_not_sent_twice() {
         let (url, _served) = server(vec![moved("/"); 3]).await;
-        let limits = Limits { redirects: 2, ..Limits::default() };
+        let limits = Limits { redirects: 2, ..SLOW };
         let error = client(limits).get(&url).await.expect_err("refused");
         assert!(matches!(error.reason, Reason::TooManyRedirects(2)), "{error}");
         let (url, _served) = server(vec![moved("/")]).await;
@@ -419,7 +422,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_answer_is_an_error_whether_it_says_its_length_or_not() {
-        let limits = Limits { body: 10, ..Limits::default() };
+        let limits = Limits { body: 10, ..SLOW };
         let unsaid = "HTTP/1.1 200 OK\r\n\r\n01234567890".to_owned();
         for response in [full("01234567890"), unsaid] {
             let (url, _served) = server(vec![response]).await;
@@ -432,7 +435,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_error_of_the_body_has_the_status() {
-        let limits = Limits { body: 10, ..Limits::default() };
+        let limits = Limits { body: 10, ..SLOW };
         let too_long = "HTTP/1.1 413 X\r\nContent-Length: 11\r\n\r\n01234567890".to_owned();
         let cut_off = "HTTP/1.1 413 X\r\nContent-Length: 9\r\n\r\n0".to_owned();
         for response in [too_long, cut_off] {
@@ -448,10 +451,10 @@ mod tests {
     #[tokio::test]
     async fn errors_name_the_address_and_the_reason() {
         let (url, _served) = server(vec!["SSH-2.0-x\r\n\r\n".to_owned()]).await;
-        let error = client(Limits::default()).get(&url).await.expect_err("refused").to_string();
+        let error = client(SLOW).get(&url).await.expect_err("refused").to_string();
         assert!(error.contains(&url) && error.contains("HTTP: "), "{error}");
         let (url, _served) = server(vec!["HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned()]).await;
-        let error = client(Limits::default()).get_ok(&url).await.expect_err("refused").to_string();
+        let error = client(SLOW).get_ok(&url).await.expect_err("refused").to_string();
         assert!(error.contains("the server responded with 503"), "{error}");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let secure = format!("https://{}/", listener.local_addr().expect("address"));
@@ -460,7 +463,7 @@ mod tests {
             tcp.write_all(b"220 mail.test\r\n").await.expect("write");
             pending::<()>().await;
         };
-        let client = client(Limits::default());
+        let client = client(SLOW);
         let error = tokio::select! {
             response = client.get(&secure) => response.expect_err("no TLS").to_string(),
             () = plain => unreachable!(),
@@ -472,7 +475,7 @@ mod tests {
     async fn a_silent_server_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let url = format!("http://{}/", listener.local_addr().expect("address"));
-        let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+        let limits = Limits { time: Duration::from_millis(50), ..SLOW };
         let error = client(limits).get(&url).await.expect_err("given up");
         assert!(matches!(error.reason, Reason::TimedOut(_)), "{error}");
     }
@@ -480,10 +483,10 @@ mod tests {
     /// An address that accepts connections, but completes no handshake, used to be the only one that was tried.
     #[tokio::test]
     async fn an_address_that_fails_in_the_handshake_is_followed_by_the_next() {
-        let client = client(Limits::default());
+        let client = client(SLOW);
         let target = RequestTarget::of(&"https://a.test/".parse().expect("a URL")).expect("a target");
         // The first address closes its connection, or is silent for its share of the time.
-        for (closes, time) in [(true, 10_000), (false, 100)] {
+        for (closes, time) in [(true, 600_000), (false, 2_000)] {
             let first = TcpListener::bind("127.0.0.1:0").await.expect("bind");
             let next = TcpListener::bind("127.0.0.1:0").await.expect("bind");
             let addresses = [&first, &next].map(|listener| listener.local_addr().expect("address"));

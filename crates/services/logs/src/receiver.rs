@@ -379,7 +379,9 @@ fn send_frames(stream: &mut TcpStream, messages: &mut Messages<'_>, sent: &mut u
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::TcpListener;
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+
+    use rustix::net::{AddressFamily, SocketType};
 
     use super::*;
     use crate::settings::{ExportHeaders, OtlpSignal};
@@ -427,14 +429,16 @@ mod tests {
 
     #[test]
     fn messages_stay_while_a_server_is_down_and_follow_later() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        // Bound and not listening: no other program gets the port.
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let listener = TcpListener::from(socket);
         let address = listener.local_addr().expect("an address");
-        drop(listener);
         let mut receiver = Receiver::syslog(&SyslogServer::Tcp(address.to_string()));
         let mut batch = b"one\ntwo\n".to_vec();
         assert_eq!(receiver.write(&mut batch, "x"), 0);
         assert!(batch == b"one\ntwo\n" && receiver.is_down && receiver.socket.is_none());
-        let listener = TcpListener::bind(address).expect("the same port");
+        rustix::net::listen(&listener, 16).expect("a listener");
         receiver.end_pause();
         assert_eq!(receiver.write(&mut batch, "x"), 0);
         assert!(batch.is_empty() && receiver.socket.is_some() && receiver.pause().is_none());

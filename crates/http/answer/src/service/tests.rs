@@ -19,7 +19,7 @@ use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::LocalSet;
 
 use super::*;
@@ -432,9 +432,10 @@ async fn dot_segments_are_resolved_before_an_upstream_sees_them() {
 #[tokio::test]
 async fn a_dead_upstream_is_502_with_the_requests_id() {
     let asking = async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-        let url = format!("http://{}", listener.local_addr().expect("address")).parse().expect("a URL");
-        drop(listener);
+        // Bound and not listening: no other program gets the port.
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("bind");
+        let url = format!("http://{}", socket.local_addr().expect("address")).parse().expect("a URL");
         let state = GroupState::new(GroupSettings::new("app", [url]), &Metrics::new()).expect("a group");
         let group = Group::new(state, &DeadlineWheel::new());
         let action = Action::Upstream(UpstreamAction::new("app", UpstreamPath::Whole));

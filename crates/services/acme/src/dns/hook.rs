@@ -116,15 +116,22 @@ fn wait(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus, 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write;
+
+    use brisk_testkit::process::wait_until;
 
     use super::*;
 
     fn script(folder: &Path, text: &str) -> HookSettings {
         let program = folder.join("hook");
-        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
-        HookSettings { program, cleanup: None, limit: Duration::from_secs(20) }
+        // Written by another process: programs that other tests start meanwhile would inherit a descriptor of this one, and a file
+        // that is open for writing cannot be executed.
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "cat > \"$0\" && chmod 700 \"$0\""]).arg(&program).stdin(Stdio::piped());
+        let mut writer = writer.spawn().unwrap();
+        writer.stdin.take().unwrap().write_all(format!("#!/bin/sh\n{text}\n").as_bytes()).unwrap();
+        assert!(writer.wait().unwrap().success());
+        HookSettings { program, cleanup: None, limit: Duration::from_mins(10) }
     }
 
     fn record() -> Txt {
@@ -162,20 +169,25 @@ mod tests {
     async fn at_the_limit_all_that_it_started_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let text = "sleep 1000 & echo $! > \"$0.pid\"; wait";
-        let settings = HookSettings { limit: Duration::from_secs(2), ..script(folder.path(), text) };
-        let error = put(&settings, &record()).await.unwrap_err().to_string();
-        assert!(error.contains("not done"), "{error}");
-        let pid: i32 = fs::read_to_string(folder.path().join("hook.pid")).unwrap().trim().parse().unwrap();
-        // A zombie counts as ended; its new parent may not have waited for it yet.
-        let runs =
-            || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
-        for _ in 0..200 {
-            if !runs() {
-                return;
+        let mut pid = None;
+        // On a busy machine, the limit may come before the program has written its file.
+        for seconds in [1, 4, 16, 64] {
+            let settings =
+                HookSettings { limit: Duration::from_secs(seconds), ..script(folder.path(), text) };
+            let error = put(&settings, &record()).await.unwrap_err().to_string();
+            assert!(error.contains("not done"), "{error}");
+            let written = fs::read_to_string(folder.path().join("hook.pid")).unwrap_or_default();
+            pid = written.trim().parse::<i32>().ok();
+            if pid.is_some() {
+                break;
             }
-            thread::sleep(POLL);
         }
-        panic!("{pid} still runs");
+        let pid = pid.expect("a program that has written its file");
+        // A zombie counts as ended; its new parent may not have waited for it yet.
+        wait_until("the end of its child", || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+            (!stat.is_ok_and(|stat| !stat.contains(") Z "))).then_some(())
+        });
     }
 
     #[tokio::test]

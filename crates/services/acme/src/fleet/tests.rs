@@ -9,7 +9,9 @@ use super::*;
 
 fn store(redis: &Redis) -> FleetStore {
     let server = RedisAddress { host: "127.0.0.1".to_owned(), port: redis.port() };
-    let settings = RedisSettings::new(vec![server], RedisTopology::Single);
+    let mut settings = RedisSettings::new(vec![server], RedisTopology::Single);
+    // More than any pause of the machine.
+    settings.connect_timeout = Duration::from_mins(3);
     FleetStore::new(settings, &FleetSecret::from_bytes(&[7; 32]).unwrap())
 }
 

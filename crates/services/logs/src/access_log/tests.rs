@@ -292,7 +292,7 @@ fn closing_a_log_writes_every_line_of_every_thread() {
         }
     });
     assert_eq!(dropped(&log), 0);
-    log.close();
+    close(&log);
     let lines = fs::read_to_string(&path).unwrap();
     let of_thread = |id: u64| {
         let ids =
@@ -326,7 +326,7 @@ fn a_renamed_log_is_followed_by_a_new_one_after_reopen() {
     log.reopen();
     wait_until(|| path.exists());
     log.log(&request(&connection));
-    log.close();
+    close(&log);
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
     assert_eq!(fs::read_to_string(&rotated).unwrap().lines().count(), 1);
 }
@@ -342,7 +342,7 @@ fn one_thread_may_write_to_several_logs() {
             log.log(&request(&connection));
         }
     }
-    logs.iter().for_each(AccessLog::close);
+    logs.iter().for_each(close);
     for path in paths {
         assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 10);
     }
@@ -372,7 +372,7 @@ fn the_line_of_a_malformed_request_is_bounded_and_escaped() {
     let (reason, status) = (MalformedReason::LineFeed, 400);
     log.log_malformed(&MalformedRecord { connection: &connection, reason, status, excerpt: &excerpt });
     log.log_malformed(&MalformedRecord { connection: &connection, reason, status: 0, excerpt: b"" });
-    log.close();
+    close(&log);
     let text = fs::read_to_string(&path).unwrap();
     let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
     let rest =
@@ -416,7 +416,7 @@ fn outputs_have_their_own_formats_samples_and_headers() {
     let headers = [Some(&b"1"[..]), None, Some(b"3")];
     let id = RequestId(u64::MAX);
     log.log(&RequestRecord { headers: &headers, id, ..request(&connection) });
-    log.close();
+    close(&log);
     assert_eq!(paths.map(|path| fs::read_to_string(path).unwrap()), ["1 -\n", "3 1\n", ""]);
 }
 
@@ -438,7 +438,7 @@ fn listed_outputs_get_the_requests_that_list_them() {
         log.log(&RequestRecord { path, outputs, ..request(&connection) });
     }
     log.log_handshake(&connection, HandshakeOutcome::TimedOut);
-    log.close();
+    close(&log);
     let lines = paths.map(|path| fs::read_to_string(path).unwrap());
     assert_eq!(lines, ["/all\n/ac\n-\n", "/all\n/b\n-\n", "/ac\n"]);
 }
@@ -470,9 +470,19 @@ fn lines_of_a_receiver_that_never_came_are_counted_at_the_end() {
     wait_until(|| metrics.render().contains(&sum.replace(" 10", " 11")));
 }
 
+/// Longer than any pause of the machine.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// Closes `log`, and waits until its threads have ended; [`AccessLog::close`] does not wait that long.
+fn close(log: &AccessLog) {
+    log.close();
+    log.outputs.iter().for_each(|output| output.writer.wait(Instant::now() + LIMIT));
+}
+
 /// Waits for a condition; a generous limit turns a hang into a failure.
+#[track_caller]
 fn wait_until(condition: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + LIMIT;
     while !condition() {
         assert!(Instant::now() < limit, "the condition never came true");
         std::thread::yield_now();

@@ -171,7 +171,7 @@ async fn answer(connection: &mut RawConnection) -> bool {
     let (response, stays) = match kind {
         "text" => (format!("{lines}\r\n{body}"), true),
         "late" => {
-            tokio::time::sleep(Duration::from_millis(250)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             (format!("{lines}\r\n{body}"), true)
         }
         "soon" => {
@@ -231,6 +231,12 @@ fn expected(method: &Method, path: &str) -> Seen {
 
 #[tokio::test(flavor = "local")]
 async fn requests_of_one_turn_leave_in_one_write_and_each_gets_its_response() {
+    // On a busy machine, a response may be so late that requests behind it leave: then a new gateway is tried.
+    eventually(leave_in_one_write).await;
+}
+
+/// `false` if requests were repeated.
+async fn leave_in_one_write() -> bool {
     let reads = Rc::new(RefCell::new(Vec::new()));
     let noted = Rc::clone(&reads);
     let origin = Origin::raw(async move |connection, _| {
@@ -252,10 +258,13 @@ async fn requests_of_one_turn_leave_in_one_write_and_each_gets_its_response() {
     let (client, paths) = (gateway.client(), paths("text", 11));
     let seen = client.get_all(&paths).await;
     assert!(seen.iter().zip(&paths).all(|(seen, path)| *seen == text(path)), "{seen:?}");
+    if gateway.metric("pipeline_repeats_total") > 0 {
+        return false;
+    }
     // A full pipeline on the kept connection, and another with the rest.
     assert_eq!(*reads.borrow(), [1, DEPTH, 3]);
     assert_eq!((gateway.metric("pipelines_total"), gateway.metric("pipelined_requests_total")), (2, 11));
-    assert_eq!(gateway.metric("pipeline_repeats_total"), 0);
+    true
 }
 
 #[tokio::test(flavor = "local")]
@@ -372,27 +381,36 @@ async fn a_server_that_drops_the_requests_behind_the_first_gets_no_pipelines_aft
 async fn responses_of_abandoned_requests_are_skipped() {
     let origin = scripted().await;
     for abandoned in [vec![0], vec![1, 2], vec![0, 1, 3], vec![4], vec![0, 1, 2, 3, 4]] {
-        let gateway = Gateway::new(&origin);
-        gateway.warm_up().await;
-        let before = origin.requests();
-        let paths = paths("text", 5);
-        let client = gateway.client();
-        let begun: Vec<_> = paths.iter().map(|path| client.begin(Method::GET, path)).collect();
-        eventually(async || gateway.metric("pipelines_total") == 1).await;
-        for number in &abandoned {
-            begun[*number].abort();
-        }
-        for (number, (request, path)) in begun.into_iter().zip(&paths).enumerate() {
-            if !abandoned.contains(&number) {
-                assert_eq!(request.await.expect("a response"), text(path));
-            }
-        }
-        if abandoned.len() < 5 {
-            assert_eq!(origin.requests() - before, 5, "nothing is sent again");
-        }
-        drop(client);
-        assert_eq!(gateway.client().get("/text/9").await, text("/text/9"));
+        // On a busy machine, a response may be so late that requests behind it are sent again: then a new gateway is tried.
+        eventually(async || {
+            let sent = skipping(&origin, &abandoned).await;
+            abandoned.len() == 5 || sent == 5
+        })
+        .await;
     }
+}
+
+/// Abandons requests of a pipeline by their numbers. Returns the number of requests that the server received.
+async fn skipping(origin: &Origin, abandoned: &[usize]) -> usize {
+    let gateway = Gateway::new(origin);
+    gateway.warm_up().await;
+    let before = origin.requests();
+    let paths = paths("text", 5);
+    let client = gateway.client();
+    let begun: Vec<_> = paths.iter().map(|path| client.begin(Method::GET, path)).collect();
+    eventually(async || gateway.metric("pipelines_total") == 1).await;
+    for number in abandoned {
+        begun[*number].abort();
+    }
+    for (number, (request, path)) in begun.into_iter().zip(&paths).enumerate() {
+        if !abandoned.contains(&number) {
+            assert_eq!(request.await.expect("a response"), text(path));
+        }
+    }
+    let sent = origin.requests() - before;
+    drop(client);
+    assert_eq!(gateway.client().get("/text/9").await, text("/text/9"));
+    sent
 }
 
 #[tokio::test(flavor = "local")]
@@ -460,7 +478,7 @@ async fn run_schedule(origin: &Origin, schedule: u64) -> u64 {
         gateway.warm_up().await;
     }
     let client = gateway.client();
-    // A late response takes a quarter of a second.
+    // A late response takes a second.
     let has_late = schedule % 100 == 99;
     let requests: Vec<_> = (0..2 + below(DEPTH))
         .map(|number| {

@@ -150,7 +150,7 @@ async fn a_server_that_fails_is_left_out_and_comes_back() {
     let well = Origin::serve(async |_| text("well")).await;
     let mut settings = settings(&[&sick, &well]);
     settings.health.passive.max_failures = 3;
-    settings.health.passive.pause = Duration::from_millis(300);
+    settings.health.passive.pause = Duration::from_secs(3);
     let mut front = Front::new(settings);
     let sick_server = Rc::clone(&front.group().servers()[0]);
     while sick_server.state().is_healthy() {
