@@ -8,11 +8,19 @@ use anyhow::{Result, bail};
 use brisk_import::{Class, ImportError, Imported, Report};
 
 use crate::args::{Import, ImportCommand, ImportFile};
+use crate::trial;
 
 /// Runs `brisk import`.
 pub(crate) fn run(arguments: &Import) -> Result<()> {
     match &arguments.command {
-        ImportCommand::Nginx(arguments) => translate("nginx", arguments, brisk_import::nginx),
+        ImportCommand::Nginx(arguments) => {
+            let common = &arguments.common;
+            // The check alone needs no output.
+            if !arguments.check || common.output.is_some() || common.report.is_some() {
+                translate("nginx", common, brisk_import::nginx)?;
+            }
+            if arguments.check { trial::run(&common.file) } else { Ok(()) }
+        }
         ImportCommand::Haproxy(arguments) => translate("HAProxy", arguments, brisk_import::haproxy),
         ImportCommand::Caddy(arguments) => translate("Caddy", arguments, brisk_import::caddy),
     }

@@ -30,6 +30,7 @@ mod tools;
 #[cfg(not(feature = "tools"))]
 #[path = "no_tools.rs"]
 mod tools;
+mod trial;
 mod tune;
 mod visits;
 

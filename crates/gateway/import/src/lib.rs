@@ -21,6 +21,7 @@ use std::path::PathBuf;
 pub use caddy::caddy;
 pub use haproxy::haproxy;
 pub use nginx::nginx;
+pub use nginx::trial::{Stand, Trial, TrialListener, TrialRequest, nginx_trial};
 pub use report::{Class, Entry, Report};
 
 /// Failure to read the configuration of another server.

@@ -43,6 +43,7 @@ mod service;
 mod settings;
 mod site;
 mod stream;
+pub(crate) mod trial;
 mod upstream;
 mod variables;
 

@@ -16,13 +16,23 @@ pub(crate) struct Import {
 pub(crate) enum ImportCommand {
     /// Translate a configuration of nginx and report about each of its directives
     #[command(after_help = NGINX)]
-    Nginx(ImportFile),
+    Nginx(NginxFile),
     /// Translate a configuration of HAProxy and report about each of its lines
     #[command(after_help = HAPROXY)]
     Haproxy(ImportFile),
     /// Translate a Caddyfile and report about each of its directives
     #[command(after_help = CADDY)]
     Caddy(ImportFile),
+}
+
+/// Arguments of `brisk import nginx`.
+#[derive(Args, Debug)]
+pub(crate) struct NginxFile {
+    #[command(flatten)]
+    pub(crate) common: ImportFile,
+    /// Run nginx and brisk on spare ports with recorders in place of upstreams, and show the differences of their responses
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// Arguments of each command of `brisk import`.
@@ -47,6 +57,7 @@ Examples:
   brisk import nginx /etc/nginx/nginx.conf                        shows the translation and the differences
   brisk import nginx /etc/nginx/nginx.conf -o brisk.toml          writes it
   brisk import nginx site.conf -o brisk.toml --report report.md   writes all classes of directives too
+  brisk import nginx /etc/nginx/nginx.conf --check                compares the responses of nginx and brisk
 
 Servers of nginx that only their addresses separate need a process each: brisk.toml, brisk-2.toml and so on.
 docs/import.md describes the translation.";

@@ -1,0 +1,228 @@
+//! Comparison of two responses of a trial.
+
+use std::fmt;
+
+use brisk_import::{TrialListener, TrialRequest};
+
+use super::exchange::Reply;
+
+/// Headers that each server has in its own way.
+const OWN: [&str; 14] = [
+    "accept-ranges",
+    "alt-svc",
+    "connection",
+    "content-length",
+    "date",
+    "etag",
+    "expires",
+    "keep-alive",
+    "retry-after",
+    "server",
+    "transfer-encoding",
+    "vary",
+    "via",
+    "x-request-id",
+];
+
+/// Bytes of a value that are shown at most.
+const SHOWN: usize = 200;
+
+/// The differences of all responses.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    pub(super) all: Vec<Difference>,
+    /// Reasons for responses that differ as documented.
+    pub(super) explained: Vec<&'static str>,
+}
+
+/// Two responses to one request that are not the same.
+#[derive(Debug)]
+pub(super) struct Difference {
+    request: String,
+    /// Part of the response, the value of nginx and that of brisk.
+    parts: Vec<(String, String, String)>,
+}
+
+impl Differences {
+    /// Compares the responses of nginx (`theirs`) and brisk (`ours`).
+    pub(super) fn add(
+        &mut self,
+        request: &TrialRequest,
+        listener: &TrialListener,
+        theirs: Option<Reply>,
+        ours: Option<Reply>,
+    ) {
+        let name = described(request, listener);
+        let (theirs, ours) = match (theirs, ours) {
+            (None, None) => return,
+            (None, Some(ours)) if matches!(ours.status, 403 | 421) => {
+                return self
+                    .explained
+                    .push("brisk responds with 403 or 421 where nginx closes the connection");
+            }
+            (Some(theirs), Some(ours)) => (theirs, ours),
+            (theirs, ours) => {
+                let status =
+                    |reply: Option<Reply>| reply.map_or("none".to_owned(), |reply| reply.status.to_string());
+                let parts = vec![("status".to_owned(), status(theirs), status(ours))];
+                return self.all.push(Difference { request: name, parts });
+            }
+        };
+        if let Some(reason) = explanation(&theirs, &ours) {
+            return self.explained.push(reason);
+        }
+        let parts = parts(request, listener, &theirs, &ours);
+        if !parts.is_empty() {
+            self.all.push(Difference { request: name, parts });
+        }
+    }
+}
+
+/// The documented reason for a difference.
+fn explanation(theirs: &Reply, ours: &Reply) -> Option<&'static str> {
+    let is_secure = |reply: &Reply| reply.header("location").is_some_and(|to| to.starts_with("https://"));
+    if matches!(theirs.status, 301 | 302 | 307) && ours.status == 308 && is_secure(theirs) && is_secure(ours)
+    {
+        return Some("brisk redirects plain HTTP to HTTPS with 308");
+    }
+    if ours.status == 501 && theirs.status != 501 {
+        return Some(
+            "a directive is NOT CARRIED, and its route refuses requests: see the report of the import",
+        );
+    }
+    (theirs.status == 413 && ours.status == 413).then_some("both refuse the size of the request")
+}
+
+fn parts(
+    request: &TrialRequest,
+    listener: &TrialListener,
+    theirs: &Reply,
+    ours: &Reply,
+) -> Vec<(String, String, String)> {
+    let mut parts = Vec::new();
+    let mut add = |name: &str, theirs: String, ours: String| {
+        if theirs != ours {
+            parts.push((name.to_owned(), theirs, ours));
+        }
+    };
+    add("status", theirs.status.to_string(), ours.status.to_string());
+    let is_built_in = theirs.status >= 300 || ours.status >= 300;
+    let mut names: Vec<_> =
+        theirs.headers.iter().chain(&ours.headers).map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let is_of_page = matches!(name, "content-type" | "cache-control" | "last-modified");
+        if OWN.contains(&name) || (is_of_page && is_built_in) {
+            continue;
+        }
+        let values = |reply: &Reply| {
+            let own = reply.headers.iter().filter(|(own, _)| own == name);
+            let mut values: Vec<_> = own.map(|(_, value)| neutral(value, request, listener)).collect();
+            values.sort();
+            values.join(", ")
+        };
+        let (mut theirs, mut ours) = (values(theirs), values(ours));
+        if name == "www-authenticate" {
+            // brisk adds the charset (RFC 7617 section 2.1).
+            ours = ours.replace(", charset=\"UTF-8\"", "");
+        } else if name == "location" {
+            // nginx forms absolute URLs of paths.
+            let start = format!("{}://{}", if listener.has_tls { "https" } else { "http" }, request.host);
+            theirs = theirs.strip_prefix(&start).unwrap_or(&theirs).to_owned();
+            ours = ours.strip_prefix(&start).unwrap_or(&ours).to_owned();
+        }
+        add(name, theirs, ours);
+    }
+    // Pages for errors and redirects have texts of each server.
+    if !is_built_in {
+        let text = |reply: &Reply| neutral(&String::from_utf8_lossy(&reply.body), request, listener);
+        add("body", text(theirs), text(ours));
+    }
+    parts
+}
+
+/// A text without the ports of the trial.
+fn neutral(text: &str, request: &TrialRequest, listener: &TrialListener) -> String {
+    let [theirs, ours] = [listener.nginx, listener.brisk].map(|port| port.to_string());
+    text.replace(&format!("{}:{theirs}", request.host), &request.host)
+        .replace(&format!("{}:{ours}", request.host), &request.host)
+        .replace(&ours, &theirs)
+}
+
+fn described(request: &TrialRequest, listener: &TrialListener) -> String {
+    let scheme = if listener.has_tls { "https" } else { "http" };
+    let header = request.header.as_ref().map(|(name, value)| format!(" {name}: {value}")).unwrap_or_default();
+    format!(
+        "{} {scheme}://{}{}{header} at {}",
+        request.method, request.host, request.target, listener.address
+    )
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.request)?;
+        for (name, theirs, ours) in &self.parts {
+            let [theirs, ours] = [theirs, ours].map(|text| shortened(text));
+            write!(formatter, "\n    {name}: nginx {theirs:?}, brisk {ours:?}")?;
+        }
+        Ok(())
+    }
+}
+
+fn shortened(text: &str) -> &str {
+    text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Option<Reply> {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Some(Reply { status, headers: headers.collect(), body: body.into() })
+    }
+
+    fn compared(theirs: Option<Reply>, ours: Option<Reply>) -> (Vec<String>, usize) {
+        let [host, method, target] = ["a.example", "GET", "/x"].map(str::to_owned);
+        let request = TrialRequest { listener: 0, host, method, target, header: None };
+        let listener =
+            TrialListener { address: "0.0.0.0:80".to_owned(), nginx: 4001, brisk: 4002, has_tls: false };
+        let mut differences = Differences::default();
+        differences.add(&request, &listener, theirs, ours);
+        (differences.all.iter().map(Difference::to_string).collect(), differences.explained.len())
+    }
+
+    #[test]
+    fn differences_are_named_and_documented_ones_counted() {
+        let same = [
+            (reply(200, &[("server", "nginx"), ("x-a", "1")], "4001"), reply(200, &[("x-a", "1")], "4002")),
+            (
+                reply(302, &[("location", "http://a.example:4001/to")], "page"),
+                reply(302, &[("location", "/to")], "other page"),
+            ),
+            (None, None),
+        ];
+        for (theirs, ours) in same {
+            assert_eq!(compared(theirs, ours), (Vec::new(), 0));
+        }
+        let explained = [
+            (
+                reply(301, &[("location", "https://a.example/x")], ""),
+                reply(308, &[("location", "https://a.example:1/x")], ""),
+            ),
+            (None, reply(403, &[], "")),
+            (reply(200, &[], ""), reply(501, &[], "")),
+        ];
+        for (theirs, ours) in explained {
+            assert_eq!(compared(theirs, ours), (Vec::new(), 1));
+        }
+        let (named, _) = compared(reply(200, &[("x-a", "1")], "a"), reply(404, &[], "b"));
+        assert_eq!(
+            named,
+            [
+                "GET http://a.example/x at 0.0.0.0:80\n    status: nginx \"200\", brisk \"404\"\n    x-a: nginx \"1\", brisk \"\""
+            ]
+        );
+    }
+}

@@ -1,0 +1,326 @@
+//! A configuration that a trial may serve: without the files that nginx would write, and without connections to other machines.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+
+use super::{Stand, TrialListener};
+use crate::directive::Directive;
+use crate::nginx::listen;
+
+/// Directives that write files, need rights, limit the number of requests, or concern certificates that the trial does not use.
+const DROPPED: [&str; 30] = [
+    "access_log",
+    "daemon",
+    "error_log",
+    "events",
+    "fastcgi_store",
+    "limit_conn",
+    "limit_req",
+    "lock_file",
+    "log_format",
+    "mail",
+    "master_process",
+    "open_log_file_cache",
+    "pid",
+    "proxy_bind",
+    "proxy_store",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "ssl_client_certificate",
+    "ssl_crl",
+    "ssl_dhparam",
+    "ssl_engine",
+    "ssl_password_file",
+    "ssl_session_ticket_key",
+    "ssl_stapling",
+    "ssl_stapling_file",
+    "ssl_stapling_verify",
+    "ssl_trusted_certificate",
+    "ssl_verify_client",
+    "stream",
+    "user",
+];
+
+/// Address of upstreams that are not asked: those of other protocols than HTTP. Both servers respond with 502.
+const CLOSED: &str = "127.0.0.1:9";
+
+/// The directives, with the addresses of upstreams and of the servers.
+pub(super) struct Restated {
+    pub(super) lines: Vec<Directive>,
+    pub(super) listeners: Vec<TrialListener>,
+    pub(super) upstreams: BTreeMap<String, u16>,
+    groups: Vec<String>,
+}
+
+impl Restated {
+    /// Restates all directives of a configuration.
+    pub(super) fn of(
+        all: &[Directive],
+        stand: &Stand,
+        port: &mut dyn FnMut() -> io::Result<u16>,
+    ) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        gather_groups(all, &mut groups);
+        let mut restated =
+            Self { lines: Vec::new(), listeners: Vec::new(), upstreams: BTreeMap::new(), groups };
+        restated.lines = restated.block(all, None, stand, port)?;
+        Ok(restated)
+    }
+
+    fn block(
+        &mut self,
+        lines: &[Directive],
+        around: Option<&Directive>,
+        stand: &Stand,
+        port: &mut dyn FnMut() -> io::Result<u16>,
+    ) -> io::Result<Vec<Directive>> {
+        let mut restated = Vec::new();
+        let is_group = around.is_some_and(|around| around.name == "upstream");
+        let is_table = around.is_some_and(|around| matches!(&*around.name, "map" | "split_clients"));
+        for line in lines {
+            let name = line.name.as_str();
+            let is_dropped = DROPPED.contains(&name)
+                || ["_temp_path", "_by_lua_block", "_cache_path", "_cache"].iter().any(|end| name.ends_with(end))
+                // The content of other files follows.
+                || (name == "include" && !line.arg(0).ends_with("mime.types"));
+            if is_dropped {
+                continue;
+            }
+            let mut own = Directive { block: None, ..line.clone() };
+            match name {
+                "listen" => match listen::address(line.arg(0)) {
+                    Some(address) => self.listen(&mut own, address, port)?,
+                    None => continue,
+                },
+                "server" if is_group => {
+                    // All servers of a group are one: each of both programs chooses among them by itself.
+                    let group = around.map_or("", |group| group.arg(0));
+                    own.args = vec![self.upstream(group, port)?];
+                    own.args.extend(line.args.iter().skip(1).filter(|arg| is_choice(arg)).cloned());
+                }
+                "proxy_pass" => own.args = vec![self.url(line.arg(0), port)?],
+                name if name.ends_with("_pass") && !self.groups.iter().any(|group| group == line.arg(0)) => {
+                    own.args = vec![CLOSED.to_owned()];
+                }
+                _ if is_table || name == "set" => {
+                    for arg in own.args.iter_mut().filter(|arg| arg.contains("://")) {
+                        *arg = self.url(&arg.clone(), port)?;
+                    }
+                }
+                _ => {}
+            }
+            if let Some(inner) = &line.block {
+                own.block = Some(self.block(inner, Some(line), stand, port)?);
+            }
+            restated.push(own);
+            let last = restated.last_mut().filter(|own| own.name == "server" && !is_group);
+            if let Some(block) = last.and_then(|server| server.block.as_mut())
+                && block.iter().any(|line| line.name == "listen")
+            {
+                let files = [("ssl_certificate", &stand.chain), ("ssl_certificate_key", &stand.key)];
+                block.extend(files.map(|(name, file)| {
+                    let args = vec![file.display().to_string()];
+                    Directive { name: name.to_owned(), args, block: None, ..line.clone() }
+                }));
+            }
+        }
+        Ok(restated)
+    }
+
+    fn listen(
+        &mut self,
+        line: &mut Directive,
+        address: String,
+        port: &mut dyn FnMut() -> io::Result<u16>,
+    ) -> io::Result<()> {
+        // The clients of the trial are neither behind a proxy nor on QUIC.
+        line.args.retain(|arg| !matches!(arg.as_str(), "proxy_protocol" | "quic" | "reuseport"));
+        let has_tls = line.has("ssl");
+        match self.listeners.iter_mut().find(|listener| listener.address == address) {
+            Some(listener) => listener.has_tls |= has_tls,
+            None => {
+                let (nginx, brisk) = (port()?, port()?);
+                self.listeners.push(TrialListener { address, nginx, brisk, has_tls });
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a recorder in place of an upstream.
+    fn upstream(&mut self, address: &str, port: &mut dyn FnMut() -> io::Result<u16>) -> io::Result<String> {
+        if !self.upstreams.contains_key(address) {
+            self.upstreams.insert(address.to_owned(), port()?);
+        }
+        Ok(format!("127.0.0.1:{}", self.upstreams[address]))
+    }
+
+    /// A URL of `proxy_pass`, or of a value that leads there, over plain HTTP.
+    fn url(&mut self, url: &str, port: &mut dyn FnMut() -> io::Result<u16>) -> io::Result<String> {
+        let Some((_, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
+        let (authority, path) = match rest.strip_prefix("unix:") {
+            Some(socket) => socket.split_once(':').unwrap_or((socket, "")),
+            None => rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())),
+        };
+        if authority.contains('$') || self.groups.iter().any(|group| group == authority) {
+            return Ok(format!("http://{rest}"));
+        }
+        Ok(format!("http://{}{path}", self.upstream(authority, port)?))
+    }
+
+    /// The text for nginx.
+    pub(super) fn nginx(&self, stand: &Stand) -> String {
+        let folder = stand.folder.display();
+        let mut text = format!(
+            "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr warn;\nevents {{ worker_connections 512; }}\n"
+        );
+        let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
+            .concat();
+        let has_http = self.lines.iter().any(|line| line.name == "http");
+        if has_http {
+            self.write(&self.lines, &paths, &mut text);
+        } else {
+            let _ = writeln!(text, "http {{\n{paths}");
+            self.write(&self.lines, "", &mut text);
+            text.push_str("}\n");
+        }
+        text
+    }
+
+    fn write(&self, lines: &[Directive], paths: &str, text: &mut String) {
+        for line in lines {
+            let listener = listen::address(line.arg(0)).filter(|_| line.name == "listen");
+            let listener = listener
+                .and_then(|address| self.listeners.iter().find(|listener| listener.address == address));
+            text.push_str(&quoted(&line.name));
+            for (index, arg) in line.args.iter().enumerate() {
+                match listener.filter(|_| index == 0) {
+                    Some(listener) => {
+                        let _ = write!(text, " 127.0.0.1:{}", listener.nginx);
+                    }
+                    // Options of sockets, such as `ipv6only=on`, concern the original address.
+                    None if listener.is_some() && arg.contains('=') => {}
+                    None => text.extend([" ", &quoted(arg)]),
+                }
+            }
+            match &line.block {
+                Some(inner) => {
+                    text.push_str(" {\n");
+                    if line.name == "http" {
+                        text.push_str(paths);
+                    }
+                    self.write(inner, "", text);
+                    text.push_str("}\n");
+                }
+                None => text.push_str(";\n"),
+            }
+        }
+    }
+
+    /// A text of brisk with the ports of the trial.
+    pub(super) fn brisk(&self, text: &str) -> String {
+        let is_address =
+            |line: &str| ["https = ", "http = ", "listen = "].iter().any(|key| line.starts_with(key));
+        let lines = text.lines().map(|line| {
+            let listeners = self.listeners.iter().filter(|_| is_address(line));
+            listeners.fold(format!("{line}\n"), |line, listener| {
+                let port = format!("\"127.0.0.1:{}\"", listener.brisk);
+                line.replace(&format!("\"{}\"", listener.address), &port)
+            })
+        });
+        lines.collect()
+    }
+
+    /// Names of the headers that the configuration sets for upstreams.
+    pub(super) fn forwarded(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        gather_headers(&self.lines, &mut names);
+        names
+    }
+}
+
+/// Whether a parameter of a server is about the choice of a server, and not about its name.
+fn is_choice(parameter: &str) -> bool {
+    ["weight=", "max_fails=", "fail_timeout=", "backup", "down"].iter().any(|own| parameter.starts_with(own))
+}
+
+fn gather_groups(lines: &[Directive], groups: &mut Vec<String>) {
+    for line in lines {
+        if line.name == "upstream" {
+            groups.push(line.arg(0).to_owned());
+        }
+        gather_groups(line.inner(), groups);
+    }
+}
+
+fn gather_headers(lines: &[Directive], names: &mut Vec<String>) {
+    for line in lines {
+        let name = line.arg(0).to_ascii_lowercase();
+        // Both servers frame requests in their own way.
+        let is_compared =
+            !matches!(&*name, "connection" | "upgrade" | "content-length" | "transfer-encoding");
+        if line.name == "proxy_set_header" && is_compared && !names.contains(&name) {
+            names.push(name);
+        }
+        gather_headers(line.inner(), names);
+    }
+}
+
+/// A word as nginx reads it.
+fn quoted(word: &str) -> String {
+    let is_plain =
+        |next: char| !next.is_whitespace() && !matches!(next, ';' | '{' | '}' | '"' | '\'' | '\\' | '#');
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::nginx::include::Files;
+
+    #[test]
+    fn a_trial_writes_no_files_and_asks_no_other_machine() {
+        let text = "user www; http { access_log /var/log/a; upstream app { server 10.0.0.1 weight=2; server unix:/run/x; } \
+                    map $arg_a $to { default https://10.0.0.2:8443; } \
+                    server { listen 443 ssl reuseport; listen [::]:443 ssl ipv6only=on; ssl_certificate /etc/a; \
+                    location / { proxy_pass https://app/x; } location ~ \\.php$ { fastcgi_pass unix:/run/php; } \
+                    location /b { proxy_pass http://unix:/run/b:/c/; } location /c { proxy_pass $to; } } }";
+        let (all, _) = Files::of_text(text).expect("a configuration");
+        let [folder, chain, key] = ["/t", "/t/chain", "/t/key"].map(PathBuf::from);
+        let stand = Stand { folder, chain, key };
+        let mut next = 1000;
+        let mut port = || {
+            next += 1;
+            Ok(next)
+        };
+        let restated = Restated::of(&all, &stand, &mut port).expect("ports");
+        let nginx = restated.nginx(&stand);
+        for part in [
+            "listen 127.0.0.1:1009 ssl;",
+            "server 127.0.0.1:1001 weight=2;",
+            "server 127.0.0.1:1001;",
+            "default http://127.0.0.1:1002;",
+            "proxy_pass http://app/x;",
+            "location ~ \"\\\\.php$\" {\nfastcgi_pass 127.0.0.1:9;",
+            "proxy_pass http://127.0.0.1:",
+            "proxy_pass $to;",
+            "ssl_certificate /t/chain;",
+            "proxy_temp_path /t/proxy;",
+        ] {
+            let part = part.replace("1009", &restated.listeners[0].nginx.to_string());
+            assert!(nginx.contains(&part), "{part} is missing in {nginx}");
+        }
+        for part in ["user", "access_log", "10.0.0.", "/run/", "/etc/a", "reuseport", "ipv6only"] {
+            assert!(!nginx.contains(part), "{part} is in {nginx}");
+        }
+        let brisk = restated.brisk("https = [\"0.0.0.0:443\", \"[::]:443\"]\nbody = \"0.0.0.0:443\"");
+        assert!(brisk.starts_with(&format!("https = [\"127.0.0.1:{}\", ", restated.listeners[0].brisk)));
+        assert!(brisk.ends_with("body = \"0.0.0.0:443\"\n"), "{brisk}");
+    }
+}
