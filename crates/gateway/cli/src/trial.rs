@@ -55,7 +55,12 @@ async fn check(file: &Path, nginx: &Path) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("brisk-check-").tempdir()?;
     let ca = DevelopmentCa::open_or_create(&folder.path().join("ca"), SystemTime::now())?;
     let own = &ca.servers()[0];
-    let stand = Stand { folder: folder.path().to_owned(), chain: own.chain.clone(), key: own.key.clone() };
+    let stand = Stand {
+        folder: folder.path().to_owned(),
+        chain: own.chain.clone(),
+        key: own.key.clone(),
+        source: file.parent().unwrap_or(Path::new("")).to_owned(),
+    };
     for _ in 0..ATTEMPTS {
         let mut spare = Spare::default();
         let trial = nginx_trial(file, &stand, &mut || spare.port())?;

@@ -424,7 +424,7 @@ fn a_server_without_verification_is_named() {
     let imported = import(text);
     assert!(matches!(class_of(&imported, "tls_insecure_skip_verify"), Class::Difference(_)));
     assert!(
-        imported.files[0].contains("tls.verify = false") && !imported.files[0].contains("/ca.pem"),
+        imported.files[0].contains("tls = { verify = false }") && !imported.files[0].contains("/ca.pem"),
         "{:?}",
         imported.files
     );

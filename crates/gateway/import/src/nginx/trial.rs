@@ -24,6 +24,16 @@ pub struct Stand {
     pub chain: PathBuf,
     /// The key of the chain, PEM.
     pub key: PathBuf,
+    /// Folder of the configuration.
+    pub source: PathBuf,
+}
+
+impl Stand {
+    /// The file `mime.types` that the configuration or the package of nginx has.
+    fn media_types(&self, name: &str) -> Option<PathBuf> {
+        let files = [self.source.join(name), PathBuf::from("/etc/nginx/mime.types")];
+        files.into_iter().find(|file| file.is_file())
+    }
 }
 
 /// An address of the configuration, with a port of 127.0.0.1 for each server in place of it.

@@ -42,6 +42,7 @@ pub(super) fn of(restated: &Restated) -> Vec<TrialRequest> {
         let (hosts, numbers) = (hosts(server), listeners(server, restated));
         let mut paths = vec!["/".to_owned()];
         locations(server.inner(), &mut paths);
+        paths.retain(|path| path.starts_with('/'));
         for host in &hosts {
             for listener in &numbers {
                 let request = |method: &str, target: String, header| TrialRequest {
@@ -119,14 +120,9 @@ fn locations(lines: &[Directive], paths: &mut Vec<String>) {
             Ok(Kind::Exact(path)) => paths.extend([format!("{path}x"), path]),
             Ok(Kind::Prefix { path, .. }) => {
                 let bare = path.trim_end_matches('/');
-                paths.extend([
-                    path.clone(),
-                    format!("{bare}/x"),
-                    format!("{bare}/a%20b.html"),
-                    format!("{bare}x"),
-                ]);
+                paths.extend([path.clone(), format!("{bare}/x"), format!("{bare}/a%20b.html")]);
                 if !bare.is_empty() {
-                    paths.push(bare.to_owned());
+                    paths.extend([bare.to_owned(), format!("{bare}x")]);
                 }
             }
             Ok(Kind::Expression { pattern, ignore_case }) => {
@@ -182,8 +178,7 @@ fn gather(lines: &[Directive], features: &mut Vec<Feature>) {
 fn feature(variable: &str, key: &str) -> Option<Feature> {
     let name = variable.strip_prefix('$')?;
     let value = match key.strip_prefix("~*").or_else(|| key.strip_prefix('~')) {
-        // A path begins with a slash, which other values have not.
-        Some(expression) => sample::paths(expression, true).first()?.trim_start_matches('/').to_owned(),
+        Some(expression) => sample::texts(expression, true).into_iter().next()?,
         None if key.is_empty() => "1".to_owned(),
         None => key.trim_start_matches('\\').to_owned(),
     };
@@ -235,7 +230,9 @@ mod tests {
                     location = /one { return 200; } location ~ ^/u/(\\d+)$ { return 200; } }";
         let (all, _) = Files::of_text(text).expect("a configuration");
         let [folder, chain, key] = ["/t", "/t/chain", "/t/key"].map(PathBuf::from);
-        let restated = Restated::of(&all, &Stand { folder, chain, key }, &mut || Ok(1)).expect("ports");
+        let restated =
+            Restated::of(&all, &Stand { folder, chain, key, source: PathBuf::new() }, &mut || Ok(1))
+                .expect("ports");
         let requests = of(&restated);
         let has = |host: &str, method: &str, target: &str, header: Option<(&str, &str)>| {
             requests.iter().any(|request| {

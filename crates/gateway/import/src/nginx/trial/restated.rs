@@ -76,56 +76,57 @@ impl Restated {
         port: &mut dyn FnMut() -> io::Result<u16>,
     ) -> io::Result<Vec<Directive>> {
         let mut restated = Vec::new();
-        let is_group = around.is_some_and(|around| around.name == "upstream");
-        let is_table = around.is_some_and(|around| matches!(&*around.name, "map" | "split_clients"));
-        for line in lines {
-            let name = line.name.as_str();
-            let is_dropped = DROPPED.contains(&name)
-                || ["_temp_path", "_by_lua_block", "_cache_path", "_cache"].iter().any(|end| name.ends_with(end))
-                // The content of other files follows.
-                || (name == "include" && !line.arg(0).ends_with("mime.types"));
-            if is_dropped {
-                continue;
-            }
-            let mut own = Directive { block: None, ..line.clone() };
-            match name {
-                "listen" => match listen::address(line.arg(0)) {
-                    Some(address) => self.listen(&mut own, address, port)?,
-                    None => continue,
-                },
-                "server" if is_group => {
-                    // All servers of a group are one: each of both programs chooses among them by itself.
-                    let group = around.map_or("", |group| group.arg(0));
-                    own.args = vec![self.upstream(group, port)?];
-                    own.args.extend(line.args.iter().skip(1).filter(|arg| is_choice(arg)).cloned());
-                }
-                "proxy_pass" => own.args = vec![self.url(line.arg(0), port)?],
-                name if name.ends_with("_pass") && !self.groups.iter().any(|group| group == line.arg(0)) => {
-                    own.args = vec![CLOSED.to_owned()];
-                }
-                _ if is_table || name == "set" => {
-                    for arg in own.args.iter_mut().filter(|arg| arg.contains("://")) {
-                        *arg = self.url(&arg.clone(), port)?;
-                    }
-                }
-                _ => {}
-            }
+        for line in lines.iter().filter(|line| !is_dropped(line)) {
+            let Some(mut own) = self.line(line, around, stand, port)? else { continue };
             if let Some(inner) = &line.block {
-                own.block = Some(self.block(inner, Some(line), stand, port)?);
+                let mut inner = self.block(inner, Some(line), stand, port)?;
+                if line.name == "server" && inner.iter().any(|line| line.name == "listen") {
+                    inner.extend(certificates(line, stand));
+                }
+                own.block = Some(inner);
             }
             restated.push(own);
-            let last = restated.last_mut().filter(|own| own.name == "server" && !is_group);
-            if let Some(block) = last.and_then(|server| server.block.as_mut())
-                && block.iter().any(|line| line.name == "listen")
-            {
-                let files = [("ssl_certificate", &stand.chain), ("ssl_certificate_key", &stand.key)];
-                block.extend(files.map(|(name, file)| {
-                    let args = vec![file.display().to_string()];
-                    Directive { name: name.to_owned(), args, block: None, ..line.clone() }
-                }));
-            }
         }
         Ok(restated)
+    }
+
+    /// One directive without its block, or `None` if the trial has nothing in place of it.
+    fn line(
+        &mut self,
+        line: &Directive,
+        around: Option<&Directive>,
+        stand: &Stand,
+        port: &mut dyn FnMut() -> io::Result<u16>,
+    ) -> io::Result<Option<Directive>> {
+        let outer = around.map_or("", |around| around.name.as_str());
+        let mut own = Directive { block: None, ..line.clone() };
+        match line.name.as_str() {
+            "include" => match stand.media_types(line.arg(0)) {
+                Some(file) => own.args = vec![file.display().to_string()],
+                None => return Ok(None),
+            },
+            "listen" => match listen::address(line.arg(0)) {
+                Some(address) => self.listen(&mut own, address, port)?,
+                None => return Ok(None),
+            },
+            "server" if outer == "upstream" => {
+                // All servers of a group are one: each of both programs chooses among them by itself.
+                let group = around.map_or("", |group| group.arg(0));
+                own.args = vec![self.upstream(group, port)?];
+                own.args.extend(line.args.iter().skip(1).filter(|arg| is_choice(arg)).cloned());
+            }
+            "proxy_pass" => own.args = vec![self.url(line.arg(0), port)?],
+            name if name.ends_with("_pass") && !self.groups.iter().any(|group| group == line.arg(0)) => {
+                own.args = vec![CLOSED.to_owned()];
+            }
+            name if name == "set" || matches!(outer, "map" | "split_clients") => {
+                for arg in own.args.iter_mut().filter(|arg| arg.contains("://")) {
+                    *arg = self.url(&arg.clone(), port)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(Some(own))
     }
 
     fn listen(
@@ -134,8 +135,8 @@ impl Restated {
         address: String,
         port: &mut dyn FnMut() -> io::Result<u16>,
     ) -> io::Result<()> {
-        // The clients of the trial are neither behind a proxy nor on QUIC.
-        line.args.retain(|arg| !matches!(arg.as_str(), "proxy_protocol" | "quic" | "reuseport"));
+        // The clients of the trial are not behind a proxy.
+        line.args.retain(|arg| !matches!(arg.as_str(), "proxy_protocol" | "reuseport"));
         let has_tls = line.has("ssl");
         match self.listeners.iter_mut().find(|listener| listener.address == address) {
             Some(listener) => listener.has_tls |= has_tls,
@@ -240,6 +241,24 @@ impl Restated {
     }
 }
 
+/// Whether a trial goes without a directive. The content of other files follows their `include`. QUIC has a listener for TCP beside it.
+fn is_dropped(line: &Directive) -> bool {
+    let name = line.name.as_str();
+    let ends = ["_temp_path", "_by_lua_block", "_cache_path", "_cache"];
+    DROPPED.contains(&name)
+        || ends.iter().any(|end| name.ends_with(end))
+        || (name == "include" && !line.arg(0).ends_with("mime.types"))
+        || (name == "listen" && line.has("quic"))
+}
+
+/// The certificate of the trial for a server.
+fn certificates(server: &Directive, stand: &Stand) -> [Directive; 2] {
+    [("ssl_certificate", &stand.chain), ("ssl_certificate_key", &stand.key)].map(|(name, file)| {
+        let args = vec![file.display().to_string()];
+        Directive { name: name.to_owned(), args, block: None, ..server.clone() }
+    })
+}
+
 /// Whether a parameter of a server is about the choice of a server, and not about its name.
 fn is_choice(parameter: &str) -> bool {
     ["weight=", "max_fails=", "fail_timeout=", "backup", "down"].iter().any(|own| parameter.starts_with(own))
@@ -293,7 +312,7 @@ mod tests {
                     location /b { proxy_pass http://unix:/run/b:/c/; } location /c { proxy_pass $to; } } }";
         let (all, _) = Files::of_text(text).expect("a configuration");
         let [folder, chain, key] = ["/t", "/t/chain", "/t/key"].map(PathBuf::from);
-        let stand = Stand { folder, chain, key };
+        let stand = Stand { folder, chain, key, source: PathBuf::new() };
         let mut next = 1000;
         let mut port = || {
             next += 1;
