@@ -1,6 +1,7 @@
 //! Trial of a translation: a configuration for nginx and its translation on spare ports, with one certificate, with upstreams that
 //! only record requests, and the requests for a comparison.
 
+mod dropped;
 mod requests;
 mod restated;
 mod sample;

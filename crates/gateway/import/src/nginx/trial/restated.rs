@@ -1,46 +1,13 @@
 //! A configuration that a trial may serve: without the files that nginx would write, and without connections to other machines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 
+use super::dropped::is_dropped;
 use super::{Stand, TrialListener};
 use crate::directive::Directive;
 use crate::nginx::listen;
-
-/// Directives that write files, need rights, limit the number of requests, or concern certificates that the trial does not use.
-const DROPPED: [&str; 30] = [
-    "access_log",
-    "daemon",
-    "error_log",
-    "events",
-    "fastcgi_store",
-    "limit_conn",
-    "limit_req",
-    "lock_file",
-    "log_format",
-    "mail",
-    "master_process",
-    "open_log_file_cache",
-    "pid",
-    "proxy_bind",
-    "proxy_store",
-    "ssl_certificate",
-    "ssl_certificate_key",
-    "ssl_client_certificate",
-    "ssl_crl",
-    "ssl_dhparam",
-    "ssl_engine",
-    "ssl_password_file",
-    "ssl_session_ticket_key",
-    "ssl_stapling",
-    "ssl_stapling_file",
-    "ssl_stapling_verify",
-    "ssl_trusted_certificate",
-    "ssl_verify_client",
-    "stream",
-    "user",
-];
 
 /// Address of upstreams that are not asked: those of other protocols than HTTP. Both servers respond with 502.
 const CLOSED: &str = "127.0.0.1:9";
@@ -51,6 +18,10 @@ pub(super) struct Restated {
     pub(super) listeners: Vec<TrialListener>,
     pub(super) upstreams: BTreeMap<String, u16>,
     groups: Vec<String>,
+    /// Values that the configuration gives a variable, by its name.
+    values: BTreeMap<String, Vec<String>>,
+    /// Variables at the starts of `proxy_pass`.
+    passes: BTreeSet<String>,
 }
 
 impl Restated {
@@ -60,12 +31,42 @@ impl Restated {
         stand: &Stand,
         port: &mut dyn FnMut() -> io::Result<u16>,
     ) -> io::Result<Self> {
-        let mut groups = Vec::new();
-        gather_groups(all, &mut groups);
-        let mut restated =
-            Self { lines: Vec::new(), listeners: Vec::new(), upstreams: BTreeMap::new(), groups };
+        let mut restated = Self {
+            lines: Vec::new(),
+            listeners: Vec::new(),
+            upstreams: BTreeMap::new(),
+            groups: Vec::new(),
+            values: BTreeMap::new(),
+            passes: BTreeSet::new(),
+        };
+        restated.gather(all);
         restated.lines = restated.block(all, None, stand, port)?;
         Ok(restated)
+    }
+
+    fn gather(&mut self, lines: &[Directive]) {
+        for line in lines {
+            match (line.name.as_str(), assigned(line)) {
+                ("upstream", _) => self.groups.push(line.arg(0).to_owned()),
+                ("proxy_pass", _) => self.passes.extend(leading(line.arg(0))),
+                ("set", Some(name)) => {
+                    self.values.entry(name.to_owned()).or_default().push(line.arg(1).to_owned());
+                }
+                (_, Some(name)) => {
+                    let options = ["hostnames", "volatile", "ranges", "include"];
+                    let lines = line.inner().iter().filter(|own| !options.contains(&own.name.as_str()));
+                    let values = lines.map(|own| own.arg(0).to_owned());
+                    self.values.entry(name.to_owned()).or_default().extend(values);
+                }
+                _ => {}
+            }
+            self.gather(line.inner());
+        }
+    }
+
+    /// Whether a directive assigns values to a variable at the start of a `proxy_pass`.
+    fn is_passed(&self, line: &Directive) -> bool {
+        assigned(line).is_some_and(|name| self.passes.contains(name))
     }
 
     fn block(
@@ -119,7 +120,13 @@ impl Restated {
             name if name.ends_with("_pass") && !self.groups.iter().any(|group| group == line.arg(0)) => {
                 own.args = vec![CLOSED.to_owned()];
             }
-            name if name == "set" || matches!(outer, "map" | "split_clients") => {
+            // Relative names start at the folder of the configuration, as in the translation.
+            "root" | "alias" | "auth_basic_user_file" => {
+                for arg in own.args.iter_mut().filter(|arg| !arg.starts_with('$')) {
+                    *arg = stand.source.join(&*arg).display().to_string();
+                }
+            }
+            _ if self.is_passed(line) || around.is_some_and(|around| self.is_passed(around)) => {
                 for arg in own.args.iter_mut().filter(|arg| arg.contains("://")) {
                     *arg = self.url(&arg.clone(), port)?;
                 }
@@ -156,28 +163,40 @@ impl Restated {
         Ok(format!("127.0.0.1:{}", self.upstreams[address]))
     }
 
-    /// A URL of `proxy_pass`, or of a value that leads there, over plain HTTP.
+    /// A URL of `proxy_pass`, or of a value that leads there, over plain HTTP. A variable stays only if all of its values are
+    /// recorders.
     fn url(&mut self, url: &str, port: &mut dyn FnMut() -> io::Result<u16>) -> io::Result<String> {
-        let Some((_, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
+        let Some((_, rest)) = url.split_once("://") else {
+            let is_url =
+                leading(url).is_some_and(|name| self.has_values(&name, |value| value.contains("://")));
+            return Ok(if is_url { url.to_owned() } else { format!("http://{CLOSED}") });
+        };
         let (authority, path) = match rest.strip_prefix("unix:") {
             Some(socket) => socket.split_once(':').unwrap_or((socket, "")),
             None => rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())),
         };
-        if authority.contains('$') || self.groups.iter().any(|group| group == authority) {
+        let is_group = |name: &str| self.groups.iter().any(|group| group == name);
+        if is_group(authority) || self.has_values(authority, is_group) {
             return Ok(format!("http://{rest}"));
         }
         Ok(format!("http://{}{path}", self.upstream(authority, port)?))
     }
 
+    /// Whether a text is a variable whose values all fulfil a condition.
+    fn has_values(&self, variable: &str, is_right: impl Fn(&str) -> bool) -> bool {
+        self.values.get(variable).is_some_and(|values| values.iter().all(|value| is_right(value)))
+    }
+
     /// The text for nginx.
     pub(super) fn nginx(&self, stand: &Stand) -> String {
         let folder = stand.folder.display();
-        let mut text = format!(
-            "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr warn;\nevents {{ worker_connections 512; }}\n"
-        );
-        let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
-            .concat();
+        let process =
+            "daemon off;\nmaster_process off;\nerror_log stderr warn;\nevents { worker_connections 512; }\n";
+        let mut text = format!("{process}pid {folder}/nginx.pid;\n");
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"));
+        // Without a log, nginx opens a file of the system.
+        let paths = format!("access_log off;\n{}", paths.concat());
         let has_http = self.lines.iter().any(|line| line.name == "http");
         if has_http {
             self.write(&self.lines, &paths, &mut text);
@@ -241,14 +260,21 @@ impl Restated {
     }
 }
 
-/// Whether a trial goes without a directive. The content of other files follows their `include`. QUIC has a listener for TCP beside it.
-fn is_dropped(line: &Directive) -> bool {
-    let name = line.name.as_str();
-    let ends = ["_temp_path", "_by_lua_block", "_cache_path", "_cache"];
-    DROPPED.contains(&name)
-        || ends.iter().any(|end| name.ends_with(end))
-        || (name == "include" && !line.arg(0).ends_with("mime.types"))
-        || (name == "listen" && line.has("quic"))
+/// The variable that a directive assigns.
+fn assigned(line: &Directive) -> Option<&str> {
+    match line.name.as_str() {
+        "set" => Some(line.arg(0)),
+        "map" | "geo" | "split_clients" => line.args.last().map(String::as_str),
+        _ => None,
+    }
+}
+
+/// The variable at the start of a text.
+fn leading(text: &str) -> Option<String> {
+    let name = text.strip_prefix('$')?;
+    let name = name.strip_prefix('{').unwrap_or(name);
+    let end = name.find(|next: char| !next.is_ascii_alphanumeric() && next != '_').unwrap_or(name.len());
+    Some(format!("${}", &name[..end]))
 }
 
 /// The certificate of the trial for a server.
@@ -262,15 +288,6 @@ fn certificates(server: &Directive, stand: &Stand) -> [Directive; 2] {
 /// Whether a parameter of a server is about the choice of a server, and not about its name.
 fn is_choice(parameter: &str) -> bool {
     ["weight=", "max_fails=", "fail_timeout=", "backup", "down"].iter().any(|own| parameter.starts_with(own))
-}
-
-fn gather_groups(lines: &[Directive], groups: &mut Vec<String>) {
-    for line in lines {
-        if line.name == "upstream" {
-            groups.push(line.arg(0).to_owned());
-        }
-        gather_groups(line.inner(), groups);
-    }
 }
 
 fn gather_headers(lines: &[Directive], names: &mut Vec<String>) {
@@ -309,7 +326,8 @@ mod tests {
                     map $arg_a $to { default https://10.0.0.2:8443; } \
                     server { listen 443 ssl reuseport; listen [::]:443 ssl ipv6only=on; ssl_certificate /etc/a; \
                     location / { proxy_pass https://app/x; } location ~ \\.php$ { fastcgi_pass unix:/run/php; } \
-                    location /b { proxy_pass http://unix:/run/b:/c/; } location /c { proxy_pass $to; } } }";
+                    location /b { proxy_pass http://unix:/run/b:/c/; } location /c { proxy_pass $to; } \
+                    location /d { proxy_pass http://$arg_d; } location /e { proxy_pass $arg_e; root www; } } }";
         let (all, _) = Files::of_text(text).expect("a configuration");
         let [folder, chain, key] = ["/t", "/t/chain", "/t/key"].map(PathBuf::from);
         let stand = Stand { folder, chain, key, source: PathBuf::new() };
@@ -329,13 +347,16 @@ mod tests {
             "location ~ \"\\\\.php$\" {\nfastcgi_pass 127.0.0.1:9;",
             "proxy_pass http://127.0.0.1:",
             "proxy_pass $to;",
+            "proxy_pass http://127.0.0.1:9;\nroot www;",
             "ssl_certificate /t/chain;",
             "proxy_temp_path /t/proxy;",
         ] {
             let part = part.replace("1009", &restated.listeners[0].nginx.to_string());
             assert!(nginx.contains(&part), "{part} is missing in {nginx}");
         }
-        for part in ["user", "access_log", "10.0.0.", "/run/", "/etc/a", "reuseport", "ipv6only"] {
+        for part in
+            ["user", "/var/log", "10.0.0.", "/run/", "/etc/a", "reuseport", "ipv6only", "$arg_d", "$arg_e"]
+        {
             assert!(!nginx.contains(part), "{part} is in {nginx}");
         }
         let brisk = restated.brisk("https = [\"0.0.0.0:443\", \"[::]:443\"]\nbody = \"0.0.0.0:443\"");
