@@ -239,6 +239,23 @@ fn thousands_of_locations_are_translated() {
 }
 
 #[test]
+fn paths_without_their_final_slash_are_redirected_as_in_nginx() {
+    let server = "proxy_pass http://127.0.0.1:1;";
+    let text = format!(
+        "server {{ location / {{ return 204; }} location /a/b/ {{ {server} }} location /c/ {{ {server} }} location = /c {{ return 204; }} \
+         location /d/ {{ return 204; }} location /e/ {{ internal; {server} }} }}"
+    );
+    let result = import_text(&text).files.concat();
+    let expected =
+        "path = \"/a/b\"\nexact = true\nredirect = { to = \"/a/b/{request.query_part}\", status = 301 }";
+    assert!(result.contains(expected), "{result}");
+    assert_eq!(result.matches("redirect = ").count(), 1, "{result}");
+    // brisk redirects by itself.
+    let alone = import_text(&format!("server {{ location /a/ {{ {server} }} }}")).files.concat();
+    assert!(!alone.contains("redirect = "), "{alone}");
+}
+
+#[test]
 fn conditions_of_logs_are_those_of_outputs() {
     let text = "map $status $errors { ~^[23] 0; default 1; } map $request_uri $health { /up 0; default 1; } \
                 map $http_user_agent $bots { default 0; ~*bot 1; Probe 1; } \

@@ -5,6 +5,7 @@ use std::fmt;
 use brisk_import::{TrialListener, TrialRequest};
 
 use super::exchange::Reply;
+use super::recorder::OWN_HOST;
 
 /// Headers that each server has in its own way.
 const OWN: [&str; 14] = [
@@ -22,6 +23,16 @@ const OWN: [&str; 14] = [
     "vary",
     "via",
     "x-request-id",
+];
+
+/// Headers that brisk sends to upstreams without a setting.
+const SENT: [&str; 6] = [
+    "forwarded: ",
+    "via: ",
+    "x-forwarded-for: ",
+    "x-forwarded-host: ",
+    "x-forwarded-proto: ",
+    "x-request-id: ",
 ];
 
 /// Bytes of a value that are shown at most.
@@ -137,9 +148,26 @@ fn parts(
     // Pages for errors and redirects have texts of each server.
     if !is_built_in {
         let text = |reply: &Reply| neutral(&String::from_utf8_lossy(&reply.body), request, listener);
-        add("body", text(theirs), text(ours));
+        let (theirs, ours) = (text(theirs), text(ours));
+        let ours = if theirs == ours { ours } else { without_sent(&theirs, &ours) };
+        add("body", theirs, ours);
     }
     parts
+}
+
+/// A response of a recorder through brisk, without the headers that only brisk sends, and with the `Host` of nginx if a
+/// configuration does not choose it.
+fn without_sent(theirs: &str, ours: &str) -> String {
+    let is_named = |start: &str| theirs.lines().any(|line| line.starts_with(start));
+    let has_own_host = is_named(OWN_HOST);
+    let lines = ours.split_inclusive('\n').filter_map(|line| {
+        let is_sent = SENT.iter().any(|start| line.starts_with(start) && !is_named(start));
+        match line.strip_prefix("host: ") {
+            Some(_) if has_own_host => Some(format!("{OWN_HOST}\n")),
+            _ => (!is_sent).then(|| line.to_owned()),
+        }
+    });
+    lines.collect()
 }
 
 /// A text without the ports of the trial.
@@ -200,6 +228,10 @@ mod tests {
             (
                 reply(302, &[("location", "http://a.example:4001/to")], "page"),
                 reply(302, &[("location", "/to")], "other page"),
+            ),
+            (
+                reply(200, &[], "app\nGET /\nhost: (of proxy_pass)\nx-a: 1\n0 bytes"),
+                reply(200, &[], "app\nGET /\nhost: a.example\nx-a: 1\nx-forwarded-proto: http\n0 bytes"),
             ),
             (None, None),
         ];

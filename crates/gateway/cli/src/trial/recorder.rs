@@ -13,6 +13,9 @@ const LARGEST: u64 = 1 << 20;
 /// Timeout for a part of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Line of a response in place of `Host` with the name or the address of the upstream.
+pub(super) const OWN_HOST: &str = "host: (of proxy_pass)";
+
 /// Listens at the ports of `upstreams`. Responses have the name of the upstream, the request line, and the headers `forwarded`.
 /// `false` if another program listens at a port. The threads end with the process.
 pub(super) fn start(upstreams: &BTreeMap<String, u16>, forwarded: &[String]) -> bool {
@@ -39,7 +42,8 @@ fn respond(stream: &TcpStream, name: &str, forwarded: &[String]) -> io::Result<(
     head.read_line(&mut line)?;
     // The version is that of each server.
     let request = line.rsplit_once(' ').map_or("", |(request, _)| request).to_owned();
-    let (mut headers, mut length, mut is_chunked) = (Vec::new(), 0, false);
+    let own = stream.local_addr()?.to_string();
+    let (mut lines, mut length, mut is_chunked) = (Vec::new(), 0, false);
     loop {
         line.clear();
         if head.read_line(&mut line)? == 0 || line.trim_end().is_empty() {
@@ -52,14 +56,17 @@ fn respond(stream: &TcpStream, name: &str, forwarded: &[String]) -> io::Result<(
             "transfer-encoding" => is_chunked = true,
             _ => {}
         }
-        if forwarded.contains(&key) {
-            headers.push(format!("{key}: {value}"));
+        if key == "host" && (value == name || value == own) {
+            lines.push(OWN_HOST.to_owned());
+        } else if key == "host" || forwarded.contains(&key) {
+            lines.push(format!("{key}: {value}"));
         }
     }
-    headers.sort();
-    let body = if is_chunked { "chunked".to_owned() } else { format!("{length} bytes") };
+    lines.sort();
+    lines.splice(..0, [name.to_owned(), request.clone()]);
+    lines.push(if is_chunked { "chunked".to_owned() } else { format!("{length} bytes") });
     io::copy(&mut (&mut reader).take(length.min(LARGEST)), &mut io::sink())?;
-    let text = format!("{name}\n{request}\n{}\n{body}\n", headers.join("\n"));
+    let text = lines.join("\n");
     let mut stream = stream;
     write!(
         stream,

@@ -2,6 +2,7 @@
 //! such as `/adminx` of `/admin`. Their routes stand at the next shorter prefix, with an expression.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use crate::nginx::closing::closes;
 use crate::nginx::condition::When;
@@ -10,7 +11,11 @@ use crate::nginx::pattern;
 use crate::nginx::scope::PASSES;
 use crate::nginx::site::Site;
 use crate::nginx::variables::Values;
-use crate::toml;
+use crate::toml::{self, Keys};
+
+/// Directives with which nginx redirects requests to the final slash of a prefix.
+const SERVERS: [&str; 6] =
+    ["proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"];
 
 impl<'a> Site<'_, 'a> {
     /// The routes of longer prefixes whose requests come to the path of this one.
@@ -48,6 +53,31 @@ impl<'a> Site<'_, 'a> {
             guests.into_iter().map(|(_, number)| number).collect()
         });
         sorted.collect()
+    }
+
+    /// Redirects from the paths of prefixes with a server to their final slash. nginx sends them before it tries expressions and
+    /// shorter prefixes. Where no other route matches, brisk sends them by itself.
+    pub(crate) fn final_slashes(&self, routes: &[Route]) -> Vec<Route> {
+        let known: BTreeSet<&str> = routes.iter().map(|route| route.path.as_str()).collect();
+        let redirect = |location: &Location<'a>| {
+            let Kind::Prefix { path, .. } = &location.kind else { return None };
+            let bare = path.strip_suffix('/').filter(|bare| !known.contains(*bare))?;
+            let has_server = location.scope.own().iter().any(|line| SERVERS.contains(&line.name.as_str()));
+            let is_plain = bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
+            let is_found = known.contains(path.as_str())
+                && bare
+                    .match_indices('/')
+                    .any(|(end, _)| known.contains(&bare[..=end]) || known.contains(&bare[..end]));
+            if !has_server || !is_plain || !is_found || location.is_internal() {
+                return None;
+            }
+            let (when, values) = (When::default(), Values::default());
+            let at = At { path: bare.to_owned(), exact: true, when: when.clone(), values };
+            let target = toml::text(&format!("{path}{{request.query_part}}"));
+            let keys = Keys::of("redirect", format!("{{ to = {target}, status = 301 }}"));
+            Some(Self::route(location, &at, when, keys))
+        };
+        self.locations.iter().filter_map(redirect).collect()
     }
 
     /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.

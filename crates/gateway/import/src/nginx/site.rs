@@ -183,6 +183,7 @@ impl<'c, 'a> Site<'c, 'a> {
                 Kind::Expression { .. } | Kind::Named(_) => {}
             }
         }
+        routes.extend(self.final_slashes(&routes));
         routes
     }
 
