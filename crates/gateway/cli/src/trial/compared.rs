@@ -137,6 +137,8 @@ fn parts(
         if name == "www-authenticate" {
             // brisk adds the charset (RFC 7617 section 2.1).
             ours = ours.replace(", charset=\"UTF-8\"", "");
+        } else if name == "content-type" && !theirs.contains("charset") {
+            ours = ours.replace("; charset=utf-8", "");
         } else if name == "location" {
             // nginx forms absolute URLs of paths.
             let start = format!("{}://{}", if listener.has_tls { "https" } else { "http" }, request.host);

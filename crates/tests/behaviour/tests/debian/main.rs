@@ -38,6 +38,7 @@ mod from_caddy;
 mod from_haproxy;
 mod from_nginx;
 mod http3_suspension;
+mod import_check;
 mod isolated;
 mod isolated_faults;
 mod key_answers;

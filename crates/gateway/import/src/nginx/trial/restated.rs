@@ -111,10 +111,12 @@ impl Restated {
                 None => return Ok(None),
             },
             "server" if outer == "upstream" => {
-                // All servers of a group are one: each of both programs chooses among them by itself.
-                let group = around.map_or("", |group| group.arg(0));
-                own.args = vec![self.upstream(group, port)?];
-                own.args.extend(line.args.iter().skip(1).filter(|arg| is_choice(arg)).cloned());
+                // One recorder for all servers of a group: each of both programs chooses among them by itself.
+                let first = around.and_then(|group| group.inner().iter().find(|own| own.name == "server"));
+                if !first.is_some_and(|first| std::ptr::eq(first, line)) {
+                    return Ok(None);
+                }
+                own.args = vec![self.upstream(around.map_or("", |group| group.arg(0)), port)?];
             }
             "proxy_pass" => own.args = vec![self.url(line.arg(0), port)?],
             name if name.ends_with("_pass") && !self.groups.iter().any(|group| group == line.arg(0)) => {
@@ -192,17 +194,21 @@ impl Restated {
         let folder = stand.folder.display();
         let process =
             "daemon off;\nmaster_process off;\nerror_log stderr warn;\nevents { worker_connections 512; }\n";
-        let mut text = format!("{process}pid {folder}/nginx.pid;\n");
+        let mut text = String::new();
+        // nginx loads modules before it reads a block.
+        let (modules, lines): (Vec<_>, Vec<_>) =
+            self.lines.iter().cloned().partition(|line| line.name == "load_module");
+        self.write(&modules, "", &mut text);
+        let _ = writeln!(text, "{process}pid {folder}/nginx.pid;");
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"));
         // Without a log, nginx opens a file of the system.
         let paths = format!("access_log off;\n{}", paths.concat());
-        let has_http = self.lines.iter().any(|line| line.name == "http");
-        if has_http {
-            self.write(&self.lines, &paths, &mut text);
+        if lines.iter().any(|line| line.name == "http") {
+            self.write(&lines, &paths, &mut text);
         } else {
             let _ = writeln!(text, "http {{\n{paths}");
-            self.write(&self.lines, "", &mut text);
+            self.write(&lines, "", &mut text);
             text.push_str("}\n");
         }
         text
@@ -285,11 +291,6 @@ fn certificates(server: &Directive, stand: &Stand) -> [Directive; 2] {
     })
 }
 
-/// Whether a parameter of a server is about the choice of a server, and not about its name.
-fn is_choice(parameter: &str) -> bool {
-    ["weight=", "max_fails=", "fail_timeout=", "backup", "down"].iter().any(|own| parameter.starts_with(own))
-}
-
 fn gather_headers(lines: &[Directive], names: &mut Vec<String>) {
     for line in lines {
         let name = line.arg(0).to_ascii_lowercase();
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_trial_writes_no_files_and_asks_no_other_machine() {
-        let text = "user www; http { access_log /var/log/a; upstream app { server 10.0.0.1 weight=2; server unix:/run/x; } \
+        let text = "user www; events { } load_module a.so; http { access_log /var/log/a; upstream app { server 10.0.0.1 weight=2; server unix:/run/x; } \
                     map $arg_a $to { default https://10.0.0.2:8443; } \
                     server { listen 443 ssl reuseport; listen [::]:443 ssl ipv6only=on; ssl_certificate /etc/a; \
                     location / { proxy_pass https://app/x; } location ~ \\.php$ { fastcgi_pass unix:/run/php; } \
@@ -340,8 +341,7 @@ mod tests {
         let nginx = restated.nginx(&stand);
         for part in [
             "listen 127.0.0.1:1009 ssl;",
-            "server 127.0.0.1:1001 weight=2;",
-            "server 127.0.0.1:1001;",
+            "upstream app {\nserver 127.0.0.1:1001;\n}",
             "default http://127.0.0.1:1002;",
             "proxy_pass http://app/x;",
             "location ~ \"\\\\.php$\" {\nfastcgi_pass 127.0.0.1:9;",
@@ -359,6 +359,7 @@ mod tests {
         {
             assert!(!nginx.contains(part), "{part} is in {nginx}");
         }
+        assert!(nginx.starts_with("load_module a.so;\ndaemon off;\n"), "{nginx}");
         let brisk = restated.brisk("https = [\"0.0.0.0:443\", \"[::]:443\"]\nbody = \"0.0.0.0:443\"");
         assert!(brisk.starts_with(&format!("https = [\"127.0.0.1:{}\", ", restated.listeners[0].brisk)));
         assert!(brisk.ends_with("body = \"0.0.0.0:443\"\n"), "{brisk}");
