@@ -256,6 +256,18 @@ fn paths_without_their_final_slash_are_redirected_as_in_nginx() {
 }
 
 #[test]
+fn conditions_with_look_around_refuse_more() {
+    let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
+                proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";
+    let imported = import_text(text);
+    let result = imported.files.concat();
+    assert!(result.contains("(3|4|5)|Go ).*$") && result.contains("respond = { status = 404 }"), "{result}");
+    assert!(result.contains("upstream = ") && !result.contains("status = 501"), "{result}");
+    // Only refusals may concern more requests.
+    assert!(!result.contains("status = 204") && imported.report.counts()[3] > 0, "{}", imported.report);
+}
+
+#[test]
 fn conditions_of_logs_are_those_of_outputs() {
     let text = "map $status $errors { ~^[23] 0; default 1; } map $request_uri $health { /up 0; default 1; } \
                 map $http_user_agent $bots { default 0; ~*bot 1; Probe 1; } \

@@ -48,7 +48,21 @@ impl<'a> Site<'_, 'a> {
             Ok(Condition::Referer) => self.referers(flow, step, rest, routes),
             Ok(Condition::File | Condition::NoFile) => self.missing_file(flow, step, rest, routes),
             Ok(Condition::Switch(file)) => self.switch(flow, step, &file, routes),
-            Err(reason) => self.unexpressed(flow, step, &reason, routes),
+            Err(reason) => {
+                // For the whole host, a wider refusal could close it.
+                let is_of_server = self.program.iter().any(|own| own.id == step.id);
+                let wider = context.wider(step).filter(|_| !is_of_server);
+                let Some(inner) = wider.and_then(|when| flow.with(&when)) else {
+                    return self.unexpressed(flow, step, &reason, routes);
+                };
+                context.carried(step);
+                context.different(
+                    step,
+                    format!("{reason}: the route refuses all requests of the expression without it"),
+                );
+                self.alternatives(flow, vec![inner], false, step, rest, routes);
+                false
+            }
         }
     }
 

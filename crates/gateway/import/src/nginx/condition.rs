@@ -208,6 +208,19 @@ impl Context<'_> {
         Ok(Condition::Any { any, negated })
     }
 
+    /// The condition of an `if` that only refuses requests, with an expression for more values in place of one with look-around.
+    pub(crate) fn wider(&self, directive: &Directive) -> Option<When> {
+        let first = directive.inner().first().filter(|first| first.name == "return")?;
+        let is_refusal = first.arg(0).parse().is_ok_and(|status: u16| status >= 400);
+        let (subject, operator, value) = comparison(directive).ok()?;
+        let (name, behind) = variable(subject.strip_prefix('$')?).ok()?;
+        let is_table = self.maps.contains_key(name) || self.geos.contains_key(name);
+        if !is_refusal || is_table || !behind.is_empty() || !matches!(&*operator, "~" | "~*") {
+            return None;
+        }
+        test(name, &operator, &pattern::wider(&value)?).ok()
+    }
+
     /// Notes the differences of a comparison in brisk.
     fn compared(&self, directive: &Directive, name: &str, any: &[When]) {
         if name.starts_with("arg_") || name.starts_with("cookie_") {
