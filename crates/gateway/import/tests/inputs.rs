@@ -256,6 +256,33 @@ fn paths_without_their_final_slash_are_redirected_as_in_nginx() {
 }
 
 #[test]
+fn changed_paths_of_files_and_links_in_paths_are_carried() {
+    let text = "server { server_name a.example; root /no/such; \
+                location /p/ { secure_link_secret foo; if ($secure_link = \"\") { return 403; } rewrite ^ /secure/$secure_link; } \
+                location /secure/ { internal; alias /no/files/; } \
+                location /v/ { rewrite ^/v/[0-9]+/(.*)$ /$1 break; } \
+                location ~ ^/client/(.*\\.js)$ { alias /no/dist/$1; } \
+                location /gitea/ { rewrite ^ $request_uri; rewrite ^(/gitea)?(/.*) $2 break; proxy_pass http://127.0.0.1:1$uri; } \
+                location / { rewrite ^(.+)/+$ $1 permanent; } }";
+    let result = import_text(text).files.concat();
+    let link = "^/p/(?P<secure_hash>[0-9A-Fa-f]{32})/(?P<secure_link>.+)$";
+    for expected in [
+        "signed_links = { md5 = true, text = \"{secure_link}foo\", signature = \"{secure_hash}\", expires = \"none\" }",
+        &format!(
+            "static = \"/no/files\"\nrewrite_path = {{ pattern = \"{link}\", to = \"/{{secure_link}}\" }}"
+        ),
+        "path = \"/p/\"\nrespond = { status = 403 }",
+        "when = { path_regex = \"^/v/[0-9]+/(.*)$\" }\nstatic = \"/no/such\"\nrewrite_path = { pattern = \"^/v/[0-9]+/(.*)$\", to = \"/{1}\" }",
+        "static = \"/no/dist\"\nrewrite_path = { pattern = '^/client/(.*\\.js)$', to = \"/{1}\" }",
+        "path = \"/gitea/\"\nupstream = \"127-0-0-1-1\"\nstrip_prefix = true",
+        "when = { path_regex = \"^/(.*)/+$\" }\nredirect = { to = \"/{1}{request.query_part}\", status = 301 }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(!result.contains("status = 501"), "{result}");
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";

@@ -3,9 +3,11 @@
 use crate::nginx::access::foreign;
 use crate::nginx::condition::When;
 use crate::nginx::context::Context;
+use crate::nginx::files::{ONE_PATH, finds_only};
 use crate::nginx::flow::Flow;
 use crate::nginx::host::HOST;
 use crate::nginx::location::{At, Location, Route};
+use crate::nginx::pattern::{covers, is_every};
 use crate::nginx::program::Rewrite;
 use crate::nginx::scope::PASSES;
 use crate::nginx::site::Site;
@@ -25,6 +27,18 @@ impl<'a> Site<'_, 'a> {
                 flow.values.set.insert(name, value);
                 self.final_route(&flow, rewrite, routes);
             }
+        }
+        let is_part = |(pattern, _): &&Rewrite| {
+            let (level, passes) = flow.scope.all_of(&PASSES);
+            let leads_to_files = level <= 2 || passes.is_empty();
+            leads_to_files && !is_every(pattern) && !covers(pattern, &flow.at.path)
+        };
+        // Files that the expression does not match are below another folder.
+        if let Some((pattern, _)) = rewrite.filter(is_part)
+            && let Some(matching) = flow.with(&When::plain("path_regex", toml::raw(pattern)))
+        {
+            self.final_route(&matching, rewrite, routes);
+            return self.final_route(flow, None, routes);
         }
         self.final_route(flow, rewrite, routes);
     }
@@ -130,7 +144,7 @@ impl<'a> Site<'_, 'a> {
     }
 
     fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
-        let carried: &[_] = if flow.links.is_some() { &["secure_link"] } else { &[] };
+        let carried: &[_] = if flow.links.is_some() { &["secure_link", "secure_link_secret"] } else { &[] };
         if let Some(unknown) = foreign(&flow.scope, carried) {
             self.context.missing(
                 unknown,
@@ -149,7 +163,8 @@ impl<'a> Site<'_, 'a> {
         }
         if let Some(files) = flow.scope.one("try_files") {
             let result = match rewrite {
-                Some(_) => Err("brisk changes paths for upstreams only".to_owned()),
+                Some(rewrite) if finds_only(files) => self.formed_files(rewrite, flow, keys),
+                Some(_) => Err(ONE_PATH.to_owned()),
                 None => self.try_files(files, flow, keys),
             };
             match &result {
@@ -161,10 +176,10 @@ impl<'a> Site<'_, 'a> {
             return result;
         }
         match rewrite {
-            Some((_, to)) if to.contains(['{', '?']) => {
-                Err("brisk changes paths for upstreams only".to_owned())
+            Some((pattern, to)) if is_every(pattern) && !to.contains(['{', '?']) => {
+                self.one_file(to, &flow.scope, keys)
             }
-            Some((_, to)) => self.one_file(to, &flow.scope, keys),
+            Some(rewrite) => self.formed_files(rewrite, flow, keys),
             None => self.files(flow, keys),
         }
     }

@@ -124,7 +124,7 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "no upstream uses it",
     ),
     (
-        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified secure_link secure_link_md5",
+        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified secure_link secure_link_md5 secure_link_secret",
         "no route uses it",
     ),
     ("set if rewrite return break", "the processing ends before it"),
@@ -144,11 +144,6 @@ const MISSING: &[(&str, &str, &str)] = &[
         "proxy_cache fastcgi_cache uwsgi_cache",
         "brisk has no shared cache",
         "put a cache between brisk and the application",
-    ),
-    (
-        "secure_link_secret",
-        "the signature is a part of the path",
-        "write signed_links with when.path_regex, and let the application form such links",
     ),
     (
         "ssi ssi_types ssi_silent_errors",

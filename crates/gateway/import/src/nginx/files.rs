@@ -4,14 +4,21 @@ use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
 use crate::nginx::flow::Flow;
 use crate::nginx::location::{Kind, Location, Route, program};
+use crate::nginx::pattern::{covers, is_every};
 use crate::nginx::program::Rewrite;
+use crate::nginx::proxy::rewritten;
 use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
+use crate::nginx::variables::Use;
 use crate::toml::{self, Keys};
 
 /// Candidates of `try_files` that brisk looks for by itself.
 const CANDIDATES: [&str; 6] =
     ["$uri", "$uri/", "$uri/index.html", "${uri}", "$uri/index.htm", "$document_uri"];
+
+/// Reason for a changed path of files with a response for paths without a file.
+pub(crate) const ONE_PATH: &str =
+    "brisk changes the path of files, or that of requests to a server for paths without a file";
 
 /// Keys of a route with an upstream that a route with a fallback has too.
 const CHANGES: [&str; 6] =
@@ -98,6 +105,9 @@ impl<'a> Site<'_, 'a> {
             return self.fallback_upstream(flow, &next, None, keys);
         }
         self.files(flow, keys)?;
+        if keys.get("rewrite_path").is_some() {
+            return Err(ONE_PATH.to_owned());
+        }
         if keys.get("static").is_none() {
             // nginx has no files without `root`.
             keys.set("respond", "{ status = 404 }");
@@ -154,6 +164,9 @@ impl<'a> Site<'_, 'a> {
     ) -> Result<(), String> {
         flow.same_restrictions(next)?;
         self.files(flow, keys)?;
+        if keys.get("rewrite_path").is_some() {
+            return Err(ONE_PATH.to_owned());
+        }
         // Without files, all requests lead to the server, and the settings of files have no use.
         if keys.get("static").is_none() {
             keys.0.clear();
@@ -184,6 +197,17 @@ impl<'a> Site<'_, 'a> {
             return Ok(());
         };
         let base = flow.values.fill(folder.arg(0).trim_end_matches('/'));
+        // The path of an `alias` in a location with an expression is that of the file.
+        if let Some((start, _)) =
+            base.split_once('$').filter(|_| folder.name == "alias" && flow.values.groups)
+            && let Some(end) = start.rfind('/')
+            && let Ok(to) = self.context.template(&base[end..], &flow.values, Use::Path)
+            && matches!(flow.location.kind, Kind::Expression { .. })
+        {
+            self.context.carried(folder);
+            self.below(&base[..end], (&flow.values.pattern, &to), scope, keys);
+            return Ok(());
+        }
         if base.contains('$') {
             let reason = "the folder depends on a variable";
             self.context.missing(folder, reason, "write a host or a route for each folder");
@@ -214,6 +238,46 @@ impl<'a> Site<'_, 'a> {
         }
         self.file_settings(scope, keys);
         Ok(())
+    }
+
+    /// Files at the path that a `rewrite` forms, below the folder of the location.
+    pub(crate) fn formed_files(
+        &self,
+        (pattern, to): &Rewrite,
+        flow: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (_, folders) = flow.scope.all_of(&["root", "alias"]);
+        let folder = *folders.first().ok_or("there is no root")?;
+        let base = flow.values.fill(folder.arg(0));
+        if base.contains('$') {
+            return Err("the folder depends on a variable".to_owned());
+        }
+        let is_known = flow.when.has_path() || covers(pattern, &flow.at.path) || is_every(pattern);
+        if !is_known && flow.at.path != "/" {
+            return Err("the files of other paths are below another folder".to_owned());
+        }
+        // `alias` replaces the path of the location in the changed path.
+        let own = match (&flow.location.kind, folder.name.as_str()) {
+            (_, "root") => Some(to.clone()),
+            (Kind::Prefix { path, .. }, _) if path.ends_with('/') && base.ends_with('/') => {
+                to.strip_prefix(path.as_str()).map(|rest| format!("/{rest}"))
+            }
+            _ => None,
+        };
+        let own = own.ok_or("the changed path is outside of the folder")?;
+        self.context.carried(folder);
+        self.below(base.trim_end_matches('/'), (pattern, &own), &flow.scope, keys);
+        Ok(())
+    }
+
+    /// Files at another path below a folder.
+    fn below(&self, folder: &str, (pattern, to): (&str, &str), scope: &Scope<'a>, keys: &mut Keys) {
+        keys.set("static", self.context.file(if folder.is_empty() { "/" } else { folder }));
+        keys.set("rewrite_path", rewritten(pattern, to));
+        self.file_settings(scope, keys);
+        // brisk has no lists of folders with other paths.
+        keys.0.retain(|(key, _)| key != "listing");
     }
 
     /// The folder for the path of a place. `alias` replaces the path of its own location, also for the locations inside of it.
@@ -291,6 +355,12 @@ impl<'a> Site<'_, 'a> {
             keys.set("index", toml::list(pages));
         }
     }
+}
+
+/// Whether `try_files` finds the file of the path or responds with an error.
+pub(crate) fn finds_only(files: &Directive) -> bool {
+    let is_known = |file: &String| CANDIDATES.contains(&file.as_str());
+    files.args.split_last().is_some_and(|(last, rest)| last.starts_with('=') && rest.iter().all(is_known))
 }
 
 /// The path without its last part.

@@ -21,13 +21,16 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) links: Option<String>,
     /// The front controller to which paths without a file lead.
     pub(crate) script: Option<String>,
+    /// Whether the server gets the path as sent, without the prefix of the location.
+    pub(crate) strips: bool,
 }
 
 impl<'s, 'a> Flow<'s, 'a> {
     /// The first state at a place.
     pub(crate) fn new(location: &'s Location<'a>, at: &'s At) -> Self {
         let (when, values) = (at.when.clone(), at.values.clone());
-        Self { location, scope: location.scope.clone(), at, when, values, links: None, script: None }
+        let scope = location.scope.clone();
+        Self { location, scope, at, when, values, links: None, script: None, strips: false }
     }
 
     /// The requests that also meet a condition; none if a route cannot have both conditions.

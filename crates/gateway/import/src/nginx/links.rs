@@ -1,8 +1,11 @@
-//! `secure_link` with `secure_link_md5`, and the `if` that refuse requests by `$secure_link`.
+//! `secure_link` with `secure_link_md5` or `secure_link_secret`, and the `if` that refuse requests by `$secure_link`.
 
 use crate::directive::Directive;
+use crate::nginx::branch::CLASH;
+use crate::nginx::condition::When;
 use crate::nginx::flow::Flow;
-use crate::nginx::location::program;
+use crate::nginx::location::{Kind, Route, program};
+use crate::nginx::pattern;
 use crate::nginx::site::Site;
 use crate::nginx::variables::Use;
 use crate::toml::{self, Keys};
@@ -20,21 +23,50 @@ const FORMS: [(&str, &str); 4] = [
 ];
 
 impl<'a> Site<'_, 'a> {
-    /// `signed_links` for an `if` that refuses requests by their links; none if the step is another one. The error is the reason why
-    /// it is not carried.
-    pub(crate) fn signed_links(
+    /// Handles an `if` that refuses requests by their links; none if the step is another one. Whether it has added the routes of the
+    /// rest too.
+    pub(crate) fn linked(
         &self,
-        flow: &Flow<'_, 'a>,
+        flow: &mut Flow<'_, 'a>,
         step: &'a Directive,
-    ) -> Option<Result<String, String>> {
+        rest: &[&'a Directive],
+        routes: &mut Vec<Route>,
+    ) -> Option<bool> {
         let text = step.args.concat().replace(' ', "");
         if step.name != "if" || !text.contains("$secure_link") {
             return None;
         }
-        Some(self.links(flow, step, &text))
+        let reason = match self.links(flow, step, &text) {
+            Ok((links, None)) => {
+                flow.links = Some(links);
+                return Some(false);
+            }
+            Ok((links, Some(expression))) => {
+                if let Some(mut signed) = flow.with(&When::plain("path_regex", toml::raw(&expression))) {
+                    signed.values = signed.values.with_groups(&expression);
+                    signed.links = Some(links);
+                    self.run(signed, rest, routes);
+                    // Paths without a signature and a link get the response of the `if`.
+                    self.run(flow.inside(step), &program(step.inner()), routes);
+                    return Some(true);
+                }
+                CLASH.to_owned()
+            }
+            Err(reason) => reason,
+        };
+        self.context.missing(step, reason, "write signed_links; until then the route refuses requests");
+        // Links that are not checked would open the files, so the route is closed.
+        routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
+        Some(true)
     }
 
-    fn links(&self, flow: &Flow<'_, 'a>, step: &'a Directive, text: &str) -> Result<String, String> {
+    /// `signed_links`, and the expression of the paths that have a link, if these are a part of the path.
+    fn links(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &'a Directive,
+        text: &str,
+    ) -> Result<(String, Option<String>), String> {
         let form = FORMS
             .iter()
             .find(|(form, _)| *form == text)
@@ -45,9 +77,14 @@ impl<'a> Site<'_, 'a> {
         if refusal.name != "return" || refusal.args.len() != 1 || !refusal.arg(0).starts_with('4') {
             return Err("wrong links get another response than a status".to_owned());
         }
+        if let Some(secret) = flow.scope.one("secure_link_secret").filter(|_| text == FORMS[0].0) {
+            let (links, expression) = self.links_in_path(flow, secret)?;
+            self.context.carried_whole(step);
+            return Ok((links, Some(expression)));
+        }
         let (Some(link), Some(md5)) = (flow.scope.one("secure_link"), flow.scope.one("secure_link_md5"))
         else {
-            return Err("there is no secure_link with secure_link_md5".to_owned());
+            return Err("there is no secure_link with secure_link_md5, and no secure_link_secret".to_owned());
         };
         let mut values = flow.values.clone();
         // Groups belong to the expression of the route. Without a condition for the path, brisk has none.
@@ -72,7 +109,30 @@ impl<'a> Site<'_, 'a> {
             self.context
                 .different(refusal, "brisk responds with 403 to wrong links and with 410 to expired ones");
         }
-        Ok(keys.inline())
+        Ok((keys.inline(), None))
+    }
+
+    /// `signed_links` for paths with a signature as their second segment, and the expression of these paths.
+    fn links_in_path(&self, flow: &Flow<'_, 'a>, secret: &Directive) -> Result<(String, String), String> {
+        let Kind::Prefix { path, .. } = &flow.location.kind else {
+            return Err("the location is no prefix".to_owned());
+        };
+        if path.len() < 3 || !path.ends_with('/') || path.matches('/').count() != 2 {
+            return Err(
+                "the signature is not behind the prefix: nginx expects it as the second segment".to_owned()
+            );
+        }
+        let start = pattern::escaped(path);
+        let expression = format!("^{start}(?P<secure_hash>[0-9A-Fa-f]{{32}})/(?P<secure_link>.+)$");
+        let text = format!("{{secure_link}}{}", secret.arg(0).replace('{', "{{"));
+        let mut keys = Keys::of("md5", "true");
+        keys.set("text", toml::text(&text));
+        keys.set("signature", toml::text("{secure_hash}"));
+        keys.set("expires", toml::text("none"));
+        let detail =
+            "the decoded link without a query is signed, in nginx the link as sent; wrong signatures get 403";
+        self.context.different(secret, detail);
+        Ok((keys.inline(), expression))
     }
 
     /// Whether conditions refuse links that are wrong, and those that have expired if links expire.

@@ -119,6 +119,12 @@ pub(crate) fn is_every(pattern: &str) -> bool {
     matches!(pattern, "^" | "^/" | ".*" | "^.*$" | "^.*" | "^/.*$" | "^/.*")
 }
 
+/// Whether an expression matches all paths that begin with a prefix.
+pub(crate) fn covers(pattern: &str, prefix: &str) -> bool {
+    let rest = pattern.strip_prefix('^').and_then(|rest| rest.strip_prefix(escaped(prefix).as_str()));
+    rest.is_some_and(|rest| matches!(rest, "" | ".*" | ".*$" | "(.*)" | "(.*)$"))
+}
+
 /// Whether an expression is `^` and a text without a query or an encoding.
 pub(crate) fn is_literal_start(pattern: &str) -> bool {
     let start = fixed_start(pattern);

@@ -54,6 +54,10 @@ impl<'a> Site<'_, 'a> {
                     break;
                 }
                 "return" => return self.end(&flow, step, routes),
+                "rewrite" if self.strips(&flow, &steps[index..]) => {
+                    flow.strips = true;
+                    break;
+                }
                 "rewrite" => match self.rewrite(&flow, step, routes) {
                     Ok(Step::Changed(changed)) if rewrite.is_none() => {
                         rewrite = Some(changed);
@@ -78,20 +82,9 @@ impl<'a> Site<'_, 'a> {
                     }
                 },
                 _ => {
-                    match self.signed_links(&flow, step) {
-                        Some(Ok(links)) => {
-                            flow.links = Some(links);
-                            continue;
-                        }
-                        Some(Err(reason)) => {
-                            let action = "write signed_links; until then the route refuses requests";
-                            context.missing(step, reason, action);
-                            // Links that are not checked would open the files, so the route is closed.
-                            return routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
-                        }
-                        None => {}
-                    }
-                    if self.branch(&flow, step, &steps[index + 1..], routes) {
+                    let rest = &steps[index + 1..];
+                    let is_done = self.linked(&mut flow, step, rest, routes);
+                    if is_done.unwrap_or_else(|| self.branch(&flow, step, rest, routes)) {
                         return;
                     }
                 }
@@ -139,7 +132,8 @@ impl<'a> Site<'_, 'a> {
         routes: &mut Vec<Route>,
     ) -> Result<Step, String> {
         let context = self.context;
-        let (source, target) = (step.arg(0), step.arg(1));
+        let (source, target) = anchored(step).unwrap_or_else(|| (step.arg(0).into(), step.arg(1).into()));
+        let (source, target) = (source.as_str(), target.as_str());
         let source_pattern = pattern::translate(source, false)?;
         // The expression cannot match below this prefix, so the rewrite never applies here.
         if !pattern::can_match(source, false, &flow.at.path) && !flow.at.exact {
@@ -153,13 +147,16 @@ impl<'a> Site<'_, 'a> {
         let after = || if is_every { Step::Done } else { Step::Next };
         let both = || flow.when.and(&condition).ok_or("the location has an expression for the path too");
         if is_redirect(step) {
-            let keys = self.redirect(step, &groups)?;
+            let keys = self.redirect(target, step.arg(2), &groups)?;
             routes.push(self.answer(flow, both()?, keys));
             context.carried(step);
             return Ok(after());
         }
         let kept = without_query(target);
         let to = context.template(&kept, &groups, Use::Path)?;
+        // A `rewrite` of all paths may use the names of the location.
+        let is_named = is_every && flow.values.names_group(&kept);
+        let source_pattern = if is_named { flow.values.pattern.clone() } else { source_pattern };
         let next = self.target(&kept);
         // nginx would search the locations again and find this one, up to ten times.
         let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
@@ -178,6 +175,7 @@ impl<'a> Site<'_, 'a> {
             routes.push(Self::refusal(flow.location, flow.at, flow.when.clone()));
             return Ok(Step::Done);
         };
+        let next = Flow { when: both.clone(), ..next };
         // Its conditions would hold for the new path, and are not part of this flow: the route refuses
         // instead.
         let is_except = |line: &Directive| line.name == "limit_except";
@@ -217,15 +215,14 @@ impl<'a> Site<'_, 'a> {
     }
 
     /// The redirect of a `rewrite`. The query of the client follows, unless the target ends with a question mark.
-    fn redirect(&self, step: &Directive, groups: &Values) -> Result<Keys, String> {
-        let target = step.arg(1);
+    fn redirect(&self, target: &str, kind: &str, groups: &Values) -> Result<Keys, String> {
         let plain = target.trim_end_matches('?');
         let mut to = self.context.template(plain, groups, Use::Redirect)?;
         if !target.ends_with('?') && !target.contains("$args") && !target.contains("$request_uri") {
             to.push_str(if plain.contains('?') { "&{request.query}" } else { "{request.query_part}" });
         }
         check_redirect(&to)?;
-        let status = if step.arg(2) == "permanent" { 301 } else { 302 };
+        let status = if kind == "permanent" { 301 } else { 302 };
         let mut keys = Keys::default();
         keys.set("redirect", format!("{{ to = {}, status = {status} }}", toml::text(&to)));
         Ok(keys)
@@ -358,6 +355,13 @@ fn is_redirect(step: &Directive) -> bool {
 fn without_query(target: &str) -> String {
     let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
     kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
+}
+
+/// Expression and target of a redirect whose target begins with the beginning of the path, with the slash of each path in both.
+fn anchored(step: &Directive) -> Option<(String, String)> {
+    let source = step.arg(0).strip_prefix("^(.+)").or_else(|| step.arg(0).strip_prefix("^(.*)"))?;
+    let target = step.arg(1).strip_prefix("$1").filter(|_| is_redirect(step))?;
+    Some((format!("^/(.*){source}"), format!("/$1{target}")))
 }
 
 /// Refuses redirects whose host a client could choose, as brisk does.

@@ -56,6 +56,8 @@ impl<'a> Site<'_, 'a> {
         self.context.carried(pass);
         if let Some((pattern, to)) = rewrite {
             keys.set("rewrite_path", rewritten(pattern, to));
+        } else if flow.strips {
+            keys.set("strip_prefix", "true");
         } else if let Some(uri) = uri {
             self.path(pass, flow, uri, keys)?;
         }
@@ -151,6 +153,33 @@ impl<'a> Site<'_, 'a> {
         Ok((protocol, address.to_owned()))
     }
 
+    /// Whether two `rewrite` remove the prefix of the location from the path as sent: `rewrite ^ $request_uri;` and
+    /// `rewrite ^/prefix(/.*) $1 break;`, with `$uri` behind the server.
+    pub(crate) fn strips(&self, flow: &Flow<'_, 'a>, steps: &[&'a Directive]) -> bool {
+        let ([first, second, ..], Kind::Prefix { path, .. }) = (steps, &flow.location.kind) else {
+            return false;
+        };
+        let bare = path.trim_end_matches('/');
+        let forms = [
+            (format!("^({bare})?(/.*)"), "$2"),
+            (format!("^{bare}(/.*)"), "$1"),
+            (format!("^{bare}/(.*)"), "/$1"),
+        ];
+        let source = second.arg(0).replace('\\', "");
+        let is_removal = second.name == "rewrite"
+            && second.arg(2) == "break"
+            && forms.iter().any(|(form, to)| source.trim_end_matches('$') == form && second.arg(1) == *to);
+        let sends_path = flow.scope.one("proxy_pass").is_some_and(|pass| pass.arg(0).ends_with("$uri"));
+        let is_raw =
+            first.arg(1) == "$request_uri" && first.args.len() == 2 && pattern::is_every(first.arg(0));
+        if is_raw && is_removal && sends_path && flow.at.path == *path {
+            self.context.carried(first);
+            self.context.carried(second);
+            return true;
+        }
+        false
+    }
+
     /// The path for the upstream of a `proxy_pass` with a path.
     fn path(&self, pass: &Directive, flow: &Flow<'_, 'a>, uri: &str, keys: &mut Keys) -> Result<(), String> {
         let (own, is_exact) = match &flow.location.kind {
@@ -213,6 +242,6 @@ impl<'a> Site<'_, 'a> {
 }
 
 /// The value of `rewrite_path`.
-fn rewritten(pattern: &str, to: &str) -> String {
+pub(crate) fn rewritten(pattern: &str, to: &str) -> String {
     format!("{{ pattern = {}, to = {} }}", toml::raw(pattern), toml::text(to))
 }

@@ -26,17 +26,26 @@ pub(crate) struct Values {
     pub(crate) set: BTreeMap<String, String>,
     /// Whether `$1` and names are groups of the `path_regex` of the route.
     pub(crate) groups: bool,
+    /// The expression with the named groups.
+    pub(crate) pattern: String,
 }
 
 impl Values {
     /// The values at a place where the groups of `pattern` exist too.
     pub(crate) fn with_groups(mut self, pattern: &str) -> Self {
         self.groups = true;
+        pattern.clone_into(&mut self.pattern);
         let names = pattern.split("(?P<").skip(1).filter_map(|part| part.split_once('>'));
         // A mark for groups, which have no value before a request. It is a character that no ordinary text
         // has.
         self.set.extend(names.map(|(name, _)| (name.to_owned(), "\u{2}".to_owned())));
         self
+    }
+
+    /// Whether a text has a named group.
+    pub(crate) fn names_group(&self, text: &str) -> bool {
+        let mut parts = text.split('$').skip(1).filter_map(|part| Some(variable(part).ok()?.0));
+        parts.any(|name| self.set.get(name).is_some_and(|value| value == "\u{2}"))
     }
 
     /// A text with the fixed values of variables in their places.

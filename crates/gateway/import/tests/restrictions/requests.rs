@@ -229,8 +229,9 @@ fn changed_paths_reach_no_restricted_location() {
     let lost = toml(
         "server { rewrite ^/(.*)$ /b/$1 break; location /a/ { proxy_pass http://127.0.0.1:1; } location /b/ { root /no/such; } }",
     );
+    let changed = "static = \"/no/such\"\nrewrite_path = { pattern = \"^/(.*)$\", to = \"/b/{1}\" }";
     assert!(
-        lost.contains("path = \"/a/\"\nwhen = { path_regex = \"^/(.*)$\" }\nrespond = { status = 501 }"),
+        lost.contains(&format!("path = \"/a/\"\nwhen = {{ path_regex = \"^/(.*)$\" }}\n{changed}")),
         "{lost}"
     );
     let ended = toml("server { location / { root data; rewrite ^ /f.txt break; return 204; } }");
@@ -413,8 +414,11 @@ fn requests_without_files_do_not_reach_the_next_route() {
     let text = "server { location / { if ($remote_addr != 10.0.0.1) { return 204; } } }";
     let result = toml(text);
     assert!(result.contains("networks = [\"10.0.0.1\"] }\nrespond = { status = 404 }"), "{result}");
-    // The response of a route with a changed path and files is not carried.
-    refuses("server { root data; location / { rewrite ^ /x break; try_files $uri =404; } }", "static");
+    // One path is changed: that of the files, or that of the server.
+    let files = "server { root data; location / { rewrite ^/(a)$ /x$1 break; try_files $uri @n; } location @n { proxy_pass http://127.0.0.1:1; } }";
+    refuses(files, "rewrite_path");
+    let only = toml("server { root /no/such; location / { rewrite ^ /x break; try_files $uri =404; } }");
+    assert!(only.contains("rewrite_path = { pattern = \"^\", to = \"/x\" }"), "{only}");
 }
 
 #[test]
