@@ -186,7 +186,7 @@ fn action(
     match &route.action {
         Action::Upstream(upstream) => self::upstream(route, upstream, groups, head, path),
         Action::Static(files) | Action::StaticOrUpstream(files, _) => match location(&route.path) {
-            Some(location) if *path.decoded == *route.path.as_str().as_bytes() => {
+            Some(location) if *path.decoded == *route.path.as_str().as_bytes() && files.rewrite.is_none() => {
                 format!("redirect: 301 Moved Permanently to {location}")
             }
             _ => match (file(files, route.path.as_str(), path), route.action.upstream()) {
@@ -253,7 +253,13 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
         let name = percent_decode_str(only.as_str()).decode_utf8_lossy();
         return Ok(format!("file {}{name}", files.root.display()));
     }
-    let below = path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
+    let formed = files.rewrite.as_ref().and_then(|rewrite| rewrite.apply(&path.decoded, None));
+    let formed = formed.transpose().map_err(|_| "no path below the folder can be formed".to_owned())?;
+    // A query of the template is not that of a file.
+    let formed = formed
+        .map(|target| percent_decode_str(target.split('?').next().unwrap_or_default()).collect::<Vec<u8>>());
+    let below = || path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
+    let below = formed.as_deref().unwrap_or_else(below);
     let name = String::from_utf8_lossy(below);
     // Without slashes at its beginning: `join` with an absolute path would drop the root.
     let file = files.root.join(name.trim_start_matches('/'));

@@ -21,6 +21,7 @@ use brisk_http::error::BodyError;
 use brisk_http::message::{RequestParts, Response};
 use brisk_http::path::RequestPath;
 use brisk_http::ranges::Ranges;
+use brisk_rules::PathRewrite;
 use brisk_transform::body::{Body, FallbackFile};
 use brisk_transform::header_values::add_vary;
 use brisk_upstream_group::settings::CgiSettings;
@@ -69,6 +70,16 @@ pub(crate) struct StaticFiles {
     location: Option<String>,
     /// Scripts that an upstream executes: their source text is not sent.
     scripts: Option<CgiSettings>,
+    /// Path below the folder in place of the requested one, for paths that match.
+    rewrite: Option<Arc<PathRewrite>>,
+}
+
+/// The path of a file below the folder.
+#[derive(Debug)]
+struct Target {
+    uri: Uri,
+    /// Whether an expression formed it.
+    is_formed: bool,
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
@@ -101,8 +112,9 @@ impl StaticFiles {
         let target = |path: &Option<UrlPath>| path.as_ref().and_then(|path| path.as_str().parse().ok());
         let (only, fallback) = (target(&settings.only), target(&settings.fallback));
         let listings = settings.listing.then(|| Listings::new(Beneath::new(&settings.root)));
-        let (route, types, index) = (route.to_owned(), None, settings.index.clone());
-        Self { files, with_copies, route, only, fallback, index, types, listings, location, scripts: None }
+        let (route, types, scripts) = (route.to_owned(), None, None);
+        let (index, rewrite) = (settings.index.clone(), settings.rewrite.clone());
+        Self { files, with_copies, route, only, fallback, index, types, listings, location, scripts, rewrite }
     }
 
     /// The files without the source text of `scripts`, which an upstream executes: they do not exist here.
@@ -128,11 +140,12 @@ impl StaticFiles {
         if let Some(response) = self.with_slash(request, path) {
             return response;
         }
-        let Some(target) = self.target(request, path) else {
+        let Some(Target { uri, is_formed }) = self.target(request, path) else {
             return status(StatusCode::NOT_FOUND);
         };
-        let is_folder = target.path().ends_with('/');
-        let response = self.find(request, target).await;
+        let is_folder = uri.path().ends_with('/');
+        let response =
+            if is_formed { self.find_formed(request, uri).await } else { self.find(request, uri).await };
         if let Some(listings) = self.listings.as_ref().filter(|_| is_folder)
             && response.status() == StatusCode::NOT_FOUND
         {
@@ -156,7 +169,7 @@ impl StaticFiles {
 
     /// Whether `path` has a file, or is a folder with an index file or a list. Reads nothing.
     pub(crate) async fn has(&self, request: &RequestParts, path: &RequestPath<'_>) -> bool {
-        let Some(target) = self.target(request, path) else { return false };
+        let Some(Target { uri: target, .. }) = self.target(request, path) else { return false };
         let head = RequestParts { method: Method::HEAD, ..RequestParts::default() };
         let found = self.find(&head, target.clone()).await.status();
         if !found.is_redirection() {
@@ -172,7 +185,7 @@ impl StaticFiles {
 
     /// The redirect of a request for the folder itself without the final slash.
     fn with_slash(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Response<Body>> {
-        let location = self.location.as_ref()?;
+        let location = self.location.as_ref().filter(|_| self.rewrite.is_none())?;
         let is_read = request.method == Method::GET || request.method == Method::HEAD;
         if *path.decoded != *self.route.as_bytes() || !is_read {
             return None;
@@ -197,6 +210,19 @@ impl StaticFiles {
             }
         }
         status(StatusCode::NOT_FOUND)
+    }
+
+    /// The file at a path that an expression formed.
+    async fn find_formed(&self, request: &RequestParts, target: Uri) -> Response<Body> {
+        let mut response = self.find(request, target.clone()).await;
+        // A redirect to the final slash of a folder would name the formed path.
+        if response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED {
+            return status(StatusCode::NOT_FOUND);
+        }
+        // Another route may have another file for the path of the request, so copies in memory have the formed path as their
+        // key.
+        response.extensions_mut().insert(FallbackFile(target));
+        response
     }
 
     /// The file at `target`.
@@ -227,7 +253,15 @@ impl StaticFiles {
     }
 
     /// The target to look up in the folder; `None` if it must not be served.
-    fn target(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Uri> {
+    fn target(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Target> {
+        let formed = self.rewrite.as_ref().and_then(|rewrite| rewrite.apply(&path.decoded, None));
+        if let Some(formed) = formed {
+            let uri = PathAndQuery::from_maybe_shared(formed.ok()?).ok().map(Uri::from)?;
+            // Groups may form the name of a hidden file or of a script.
+            let decoded = RequestPath::read(uri.path()).ok()?.decoded.into_owned();
+            let is_served = !is_hidden(&decoded) && !self.is_script(&decoded);
+            return is_served.then_some(Target { uri, is_formed: true });
+        }
         let below = path.below(&self.route).ok()?;
         let start = self.route.trim_end_matches('/').len();
         if is_hidden(path.decoded.get(start..).unwrap_or_default()) || self.is_script(&path.decoded) {
@@ -240,7 +274,8 @@ impl StaticFiles {
             Some(query) => format!("/{below}?{query}"),
             None => format!("/{below}"),
         };
-        PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)
+        let uri = PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)?;
+        Some(Target { uri, is_formed: false })
     }
 }
 

@@ -112,8 +112,12 @@ impl PathRewrite {
         Ok(Self { pattern, to })
     }
 
-    /// The new path and query; `None` if the path does not match. Refuses a matching path beyond [`LONGEST`] with `414`.
-    fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
+    /// The new path and query for a normalized, decoded path; `None` if the path does not match.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] for groups that form no path, with `414` for a matching path of more than 4 KiB.
+    pub fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
         if !self.pattern.is_match(path) {
             return None;
         }

@@ -110,6 +110,22 @@ fn servers_of_one_upstream_have_one_path() {
 }
 
 #[test]
+fn files_may_have_another_path() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("www")).expect("a folder");
+    let files = |lines: &str| {
+        let rewrite = "static = \"www\"\nrewrite_path = { pattern = \"^/v[0-9]+/(.*)$\", to = \"/{1}\" }";
+        checked(folder.path(), &format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\n{rewrite}\n{lines}\n"))
+    };
+    files("").expect("right");
+    assert_eq!(
+        files("listing = true").expect_err("a list of another folder"),
+        "brisk.toml:9:11: host[0].route[0].listing: has no effect with `rewrite_path`, with which the folders have other paths: \
+         remove one of the two"
+    );
+}
+
+#[test]
 fn a_fallback_is_a_file_below_the_folder() {
     let folder = folder();
     fs::create_dir(folder.path().join("www")).expect("a folder");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use brisk_http::message::{RequestParts, Response};
 use brisk_http::url_path::UrlPath;
 use brisk_http_connection::Connection;
-use brisk_rules::{BodyTemplate, RedirectTarget, UpstreamPath};
+use brisk_rules::{BodyTemplate, PathRewrite, RedirectTarget, UpstreamPath};
 use brisk_transform::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -70,7 +70,7 @@ impl UpstreamAction {
 
 /// A folder with files, looked up by the part of the request's path after the route's path. A request for a subfolder
 /// gets its page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct StaticSettings {
     /// The folder.
     pub root: PathBuf,
@@ -85,6 +85,8 @@ pub struct StaticSettings {
     pub listing: bool,
     /// Path below the folder of the file for paths without a file; `None` for 404.
     pub fallback: Option<UrlPath>,
+    /// Path below the folder in place of the requested one, for paths that match an expression.
+    pub rewrite: Option<Arc<PathRewrite>>,
 }
 
 impl StaticSettings {
@@ -97,6 +99,7 @@ impl StaticSettings {
             index: Vec::new(),
             listing: false,
             fallback: None,
+            rewrite: None,
         }
     }
 }

@@ -522,6 +522,29 @@ async fn a_folder_has_the_first_of_its_pages_that_exists() {
 }
 
 #[tokio::test]
+async fn an_expression_forms_the_path_of_a_file() {
+    let mut site = site();
+    let pattern = brisk_rules::GroupPattern::new("^/files/v[0-9]+/(.*)$").expect("a pattern");
+    let rewrite = PathRewrite::new(pattern, "/{1}").expect("a template");
+    let settings = StaticSettings { rewrite: Some(Arc::new(rewrite)), ..StaticSettings::new(site.root()) };
+    site.files = StaticFiles::new(&settings, &files_route());
+    let response = site.get("/files/v12/a.txt?q", &[]).await;
+    assert_eq!(response.extensions().get::<FallbackFile>().map(|file| file.0.path()), Some("/a.txt"));
+    assert_eq!(text(response).await, "0123456789");
+    for (target, expected) in [
+        ("/files/a.txt", 200),
+        ("/files/v1/docs/", 200),
+        ("/files/v1/docs", 404),
+        ("/files/v1/.well-known/k", 200),
+        ("/files/v1/.env", 404),
+        ("/files/v1/none", 404),
+        ("/files/vx/a.txt", 404),
+    ] {
+        assert_eq!(site.status(target).await, expected, "{target}");
+    }
+}
+
+#[tokio::test]
 async fn a_path_without_a_file_gets_the_fallback_with_its_own_tag_and_ranges() {
     let mut site = site();
     site.files = with_fallback(&site);

@@ -75,7 +75,10 @@ pub(super) struct NoTarget;
 /// The folders of the internal routes among `routes`.
 pub(super) fn folders(routes: &[RouteSettings]) -> Vec<Folder> {
     let folder = |route: &RouteSettings| match (&route.action, &route.path) {
-        (Action::Static(files), RoutePath::Prefix(path)) if route.internal.is_internal => {
+        // A changed path has no path of a request from which it could be formed.
+        (Action::Static(files), RoutePath::Prefix(path))
+            if route.internal.is_internal && files.rewrite.is_none() =>
+        {
             // `X-Sendfile` has absolute paths.
             let root = std::path::absolute(&files.root).unwrap_or_else(|_| files.root.clone());
             Some(Folder { root, route: path.clone() })

@@ -28,7 +28,7 @@ pub struct ActionKeys {
     /// With `upstream`: this path in place of `path`, or in place of the prefix in `strip_prefix`.
     pub replace_prefix: Option<String>,
     /// With `upstream`: another path and query, formed from the groups of a [regular expression](#paths-for-upstreams). Not
-    /// together with the two keys above.
+    /// together with the two keys above. With `static`: another path below the folder, for paths that match.
     pub rewrite_path: Option<RewritePath>,
     /// With `static`: use of [copies](pages.md#copies-beside-files) with `.br`, `.zst` or `.gz` after the name of a file.
     pub precompressed: Option<bool>,

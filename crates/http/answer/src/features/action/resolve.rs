@@ -150,7 +150,8 @@ fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>
     };
     let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
     let index = index(raw.index.as_deref().unwrap_or_default(), &path.key("index"), context);
-    Some(StaticSettings { root, only: None, precompressed, index, listing, fallback })
+    let rewrite = upstream_path::of_files(route, context);
+    Some(StaticSettings { root, only: None, precompressed, index, listing, fallback, rewrite })
 }
 
 /// Paths of the pages of folders.
@@ -186,6 +187,7 @@ fn single_file(
         ("fallback", raw.fallback.is_some()),
         ("index", raw.index.is_some()),
         ("listing", raw.listing.is_some()),
+        ("rewrite_path", raw.rewrite_path.is_some() && !route.has_upstream()),
     ];
     for (key, is_written) in of_folders {
         if is_written {

@@ -1,4 +1,4 @@
-//! The path of requests to upstreams.
+//! The path of requests to upstreams, and of files.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ fn written(keys: &ActionKeys) -> impl Iterator<Item = &'static str> {
 
 /// Reports keys about the path of requests to an upstream in a route without one.
 pub(super) fn refuse(route: &RouteScope<'_>, context: &mut Context<'_>) {
-    for key in written(&route.keys.action) {
+    let has_files = route.keys.action.directory.is_some();
+    for key in written(&route.keys.action).filter(|key| !has_files || *key != "rewrite_path") {
         context.findings.wrong(&route.key(key), "has no effect without `upstream`");
     }
 }
@@ -33,7 +34,9 @@ pub(super) fn of_route(route: &RouteScope<'_>, context: &mut Context<'_>) -> Ups
             let message = format!("and `{other}` cannot both change the path: keep one");
             context.findings.wrong(&path.key("rewrite_path"), message);
         }
-        return self::rewrite(rewrite, &path.key("rewrite_path"), context);
+        let rewrite = self::rewrite(rewrite, &path.key("rewrite_path"), context);
+        // Without it, the route is mistaken, so this path is never used.
+        return rewrite.map_or(UpstreamPath::Whole, UpstreamPath::Rewritten);
     }
     let by = raw.replace_prefix.as_ref().and_then(|text| {
         let path = path.key("replace_prefix");
@@ -61,6 +64,16 @@ pub(super) fn of_route(route: &RouteScope<'_>, context: &mut Context<'_>) -> Ups
     UpstreamPath::Replaced { prefix: prefix.clone(), by }
 }
 
+/// Another path for the files of a route. With an upstream for paths without a file, the key is about the path for this upstream.
+pub(super) fn of_files(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Arc<PathRewrite>> {
+    let raw = route.keys.action.rewrite_path.as_ref().filter(|_| !route.has_upstream())?;
+    if route.keys.action.listing == Some(true) {
+        let message = "has no effect with `rewrite_path`, with which the folders have other paths: remove one of the two";
+        context.findings.wrong(&route.key("listing"), message);
+    }
+    rewrite(raw, &route.key("rewrite_path"), context)
+}
+
 /// Whether `path` is `prefix` or below it.
 fn is_below(path: &str, prefix: &str) -> bool {
     // A slash at the end of the prefix has no meaning, because whole segments are removed.
@@ -68,18 +81,14 @@ fn is_below(path: &str, prefix: &str) -> bool {
     prefix.starts_with('/') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn rewrite(raw: &keys::RewritePath, path: &KeyPath, context: &mut Context<'_>) -> UpstreamPath {
-    let Some(pattern) = conditions::compiled(&raw.pattern, GroupPattern::new, &path.key("pattern"), context)
-    else {
-        return UpstreamPath::Whole;
-    };
+fn rewrite(raw: &keys::RewritePath, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<PathRewrite>> {
+    let pattern = conditions::compiled(&raw.pattern, GroupPattern::new, &path.key("pattern"), context)?;
     match PathRewrite::new(pattern, &raw.to) {
-        Ok(rewrite) => UpstreamPath::Rewritten(Arc::new(rewrite)),
+        Ok(rewrite) => Some(Arc::new(rewrite)),
         Err(fault) => {
             let message = format!("{:?} is not a path for the matches: {fault}", raw.to);
             context.findings.wrong(&path.key("to"), message);
-            // The route is mistaken, so this path is never used.
-            UpstreamPath::Whole
+            None
         }
     }
 }
