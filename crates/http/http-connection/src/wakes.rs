@@ -48,8 +48,8 @@ impl Wakes {
         &self.places[place as usize].1
     }
 
-    /// Appends the woken slots to `woken`. Required in each turn that [`Self::register`] begins: until then, the connection is not woken
-    /// for further slots.
+    /// Appends the woken slots to `woken`. Required in each turn that [`Self::register`] begins: until then, further slots do not
+    /// wake the connection.
     pub fn take(&self, woken: &mut Vec<u32>) {
         // Each state of the list is valid, so the panic that has poisoned the lock does not matter here.
         let mut list = self.shared.woken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -97,8 +97,8 @@ impl UpstreamIo {
         }
     }
 
-    /// Whether the server has closed the idle connection or sent bytes without a request, as far as the kernel has reported it. These
-    /// bytes are lost.
+    /// Whether the server has closed the idle connection or sent bytes without a request, as far as the kernel has reported it.
+    /// These bytes are lost.
     pub fn has_unasked(&mut self) -> bool {
         let mut byte = [0];
         // No poll: a poll registers a task, which would be replaced by that of the request at once.

@@ -14,6 +14,7 @@ impl H3 {
     pub(super) fn run(&mut self) {
         // Streams ended by the frames of this turn.
         self.dropped.clear();
+        // The requests of a turn have arrived in one read, or nearly so.
         self.http.connection.flow.begin_batch();
         // Streams that others wake in this turn run in the same turn, so that their responses leave together.
         for _ in 0..ROUNDS {

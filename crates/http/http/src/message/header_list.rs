@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// Header lines in the sequence of their arrival. Names may repeat.
 ///
 /// A search compares every name, so an operation costs time proportional to the number of lines. Limits of heads bound this number:
-/// 100 by default, at most 1,000. Code that searches names of a peer makes one pass with [`Self::retain`] instead. A search for a name
-/// that no line has usually costs one comparison: the `marks` exclude it.
+/// 100 by default, at most 1,000. Code that searches names of a peer makes one pass with [`Self::retain`] instead. A search for a
+/// name that no line has usually costs one comparison: the `marks` exclude it.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderList {
     lines: Vec<(HeaderName, HeaderValue)>,

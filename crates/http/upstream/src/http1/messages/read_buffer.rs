@@ -1,4 +1,5 @@
-//! Memory for reads of short responses, which the connections of a worker share: while a server sends nothing, its connection has none.
+//! Memory for reads of short responses, which the connections of a worker share: while a server sends nothing, its connection has
+//! none.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,8 +23,8 @@ pub(super) fn give_back(mut buffer: BytesMut) {
     SPARE.set(Some(buffer));
 }
 
-/// A copy of at most [`READ_FIRST`] `bytes`. Successive copies share a buffer of this size, so a copy that is held long keeps no more
-/// memory than a read into a buffer of its own.
+/// A copy of at most [`READ_FIRST`] `bytes`. Successive copies share a buffer of this size, so a copy that is held long keeps no
+/// more memory than a read into a buffer of its own.
 pub(super) fn copy(bytes: &[u8]) -> BytesMut {
     debug_assert!(bytes.len() <= READ_FIRST, "a copy fits the shared buffer");
     COPIES.with_borrow_mut(|shared| {
