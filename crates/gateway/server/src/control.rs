@@ -225,6 +225,7 @@ impl<C: Control> MainThread<C> {
     /// Waits for [`Control::taken_over`], at most [`TAKE_OVER_LIMIT`]. Returns whether it resolved.
     async fn is_taken_over(&self) -> bool {
         let mut taken_over = pin!(self.control.taken_over());
+        // One timeout could be over before workers had a turn: after a pause of the process, the main thread may run first.
         for _ in 0..TAKE_OVER_PARTS {
             let part = tokio::time::timeout(TAKE_OVER_LIMIT / TAKE_OVER_PARTS, taken_over.as_mut());
             if part.await.is_ok() {

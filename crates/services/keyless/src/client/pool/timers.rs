@@ -30,6 +30,7 @@ pub(super) async fn run(pool: Rc<Pool>) {
         tokio::time::sleep(TICK).await;
         let now = Instant::now();
         let pause = now.duration_since(before).saturating_sub(LONGEST_PAUSE);
+        // Before the timers, which would end operations whose responses are not read yet.
         if !pause.is_zero() {
             pool.postpone(now, pause);
         }
@@ -66,6 +67,7 @@ impl Pool {
 
     /// Postpones all timers by `pause`, but none beyond the time of a timer that is set at `now`.
     pub(super) fn postpone(&self, now: Instant, pause: Duration) {
+        // The pause may have been before the timer was set, in part or as a whole.
         let later = |at: Instant, longest: Duration| at.max((at + pause).min(now + longest));
         let mut timers = self.timers.borrow_mut();
         let all = timers.drain().map(|Reverse((at, number, due))| {
