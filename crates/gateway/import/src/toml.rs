@@ -27,6 +27,14 @@ impl Keys {
         Self(vec![(key.to_owned(), value.into())])
     }
 
+    /// Sets a table: one key behind a dot, or several as an inline table.
+    pub(crate) fn set_table(&mut self, name: &str, table: &Self) {
+        match table.0.as_slice() {
+            [(key, value)] => self.set(&format!("{name}.{key}"), value.clone()),
+            _ => self.set(name, table.inline()),
+        }
+    }
+
     /// The keys as an inline table.
     pub(crate) fn inline(&self) -> String {
         let parts: Vec<_> = self.0.iter().map(|(key, value)| format!("{} = {value}", own(key))).collect();

@@ -23,7 +23,8 @@ use crate::forwarding::Forwarding;
 use crate::hosts::{Hosts, Origin};
 use crate::redirect;
 use crate::settings::{
-    Action, FixedResponse, FormedResponse, RouteSettings, ServiceSettings, StaticSettings, UpstreamAction,
+    Action, FixedResponse, FormedResponse, RoutePath, RouteSettings, ServiceSettings, StaticSettings,
+    UpstreamAction,
 };
 use crate::stage::{Groups, HostContext, StageContext, StageTarget};
 use crate::stages::RouteStages;
@@ -123,6 +124,11 @@ pub fn explain(
         let explained = unrouted(&format!("{}: {excess}", excess.status()));
         return Ok(Explanation { passed_over, ..explained });
     }
+    let slash = slash(routes, &examined, head, |upstream| upstream.final_slash);
+    let is_prefix = |route: &usize| matches!(routes[*route].path, RoutePath::Prefix(_));
+    if let Some(slash) = slash.filter(|_| found.is_none_or(is_prefix)) {
+        return Ok(Explanation { passed_over, ..unrouted(&slash) });
+    }
     let found = found.copied();
     let chosen = found.map(|route| &routes[route]);
     let explained = match chosen {
@@ -143,15 +149,27 @@ pub fn explain(
 
 /// The action for a path without a route: a redirect to the final slash of a route, a refusal of conditions, or `404`.
 fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &RequestParts) -> String {
-    let slashless = routes.iter().filter_map(|route| Some((route, redirect::slashless(route)?)));
+    slash(routes, examined, head, |_| true)
+        .unwrap_or_else(|| "404 Not Found: no route has this path and these conditions".to_owned())
+}
+
+/// The redirect to the final slash of one of certain routes.
+fn slash(
+    routes: &[RouteSettings],
+    examined: &Examined<'_>,
+    head: &RequestParts,
+    is_one: impl Fn(&UpstreamAction) -> bool,
+) -> Option<String> {
+    let routes = routes.iter().filter(|route| route.action.upstream().is_some_and(&is_one));
+    let slashless = routes.filter_map(|route| Some((route, redirect::slashless(route)?)));
     for (route, (_, location)) in slashless.filter(|(_, (path, _))| *path.as_bytes() == *examined.path) {
         match route.conditions.as_ref().map_or(Ok(true), |conditions| conditions.hold(examined)) {
-            Ok(true) => return redirected(&redirect::final_slash(&location, head)),
+            Ok(true) => return Some(redirected(&redirect::final_slash(&location, head))),
             Ok(false) => {}
-            Err(excess) => return format!("{}: {excess}", excess.status()),
+            Err(excess) => return Some(format!("{}: {excess}", excess.status())),
         }
     }
-    "404 Not Found: no route has this path and these conditions".to_owned()
+    None
 }
 
 fn redirected(response: &Response<Body>) -> String {
@@ -301,8 +319,8 @@ mod tests {
 
     use super::*;
     use crate::settings::{
-        Conditions, FixedResponse, HostSettings, HttpsRedirect, Maps, Redirect, RedirectTarget, RoutePath,
-        Underscores, UpstreamPath, Variants,
+        Conditions, FixedResponse, HostSettings, HttpsRedirect, Maps, Redirect, RedirectTarget, Underscores,
+        UpstreamPath, Variants,
     };
 
     fn route(path: &str, methods: &[Method], action: Action) -> RouteSettings {

@@ -11,7 +11,7 @@ use crate::nginx::pattern;
 use crate::nginx::scope::PASSES;
 use crate::nginx::site::Site;
 use crate::nginx::variables::Values;
-use crate::toml::{self, Keys};
+use crate::toml;
 
 /// Directives with which nginx redirects requests to the final slash of a prefix.
 const SERVERS: [&str; 6] =
@@ -55,29 +55,37 @@ impl<'a> Site<'_, 'a> {
         sorted.collect()
     }
 
-    /// Redirects from the paths of prefixes with a server to their final slash. nginx sends them before it tries expressions and
-    /// shorter prefixes. Where no other route matches, brisk sends them by itself.
-    pub(crate) fn final_slashes(&self, routes: &[Route]) -> Vec<Route> {
-        let known: BTreeSet<&str> = routes.iter().map(|route| route.path.as_str()).collect();
-        let redirect = |location: &Location<'a>| {
-            let Kind::Prefix { path, .. } = &location.kind else { return None };
-            let bare = path.strip_suffix('/').filter(|bare| !known.contains(*bare))?;
-            let has_server = location.scope.own().iter().any(|line| SERVERS.contains(&line.name.as_str()));
-            let is_plain = bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
-            let is_found = known.contains(path.as_str())
-                && bare
-                    .match_indices('/')
-                    .any(|(end, _)| known.contains(&bare[..=end]) || known.contains(&bare[..end]));
-            if !has_server || !is_plain || !is_found || location.is_internal() {
-                return None;
-            }
-            let (when, values) = (When::default(), Values::default());
-            let at = At { path: bare.to_owned(), exact: true, when: when.clone(), values };
-            let target = toml::text(&format!("{path}{{request.query_part}}"));
-            let keys = Keys::of("redirect", format!("{{ to = {target}, status = 301 }}"));
-            Some(Self::route(location, &at, when, keys))
+    /// Gives the routes of prefixes with a server the redirect to their final slash. nginx sends it before it tries expressions and
+    /// shorter prefixes. Where no other route matches, brisk sends it by itself.
+    pub(crate) fn final_slashes(&self, routes: &mut [Route]) {
+        let path_of = |location: &Location<'a>| match &location.kind {
+            Kind::Prefix { path, .. } => Some(path.clone()),
+            _ => None,
         };
-        self.locations.iter().filter_map(redirect).collect()
+        let has_server = |location: &&Location<'a>| {
+            location.scope.own().iter().any(|line| SERVERS.contains(&line.name.as_str()))
+        };
+        let servers: BTreeSet<_> = self.locations.iter().filter(has_server).filter_map(path_of).collect();
+        let known: BTreeSet<_> = routes.iter().map(|route| route.path.clone()).collect();
+        let others = routes.iter().filter(|route| !route.exact && !route.when.has_path());
+        let others: BTreeSet<_> = others.map(|route| route.path.clone()).collect();
+        let is_hidden = |bare: &str| {
+            let mut ends = bare.match_indices('/').map(|(end, _)| end);
+            ends.any(|end| others.contains(&bare[..=end]) || others.contains(&bare[..end]))
+                || self.expressions().any(|expression| expression.matches(bare))
+        };
+        let is_one = |route: &&mut Route| {
+            !route.exact
+                && servers.contains(&route.path)
+                && route.keys.get("upstream").is_some()
+                && route.keys.get("internal").is_none()
+        };
+        for route in routes.iter_mut().filter(is_one) {
+            let bare = route.path.strip_suffix('/').filter(|bare| !known.contains(*bare));
+            if bare.is_some_and(is_hidden) {
+                route.keys.set("final_slash", "true");
+            }
+        }
     }
 
     /// The prefix at which brisk has to find a longer one: one that ends within a segment, or that names a file.

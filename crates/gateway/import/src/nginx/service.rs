@@ -163,7 +163,7 @@ impl<'a> Context<'a> {
             self.unneeded(requests, "brisk has no maximum of requests on a connection");
         }
         if !limits.is_empty() {
-            keys.set("limits", limits.inline());
+            keys.set_table("limits", &limits);
         }
         for underscores in first(scopes, "underscores_in_headers") {
             if underscores.arg(0) == "on" {

@@ -183,7 +183,7 @@ impl<'c, 'a> Site<'c, 'a> {
                 Kind::Expression { .. } | Kind::Named(_) => {}
             }
         }
-        routes.extend(self.final_slashes(&routes));
+        self.final_slashes(&mut routes);
         routes
     }
 

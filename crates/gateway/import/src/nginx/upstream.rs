@@ -118,7 +118,7 @@ impl Context<'_> {
         let label = match authority.strip_prefix("unix:") {
             Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sock").to_owned(),
             None if group.is_none() && protocol == Protocol::FastCgi => "php".to_owned(),
-            None => authority.to_owned(),
+            None => label(authority),
         };
         Ok(self.named_table("upstream", &toml::name(&label), &keys, group.unwrap_or(pass)))
     }
@@ -381,4 +381,8 @@ fn retry(next: &Directive) -> String {
 pub(crate) fn has_port(address: &str) -> bool {
     let behind = address.rsplit_once(']').map_or(address, |(_, behind)| behind);
     behind.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+/// The name of a server in the result, if it has none in the input.
+fn label(authority: &str) -> String {
+    authority.strip_prefix("127.0.0.1:").map_or_else(|| authority.to_owned(), |port| format!("local-{port}"))
 }

@@ -82,7 +82,7 @@ fn conditions_of_the_target_of_a_rewrite_refuse_its_requests() {
 fn locations_inside_of_an_internal_one_are_internal() {
     let locations = "location /a/ { internal; location /a/b/ { proxy_pass http://127.0.0.1:1; } } location / { return 204; }";
     let result = toml(&format!("server {{ error_page 404 /a/b/c; {locations} }}"));
-    assert!(result.contains("upstream = \"127-0-0-1-1\"\ninternal = true"), "{result}");
+    assert!(result.contains("upstream = \"local-1\"\ninternal = true"), "{result}");
     let result = toml(&format!("server {{ {locations} }}"));
     assert!(result.contains("path = \"/a/b/\"\nrespond = { status = 404 }"), "nothing leads there: {result}");
 }

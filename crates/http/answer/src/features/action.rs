@@ -59,12 +59,14 @@ pub struct UpstreamAction {
     pub group: String,
     /// The path of the forwarded request.
     pub path: UpstreamPath,
+    /// Whether requests without the final slash of the route are redirected to it, even if another route without `exact` matches.
+    pub final_slash: bool,
 }
 
 impl UpstreamAction {
     /// A forward of all requests to `group`.
     pub fn new(group: impl Into<String>, path: UpstreamPath) -> Self {
-        Self { group: group.into(), path }
+        Self { group: group.into(), path, final_slash: false }
     }
 }
 

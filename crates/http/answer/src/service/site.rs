@@ -26,6 +26,7 @@ use crate::own_names;
 use crate::redirect;
 use crate::settings::{
     ErrorPages, ErrorRoute, InternalSettings, Plain, RoutePath, RouteSettings, ServiceSettings,
+    UpstreamAction,
 };
 use crate::stage::{ClientRequest, Groups, HostContext, RequestState, StageContext, StageTarget};
 use crate::stages::RouteStages;
@@ -97,7 +98,9 @@ impl Site {
         let compile_all = |is_page| -> Result<Vec<_>, ServiceError> {
             ordered(&host.routes).map(|route| compile(route, is_page)).collect()
         };
-        let routes = compile_all(false)?;
+        let mut routes = compile_all(false)?;
+        // Behind other routes with exactly this path.
+        routes.extend(slashless(&context, |upstream| upstream.final_slash));
         let mut pages =
             host.routes.iter().filter_map(|route| route.error_pages.as_ref()).chain(&host.error_pages);
         // Compiled only if needed: these routes have other stages than the routes of clients.
@@ -108,7 +111,7 @@ impl Site {
             routes: Routes::new(routes),
             error_routes: Routes::new(error_routes),
             folders: internal::folders(&host.routes),
-            slashless: Routes::new(slashless(&context)),
+            slashless: Routes::new(slashless(&context, |_| true)),
             reserved: Routes::new(reserved(&context)),
             missing: refuse(Refusal::new(StatusCode::NOT_FOUND, "no-route")),
             ambiguous: refuse(Refusal::bad_request("path")),
@@ -366,8 +369,9 @@ fn with_routes(pages: Option<&Arc<ErrorPages>>) -> Option<Arc<ErrorPages>> {
 
 /// Redirects to the final slash of upstream routes, with the conditions of the routes. Their other stages are those of the host:
 /// they disclose no more than a 404.
-fn slashless(context: &HostContext<'_>) -> Vec<(RoutePath, Route)> {
+fn slashless(context: &HostContext<'_>, is_one: impl Fn(&UpstreamAction) -> bool) -> Vec<(RoutePath, Route)> {
     let routes = ordered(&context.settings.routes).map(|(_, index)| &context.settings.routes[index]);
+    let routes = routes.filter(|route| route.action.upstream().is_some_and(&is_one));
     let redirects = routes.filter_map(|route| {
         let (path, location) = redirect::slashless(route)?;
         let redirect = Route::reserved(context, StageTarget::Unrouted, RouteAction::FinalSlash(location));

@@ -30,6 +30,9 @@ pub struct ActionKeys {
     /// With `upstream`: another path and query, formed from the groups of a [regular expression](#paths-for-upstreams). Not
     /// together with the two keys above. With `static`: another path below the folder, for paths that match.
     pub rewrite_path: Option<RewritePath>,
+    /// With `upstream` and a slash at the end of `path`: [redirect](#paths-for-upstreams) of requests without the slash also where
+    /// another route without `exact` matches.
+    pub final_slash: Option<bool>,
     /// With `static`: use of [copies](pages.md#copies-beside-files) with `.br`, `.zst` or `.gz` after the name of a file.
     pub precompressed: Option<bool>,
     /// With `static`: file below the folder for [paths without a file](#fallback-of-static-files), for example `"/index.html"`; or

@@ -122,7 +122,20 @@ fn upstream(
     context: &mut Context<'_>,
 ) -> Option<UpstreamAction> {
     let path = upstream_path::of_route(route, context);
-    context.has_upstream(name, &route.key(key)).then(|| UpstreamAction::new(name, path))
+    let final_slash = final_slash(route, context);
+    let action = UpstreamAction { final_slash, ..UpstreamAction::new(name, path) };
+    context.has_upstream(name, &route.key(key)).then_some(action)
+}
+
+fn final_slash(route: &RouteScope<'_>, context: &mut Context<'_>) -> bool {
+    let is_wanted = route.keys.action.final_slash == Some(true);
+    let has_slash =
+        matches!(route.route_path, Some(RoutePath::Prefix(path)) if path.ends_with('/') && path != "/");
+    if is_wanted && route.route_path.is_some() && !(has_slash && route.keys.action.upstream.is_some()) {
+        let message = "has no effect without `upstream` and a `path` that ends with a slash, as \"/api/\"";
+        context.findings.wrong(&route.key("final_slash"), message);
+    }
+    is_wanted
 }
 
 fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<StaticSettings> {

@@ -21,7 +21,8 @@ fn written(keys: &ActionKeys) -> impl Iterator<Item = &'static str> {
 /// Reports keys about the path of requests to an upstream in a route without one.
 pub(super) fn refuse(route: &RouteScope<'_>, context: &mut Context<'_>) {
     let has_files = route.keys.action.directory.is_some();
-    for key in written(&route.keys.action).filter(|key| !has_files || *key != "rewrite_path") {
+    let slash = route.keys.action.final_slash.map(|_| "final_slash");
+    for key in written(&route.keys.action).filter(|key| !has_files || *key != "rewrite_path").chain(slash) {
         context.findings.wrong(&route.key(key), "has no effect without `upstream`");
     }
 }
