@@ -27,7 +27,7 @@ impl Keys {
         Self(vec![(key.to_owned(), value.into())])
     }
 
-    /// Sets a table: one key behind a dot, or several as an inline table.
+    /// Sets a table: one key behind a dot (`limits.body_size`), or several as an inline table.
     pub(crate) fn set_table(&mut self, name: &str, table: &Self) {
         match table.0.as_slice() {
             [(key, value)] => self.set(&format!("{name}.{key}"), value.clone()),

@@ -7,7 +7,7 @@ use brisk_import::{TrialListener, TrialRequest};
 use super::exchange::Reply;
 use super::recorder::OWN_HOST;
 
-/// Headers that each server has in its own way.
+/// Headers that each server has in its own way, such as `Date` and `ETag`.
 const OWN: [&str; 14] = [
     "accept-ranges",
     "alt-svc",
@@ -89,7 +89,7 @@ impl Differences {
     }
 }
 
-/// The documented reason for a difference.
+/// The documented reason for a difference, such as a redirect to `https` with 308 in place of 301.
 fn explanation(theirs: &Reply, ours: &Reply) -> Option<&'static str> {
     let is_secure = |reply: &Reply| reply.header("location").is_some_and(|to| to.starts_with("https://"));
     if matches!(theirs.status, 301 | 302 | 307) && ours.status == 308 && is_secure(theirs) && is_secure(ours)
@@ -175,6 +175,7 @@ fn without_sent(theirs: &str, ours: &str) -> String {
 /// A text without the ports of the trial.
 fn neutral(text: &str, request: &TrialRequest, listener: &TrialListener) -> String {
     let [theirs, ours] = [listener.nginx, listener.brisk].map(|port| port.to_string());
+    // Ports are in redirects, and in variables such as `$server_port` that a server sends or forwards.
     text.replace(&format!("{}:{theirs}", request.host), &request.host)
         .replace(&format!("{}:{ours}", request.host), &request.host)
         .replace(&ours, &theirs)

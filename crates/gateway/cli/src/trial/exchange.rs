@@ -39,6 +39,7 @@ pub(super) async fn send(request: &TrialRequest, port: u16, tls: Option<&Connect
 }
 
 async fn exchange(request: &TrialRequest, port: u16, tls: Option<&Connector>) -> io::Result<Vec<u8>> {
+    // A connection of its own: after an error, each server decides by itself whether it closes the connection.
     let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     match tls {
         Some(connector) => bytes(connector.connect(tcp, &request.host).await?, request).await,

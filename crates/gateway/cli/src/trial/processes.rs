@@ -58,6 +58,7 @@ impl Processes {
         let end = Instant::now() + TIMEOUT;
         let mut waiting = ports;
         loop {
+            // Before the look at the processes: one of them may have ended because another program has its port.
             waiting.retain(|port| !accepts(*port));
             if let Some((name, messages)) = all.failed() {
                 if messages.contains("ddress already in use") {
@@ -76,6 +77,7 @@ impl Processes {
     }
 
     fn spawn(&mut self, name: &str, mut command: Command, folder: &Path) -> Result<()> {
+        // A file in place of a pipe: a server with many messages would wait until they are read.
         let log = folder.join(format!("log-{}", self.0.len()));
         let file = File::create(&log)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);

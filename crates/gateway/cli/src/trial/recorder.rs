@@ -24,6 +24,7 @@ pub(super) fn start(upstreams: &BTreeMap<String, u16>, forwarded: &[String]) -> 
         let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, *port)) else { return false };
         let (name, forwarded) = (name.clone(), Arc::clone(&forwarded));
         thread::spawn(move || {
+            // A thread for each connection, because a server may open the next one before it closes the last.
             for stream in listener.incoming().flatten() {
                 let (name, forwarded) = (name.clone(), Arc::clone(&forwarded));
                 // A client that has gone is no error of the trial.

@@ -16,7 +16,7 @@ use crate::toml::{self, Keys};
 const CANDIDATES: [&str; 6] =
     ["$uri", "$uri/", "$uri/index.html", "${uri}", "$uri/index.htm", "$document_uri"];
 
-/// Reason for a changed path of files with a response for paths without a file.
+/// Reason for a changed path (`rewrite`) of files with a response for paths without a file (`try_files`).
 pub(crate) const ONE_PATH: &str =
     "brisk changes the path of files, or that of requests to a server for paths without a file";
 
@@ -271,7 +271,7 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// Files at another path below a folder.
+    /// Files at another path below a folder: `static` with `rewrite_path`.
     fn below(&self, folder: &str, (pattern, to): (&str, &str), scope: &Scope<'a>, keys: &mut Keys) {
         keys.set("static", self.context.file(if folder.is_empty() { "/" } else { folder }));
         keys.set("rewrite_path", rewritten(pattern, to));
@@ -357,7 +357,7 @@ impl<'a> Site<'_, 'a> {
     }
 }
 
-/// Whether `try_files` finds the file of the path or responds with an error.
+/// Whether `try_files` finds the file of the path or responds with an error, as `$uri =404` does.
 pub(crate) fn finds_only(files: &Directive) -> bool {
     let is_known = |file: &String| CANDIDATES.contains(&file.as_str());
     files.args.split_last().is_some_and(|(last, rest)| last.starts_with('=') && rest.iter().all(is_known))

@@ -21,7 +21,7 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) links: Option<String>,
     /// The front controller to which paths without a file lead.
     pub(crate) script: Option<String>,
-    /// Whether the server gets the path as sent, without the prefix of the location.
+    /// Whether the server gets the path as sent, without the prefix of the location: `strip_prefix`.
     pub(crate) strips: bool,
 }
 

@@ -149,19 +149,19 @@ impl Effort {
 /// Facts about all locations of a server, each found once: a search for each location would take the square of their number.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Prefixes, with the number of the last location that has each.
+    /// Prefixes (`location /a/`), with the number of the last location that has each.
     pub(crate) prefixes: OnceCell<BTreeMap<String, usize>>,
     /// For each location, the prefixes whose requests come to its path, the longest first.
     pub(crate) guests: OnceCell<Vec<Vec<usize>>>,
-    /// Numbers of the expressions.
+    /// Numbers of the expressions (`location ~`).
     pub(crate) expressions: OnceCell<Vec<usize>>,
-    /// Whether a location leads to scripts.
+    /// Whether a location leads to scripts (`fastcgi_pass`).
     pub(crate) has_scripts: OnceCell<bool>,
-    /// Whether applications may name paths of internal locations.
+    /// Whether applications may name paths of `internal` locations with `X-Accel-Redirect`.
     pub(crate) has_targets: OnceCell<bool>,
-    /// Front controllers, each with the location that has its path.
+    /// Front controllers of `try_files`, each with the location that has its path.
     pub(crate) fronts: OnceCell<Vec<(String, Option<usize>)>>,
-    /// Locations that are pages for errors.
+    /// Locations that are pages of `error_page`.
     pub(crate) pages: OnceCell<BTreeSet<usize>>,
 }
 

@@ -119,7 +119,7 @@ pub(crate) fn is_every(pattern: &str) -> bool {
     matches!(pattern, "^" | "^/" | ".*" | "^.*$" | "^.*" | "^/.*$" | "^/.*")
 }
 
-/// Whether an expression matches all paths that begin with a prefix.
+/// Whether an expression matches all paths that begin with a prefix, as `^/api/(.*)$` those of `/api/`.
 pub(crate) fn covers(pattern: &str, prefix: &str) -> bool {
     let rest = pattern.strip_prefix('^').and_then(|rest| rest.strip_prefix(escaped(prefix).as_str()));
     rest.is_some_and(|rest| matches!(rest, "" | ".*" | ".*$" | "(.*)" | "(.*)$"))

@@ -13,7 +13,7 @@ use crate::nginx::site::Site;
 use crate::nginx::variables::Values;
 use crate::toml;
 
-/// Directives with which nginx redirects requests to the final slash of a prefix.
+/// Directives with which nginx redirects requests to the final slash of a prefix: `/api` to `/api/`.
 const SERVERS: [&str; 6] =
     ["proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"];
 
@@ -55,8 +55,8 @@ impl<'a> Site<'_, 'a> {
         sorted.collect()
     }
 
-    /// Gives the routes of prefixes with a server the redirect to their final slash. nginx sends it before it tries expressions and
-    /// shorter prefixes. Where no other route matches, brisk sends it by itself.
+    /// Gives the routes of prefixes with a server the redirect to their final slash: `final_slash`. nginx sends it before it tries
+    /// expressions and shorter prefixes. Where no other route matches, brisk sends it by itself.
     pub(crate) fn final_slashes(&self, routes: &mut [Route]) {
         let path_of = |location: &Location<'a>| match &location.kind {
             Kind::Prefix { path, .. } => Some(path.clone()),

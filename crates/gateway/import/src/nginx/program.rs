@@ -357,7 +357,7 @@ fn without_query(target: &str) -> String {
     kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
 }
 
-/// Expression and target of a redirect whose target begins with the beginning of the path, with the slash of each path in both.
+/// Expression and target of a redirect such as `^(.+)/+$` to `$1`, with the slash of each path in both: `^/(.*)/+$` and `/$1`.
 fn anchored(step: &Directive) -> Option<(String, String)> {
     let source = step.arg(0).strip_prefix("^(.+)").or_else(|| step.arg(0).strip_prefix("^(.*)"))?;
     let target = step.arg(1).strip_prefix("$1").filter(|_| is_redirect(step))?;

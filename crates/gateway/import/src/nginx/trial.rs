@@ -1,5 +1,5 @@
-//! Trial of a translation: a configuration for nginx and its translation on spare ports, with one certificate, with upstreams that
-//! only record requests, and the requests for a comparison.
+//! Trial of a translation (`--check`): a configuration for nginx and its translation on spare ports, with one certificate, with
+//! upstreams that only record requests, and the requests for a comparison.
 
 mod dropped;
 mod requests;
@@ -21,11 +21,11 @@ use restated::Restated;
 pub struct Stand {
     /// Folder for temporary files.
     pub folder: PathBuf,
-    /// Certificate chain in place of all others, PEM.
+    /// Certificate chain in place of each `ssl_certificate`, PEM.
     pub chain: PathBuf,
-    /// The key of the chain, PEM.
+    /// Its key, in place of each `ssl_certificate_key`, PEM.
     pub key: PathBuf,
-    /// Folder of the configuration.
+    /// Folder of the configuration, where relative names in `root`, `alias` and `include` start.
     pub source: PathBuf,
 }
 
@@ -37,7 +37,7 @@ impl Stand {
     }
 }
 
-/// An address of the configuration, with a port of 127.0.0.1 for each server in place of it.
+/// An address of `listen`, with a port of 127.0.0.1 for each server in place of it.
 #[derive(Clone, Debug)]
 pub struct TrialListener {
     /// The address, such as `0.0.0.0:443`.
@@ -46,24 +46,24 @@ pub struct TrialListener {
     pub nginx: u16,
     /// The port of brisk.
     pub brisk: u16,
-    /// Whether connections have TLS.
+    /// Whether connections have TLS (`listen ... ssl`).
     pub has_tls: bool,
 }
 
 /// Two configurations that should have the same effect, and requests that show it.
 #[derive(Debug)]
 pub struct Trial {
-    /// The configuration for nginx.
+    /// The configuration for nginx: `nginx.conf`.
     pub nginx: String,
-    /// The configurations for brisk, one for each process.
+    /// The configurations for brisk, one for each process of `brisk serve`.
     pub brisk: Vec<String>,
     /// The addresses.
     pub listeners: Vec<TrialListener>,
-    /// Addresses of upstreams over HTTP, with the port at which their requests are recorded.
+    /// Addresses of `proxy_pass` and names of `upstream`, with the port at which their requests are recorded.
     pub upstreams: BTreeMap<String, u16>,
-    /// Headers that the configuration sets in requests for upstreams, in lower case.
+    /// Headers of `proxy_set_header`, in lower case.
     pub forwarded: Vec<String>,
-    /// The requests.
+    /// The requests, from `server_name`, `location`, `if` and `map`.
     pub requests: Vec<TrialRequest>,
 }
 

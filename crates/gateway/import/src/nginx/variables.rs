@@ -26,7 +26,7 @@ pub(crate) struct Values {
     pub(crate) set: BTreeMap<String, String>,
     /// Whether `$1` and names are groups of the `path_regex` of the route.
     pub(crate) groups: bool,
-    /// The expression with the named groups.
+    /// The expression with the named groups, `(?P<name>...)`.
     pub(crate) pattern: String,
 }
 
@@ -42,7 +42,7 @@ impl Values {
         self
     }
 
-    /// Whether a text has a named group.
+    /// Whether a text has a named group, as `$name` or `${name}`.
     pub(crate) fn names_group(&self, text: &str) -> bool {
         let mut parts = text.split('$').skip(1).filter_map(|part| Some(variable(part).ok()?.0));
         parts.any(|name| self.set.get(name).is_some_and(|value| value == "\u{2}"))

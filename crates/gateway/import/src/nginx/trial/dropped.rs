@@ -1,8 +1,9 @@
-//! Directives that a trial goes without.
+//! Directives that a trial goes without, such as `access_log`, `limit_req` and `stream`.
 
 use crate::directive::Directive;
 
-/// Directives that change files, need rights, limit the number of requests, or concern certificates that the trial does not use.
+/// Directives that change files (`dav_methods`), need rights (`user`), limit requests (`limit_req`), or concern certificates
+/// (`ssl_certificate`), which the trial has itself.
 const DROPPED: [&str; 29] = [
     "access_log",
     "daemon",
@@ -35,8 +36,8 @@ const DROPPED: [&str; 29] = [
     "user",
 ];
 
-/// Whether a trial goes without a directive. The content of other files follows their `include`. QUIC has a listener for TCP
-/// beside it, and recorders have no TLS.
+/// Whether a trial goes without a directive. The content of other files follows their `include`. QUIC (`listen ... quic`)
+/// has a listener for TCP beside it, and recorders have no TLS (`proxy_ssl_verify`).
 pub(super) fn is_dropped(line: &Directive) -> bool {
     let name = line.name.as_str();
     let ends = ["_temp_path", "_by_lua_block", "_cache_path", "_cache", "_store"];

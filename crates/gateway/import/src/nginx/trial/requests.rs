@@ -1,4 +1,4 @@
-//! Requests of a trial, from the names, locations, expressions, conditions and maps of a configuration.
+//! Requests of a trial, from `server_name`, `listen`, `location`, `if`, `map`, `limit_except` and `valid_referers`.
 
 use super::restated::Restated;
 use super::sample;
@@ -12,15 +12,15 @@ const MOST: usize = 3000;
 /// A request of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialRequest {
-    /// Position of the listener.
+    /// Position of the listener in [`Trial::listeners`](super::Trial::listeners).
     pub listener: usize,
-    /// Name of the host.
+    /// Name of the host, for `Host` and the server name of TLS.
     pub host: String,
-    /// Method.
+    /// Method, such as `GET`.
     pub method: String,
-    /// Path and query, encoded.
+    /// Path and query, encoded, such as `/a%20b?c=d`.
     pub target: String,
-    /// A further header.
+    /// A further header, such as `Cookie`.
     pub header: Option<(String, String)>,
 }
 
@@ -79,12 +79,13 @@ pub(super) fn of(restated: &Restated) -> Vec<TrialRequest> {
     unique
 }
 
-/// The servers of HTTP, also those of a file without a block `http`.
+/// The blocks `server`, also those of a file without a block `http`.
 fn servers(lines: &[Directive]) -> Vec<&Directive> {
     let inner = lines.iter().filter(|line| line.name == "http").flat_map(Directive::inner);
     lines.iter().chain(inner).filter(|line| line.name == "server").collect()
 }
 
+/// Names from `server_name`, or `localhost` without one that a client can send.
 fn hosts(server: &Directive) -> Vec<String> {
     let lines = server.inner().iter().filter(|line| line.name == "server_name");
     let mut hosts: Vec<_> = lines
@@ -99,6 +100,7 @@ fn hosts(server: &Directive) -> Vec<String> {
     hosts
 }
 
+/// Positions of the addresses in `listen`, one with TLS and one without.
 fn listeners(server: &Directive, restated: &Restated) -> Vec<usize> {
     let lines = server.inner().iter().filter(|line| line.name == "listen");
     let addresses: Vec<_> = lines.filter_map(|line| listen::address(line.arg(0))).collect();
@@ -113,7 +115,7 @@ fn listeners(server: &Directive, restated: &Restated) -> Vec<usize> {
     numbers
 }
 
-/// Paths of locations, and paths beside them.
+/// Paths of `location`, and paths beside them: for `/api/`, also `/api`, `/apix` and `/api/x`.
 fn locations(lines: &[Directive], paths: &mut Vec<String>) {
     for line in lines.iter().filter(|line| line.name == "location") {
         match kind(line) {
@@ -134,7 +136,7 @@ fn locations(lines: &[Directive], paths: &mut Vec<String>) {
     }
 }
 
-/// Methods, headers, cookies and parameters in conditions and maps.
+/// Methods, headers, cookies and parameters in `if`, `map`, `limit_except` and `valid_referers`.
 fn gather(lines: &[Directive], features: &mut Vec<Feature>) {
     let add = |feature: Option<Feature>, features: &mut Vec<Feature>| {
         features.extend(feature.filter(|feature| !features.contains(feature)));
@@ -174,7 +176,7 @@ fn gather(lines: &[Directive], features: &mut Vec<Feature>) {
     }
 }
 
-/// The property of requests for which a variable has a value.
+/// The property of requests for which `$request_method`, `$http_NAME`, `$cookie_NAME` or `$arg_NAME` has a value.
 fn feature(variable: &str, key: &str) -> Option<Feature> {
     let name = variable.strip_prefix('$')?;
     let value = match key.strip_prefix("~*").or_else(|| key.strip_prefix('~')) {

@@ -9,7 +9,8 @@ use super::{Stand, TrialListener};
 use crate::directive::Directive;
 use crate::nginx::listen;
 
-/// Address of upstreams that are not asked: those of other protocols than HTTP. Both servers respond with 502.
+/// Address of upstreams that are not asked: those of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` and `memcached_pass`.
+/// Both servers respond with 502.
 const CLOSED: &str = "127.0.0.1:9";
 
 /// The directives, with the addresses of upstreams and of the servers.
@@ -18,7 +19,7 @@ pub(super) struct Restated {
     pub(super) listeners: Vec<TrialListener>,
     pub(super) upstreams: BTreeMap<String, u16>,
     groups: Vec<String>,
-    /// Values that the configuration gives a variable, by its name.
+    /// Values that `set`, `map`, `geo` and `split_clients` give a variable, by its name.
     values: BTreeMap<String, Vec<String>>,
     /// Variables at the starts of `proxy_pass`.
     passes: BTreeSet<String>,
@@ -157,7 +158,7 @@ impl Restated {
         Ok(())
     }
 
-    /// The address of a recorder in place of an upstream.
+    /// The address of a recorder in place of an upstream, such as `127.0.0.1:4000`.
     fn upstream(&mut self, address: &str, port: &mut dyn FnMut() -> io::Result<u16>) -> io::Result<String> {
         if !self.upstreams.contains_key(address) {
             self.upstreams.insert(address.to_owned(), port()?);
@@ -189,7 +190,7 @@ impl Restated {
         self.values.get(variable).is_some_and(|values| values.iter().all(|value| is_right(value)))
     }
 
-    /// The text for nginx.
+    /// The text for nginx, with `pid`, `error_log` and temporary paths of the trial.
     pub(super) fn nginx(&self, stand: &Stand) -> String {
         let folder = stand.folder.display();
         let process =
@@ -244,7 +245,7 @@ impl Restated {
         }
     }
 
-    /// A text of brisk with the ports of the trial.
+    /// A text of brisk with the ports of the trial in `http`, `https` and `listen`.
     pub(super) fn brisk(&self, text: &str) -> String {
         let is_address =
             |line: &str| ["https = ", "http = ", "listen = "].iter().any(|key| line.starts_with(key));
@@ -258,7 +259,7 @@ impl Restated {
         lines.collect()
     }
 
-    /// Names of the headers that the configuration sets for upstreams.
+    /// Names of the headers in `proxy_set_header`.
     pub(super) fn forwarded(&self) -> Vec<String> {
         let mut names = Vec::new();
         gather_headers(&self.lines, &mut names);
@@ -266,7 +267,7 @@ impl Restated {
     }
 }
 
-/// The variable that a directive assigns.
+/// The variable that `set`, `map`, `geo` or `split_clients` assigns.
 fn assigned(line: &Directive) -> Option<&str> {
     match line.name.as_str() {
         "set" => Some(line.arg(0)),
@@ -275,7 +276,7 @@ fn assigned(line: &Directive) -> Option<&str> {
     }
 }
 
-/// The variable at the start of a text.
+/// The variable at the start of a text: `$to` of `$to/path`.
 fn leading(text: &str) -> Option<String> {
     let name = text.strip_prefix('$')?;
     let name = name.strip_prefix('{').unwrap_or(name);
@@ -283,7 +284,7 @@ fn leading(text: &str) -> Option<String> {
     Some(format!("${}", &name[..end]))
 }
 
-/// The certificate of the trial for a server.
+/// `ssl_certificate` and `ssl_certificate_key` for a `server`.
 fn certificates(server: &Directive, stand: &Stand) -> [Directive; 2] {
     [("ssl_certificate", &stand.chain), ("ssl_certificate_key", &stand.key)].map(|(name, file)| {
         let args = vec![file.display().to_string()];
@@ -304,7 +305,7 @@ fn gather_headers(lines: &[Directive], names: &mut Vec<String>) {
     }
 }
 
-/// A word as nginx reads it.
+/// A word as nginx reads it, in quotes if it has a space, `;`, `{` or `}`.
 fn quoted(word: &str) -> String {
     let is_plain =
         |next: char| !next.is_whitespace() && !matches!(next, ';' | '{' | '}' | '"' | '\'' | '\\' | '#');

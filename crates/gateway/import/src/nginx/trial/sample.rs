@@ -1,4 +1,4 @@
-//! Texts that an expression matches.
+//! Texts that an expression of `location`, `if` or `map` matches.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
@@ -59,7 +59,7 @@ fn sample(hir: &Hir, choice: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A byte of a class: a letter or digit, if it has one.
+/// A byte of a class such as `[a-z]` or `.`: a letter or digit, if it has one.
 fn member(class: &Class) -> u8 {
     let ranges: Vec<(u32, u32)> = match class {
         Class::Bytes(class) => {
