@@ -83,6 +83,11 @@ fn a_wrong_path_for_upstreams_is_refused() {
             "11:16: host[0].route[0].rewrite_path: and `replace_prefix` cannot both change the path: keep one",
         ),
         (
+            "final_slash = true",
+            "10:15: host[0].route[0].final_slash: has no effect without `upstream` and a `path` that ends with a slash, as \
+             \"/api/\"",
+        ),
+        (
             "rewrite = { pattern = \"(a)\", to = \"/\" }",
             "10:11: host[0].route[0].rewrite: expected `true` or `false` for URLs in documents; for paths of requests, \
              `rewrite_path`, found a table",

@@ -91,6 +91,15 @@ fn a_path_that_another_route_has_is_not_redirected() {
     let site = h3_site("", &tables);
     assert_eq!(site.get("/gitea").text(), "reached");
     assert_eq!(app.last_request().head.line, "GET /gitea HTTP/1.1");
+    // With the key, the redirect precedes the shorter path, but no route with exactly this path.
+    let tables = tables
+        .replace("strip_prefix = true", "strip_prefix = true\nfinal_slash = true")
+        .replace("path = \"/both/\"", "path = \"/both/\"\nfinal_slash = true");
+    let site = h3_site("", &tables);
+    assert_eq!(site.get("/gitea?q").header("location"), Some("/gitea/?q"));
+    assert_eq!(site.get("/gitea/x").text(), "reached");
+    assert_eq!(site.get("/both").text(), "without");
+    assert_eq!(site.get("/other").text(), "reached");
 }
 
 #[test]
