@@ -80,37 +80,41 @@ impl Service {
     ///
     /// Every request is counted and logged exactly once: when the response body ends or is dropped, or when this future
     /// is dropped, which a cancelled request does.
-    pub async fn respond(
+    pub fn respond(
         &self,
         connection: &Rc<Connection>,
         request: Request<ClientBody>,
-    ) -> Response<RecordedBody> {
+    ) -> impl Future<Output = Response<RecordedBody>> {
         let (head, body) = request.into_parts();
-        // Now, not where a host needs it: the future of every request would have room for the parts beside it.
+        // Outside of the future, which would have room for the parts beside the `ClientRequest`.
         let mut request = ClientRequest::new(head, body);
-        let mut exchange = self.begin(connection, &request.head);
-        // An invented address must not use up the rate of its owner.
-        if exchange.client().source == ClientSource::Unproven && connection.extras.limits_requests() {
-            // Boxed: few requests wait, and the future of every request would have room for this one.
-            Box::pin(exchange.hold_until_proven()).await;
-        }
-        if let Some(response) = over_rate(&mut exchange) {
-            return exchange.respond(response);
-        }
-        // Before hosts and redirects: the authority expects the token at this URL (RFC 8555 section 8.3).
-        if let Some(text) = self.challenge(connection, &request.head).await {
-            return exchange.respond(challenge(&text));
-        }
-        let head = &request.head;
-        let response = match self.admit(&mut exchange, head) {
-            Ok(Destination::Host(host)) if !(connection.client.secure || is_served_plain(&host, head)) => {
-                self.answer(head, Ok(self.redirect.answer(head)), &mut exchange)
+        async move {
+            let mut exchange = self.begin(connection, &request.head);
+            // An invented address must not use up the rate of its owner.
+            if exchange.client().source == ClientSource::Unproven && connection.extras.limits_requests() {
+                // Boxed: few requests wait, and the future of every request would have room for this one.
+                Box::pin(exchange.hold_until_proven()).await;
             }
-            Ok(Destination::Host(host)) => host.value().answer(self, &mut request, &mut exchange).await,
-            Ok(Destination::Server) => self.answer(head, Ok(no_content()), &mut exchange),
-            Err(refusal) => self.answer(head, Err(refusal), &mut exchange),
-        };
-        exchange.respond(response)
+            if let Some(response) = over_rate(&mut exchange) {
+                return exchange.respond(response);
+            }
+            // Before hosts and redirects: the authority expects the token at this URL (RFC 8555 section 8.3).
+            if let Some(text) = self.challenge(connection, &request.head).await {
+                return exchange.respond(challenge(&text));
+            }
+            let head = &request.head;
+            let response = match self.admit(&mut exchange, head) {
+                Ok(Destination::Host(host))
+                    if !(connection.client.secure || is_served_plain(&host, head)) =>
+                {
+                    self.answer(head, Ok(self.redirect.answer(head)), &mut exchange)
+                }
+                Ok(Destination::Host(host)) => host.value().answer(self, &mut request, &mut exchange).await,
+                Ok(Destination::Server) => self.answer(head, Ok(no_content()), &mut exchange),
+                Err(refusal) => self.answer(head, Err(refusal), &mut exchange),
+            };
+            exchange.respond(response)
+        }
     }
 
     /// Starts a request, and determines its client.

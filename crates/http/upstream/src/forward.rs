@@ -52,62 +52,65 @@ pub use self::tunnel::tunnel;
 /// # Errors
 ///
 /// [`UpstreamError`] of the last server if no server responds; [`UpstreamError::NoServer`] if the group has none.
-pub async fn forward(
-    group: &Rc<Group>,
+pub fn forward<'a>(
+    group: &'a Rc<Group>,
     mut head: RequestParts,
     body: RequestBody,
-    facts: &ForwardFacts<'_>,
-) -> Result<Response<UpstreamBody>, UpstreamError> {
+    facts: &'a ForwardFacts<'a>,
+) -> impl Future<Output = Result<Response<UpstreamBody>, UpstreamError>> {
     let started = Instant::now();
     head.extensions.clear();
     let mut journey = Journey::new(group, &head, &body, facts);
+    // Outside of the future, which would have room for the head beside the request.
     let mut request = Request::from_parts(head, body);
-    let mut attempt = match journey.first() {
-        Err(UpstreamError::NoServer) => {
-            Box::pin(group.await_servers()).await;
-            journey.first()?
-        }
-        first => first?,
-    };
-    let mut hedge = journey.hedge(&request);
-    if hedge.is_some() {
-        // The interim responses of two servers would be mixed.
-        journey.interims = InterimReceivers::default();
-    }
-    loop {
-        facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
-        let sent = match hedge.take() {
-            None => journey.send(&attempt, &mut request).await,
-            Some(settings) => {
-                let sent = Box::pin(journey.send_hedged(&attempt, &mut request, settings));
-                let (other, sent) = sent.await;
-                if let Some(other) = other {
-                    facts.outcome.server.replace(Some(Rc::clone(&other.server)));
-                    attempt = other;
-                }
-                sent
+    async move {
+        let mut attempt = match journey.first() {
+            Err(UpstreamError::NoServer) => {
+                Box::pin(group.await_servers()).await;
+                journey.first()?
             }
+            first => first?,
         };
-        match sent {
-            Ok(mut response) => {
-                attempt.server.answered(response.status());
-                if let Some(next) = journey.after_response(&attempt, response.status()) {
-                    // Dropped before the next attempt: the abandoned response must hold neither memory nor a
-                    // stream meanwhile.
-                    drop(response);
-                    attempt = next;
-                    journey.prepare_repetition(&mut request).await;
-                    continue;
+        let mut hedge = journey.hedge(&request);
+        if hedge.is_some() {
+            // The interim responses of two servers would be mixed.
+            journey.interims = InterimReceivers::default();
+        }
+        loop {
+            facts.outcome.server.replace(Some(Rc::clone(&attempt.server)));
+            let sent = match hedge.take() {
+                None => journey.send(&attempt, &mut request).await,
+                Some(settings) => {
+                    let sent = Box::pin(journey.send_hedged(&attempt, &mut request, settings));
+                    let (other, sent) = sent.await;
+                    if let Some(other) = other {
+                        facts.outcome.server.replace(Some(Rc::clone(&other.server)));
+                        attempt = other;
+                    }
+                    sent
                 }
-                attempt.server.assign(journey.assigned.as_ref(), response.headers_mut());
-                facts.outcome.time.set(Some(started.elapsed()));
-                return Ok(response);
-            }
-            Err(failure) => {
-                let was_sent = failure.was_sent;
-                attempt = journey.next(attempt, failure)?;
-                if was_sent {
-                    journey.prepare_repetition(&mut request).await;
+            };
+            match sent {
+                Ok(mut response) => {
+                    attempt.server.answered(response.status());
+                    if let Some(next) = journey.after_response(&attempt, response.status()) {
+                        // Dropped before the next attempt: the abandoned response must hold neither memory nor a
+                        // stream meanwhile.
+                        drop(response);
+                        attempt = next;
+                        journey.prepare_repetition(&mut request).await;
+                        continue;
+                    }
+                    attempt.server.assign(journey.assigned.as_ref(), response.headers_mut());
+                    facts.outcome.time.set(Some(started.elapsed()));
+                    return Ok(response);
+                }
+                Err(failure) => {
+                    let was_sent = failure.was_sent;
+                    attempt = journey.next(attempt, failure)?;
+                    if was_sent {
+                        journey.prepare_repetition(&mut request).await;
+                    }
                 }
             }
         }

@@ -454,6 +454,7 @@ fn the_future_of_a_request_stays_small() {
         size_of::<F>()
     }
     let respond = size(Service::respond);
-    // Each connection over HTTP/2 has one such future for each request in flight.
-    assert!(respond <= 1152, "{respond} bytes");
+    // Each connection over HTTP/2 has one such future for each request in flight. With the request and three references around it,
+    // it must not exceed 1,024 bytes, above which the allocator is slower.
+    assert!(respond <= 704, "{respond} bytes");
 }

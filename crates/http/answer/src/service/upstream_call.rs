@@ -216,50 +216,54 @@ impl<'a> UpstreamCall<'a> {
     }
 
     /// Forwards the request while its body arrives.
-    async fn go(
+    fn go(
         self,
         mut head: RequestParts,
         target: PathAndQuery,
         body: RequestBody,
         exchange: &mut Exchange,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> impl Future<Output = Result<Response<Body>, Refusal>> {
         // Before `prepare`, because variables have the head as it arrived.
         let application = CgiRequest::begin(&self.to.group, exchange, &head).map(Box::new);
+        // Outside of the future, which would have room for the head and the target twice.
         let connection = self.prepare(&mut head, target, exchange);
-        let variables = match application {
-            None => None,
-            Some(request) => {
-                let of_host = (&*exchange, &*self.site.names);
-                // `dyn`: code and state would be part of the future of every request.
-                let completing: Completing<'_> = Box::pin(request.complete(&self.to.group, &head, of_host));
-                match completing.await {
-                    Ok(variables) => {
-                        // The variables wait for the response as the heads do.
-                        exchange.hold_head(|| variables.size())?;
-                        Some(Box::new(variables))
+        async move {
+            let variables = match application {
+                None => None,
+                Some(request) => {
+                    let of_host = (&*exchange, &*self.site.names);
+                    // `dyn`: code and state would be part of the future of every request.
+                    let completing: Completing<'_> =
+                        Box::pin(request.complete(&self.to.group, &head, of_host));
+                    match completing.await {
+                        Ok(variables) => {
+                            // The variables wait for the response as the heads do.
+                            exchange.hold_head(|| variables.size())?;
+                            Some(Box::new(variables))
+                        }
+                        Err(NoScript::Refuse(refusal)) => return Err(refusal),
+                        Err(NoScript::Redirect(response)) => return Ok(*response),
                     }
-                    Err(NoScript::Refuse(refusal)) => return Err(refusal),
-                    Err(NoScript::Redirect(response)) => return Ok(*response),
                 }
-            }
-        };
-        // After `prepare`, so that the mirror gets the head for upstreams without claims of clients.
-        let body = match &self.upstream.mirror {
-            Some(mirror) => mirror.observe((&head, &self.to.base), body, exchange),
-            None => body,
-        };
-        let forwarded = exchange.interim_forwarding(self.state.version);
-        let hints = self.state.hints.as_deref().and_then(RequestHints::interim);
-        let facts = ForwardFacts {
-            connection: &connection,
-            client: exchange.client().address,
-            interims: InterimReceivers { hints, forwarded: forwarded.as_ref() },
-            outcome: &exchange.outcome,
-            timeouts: self.upstream.timeouts.upstream,
-            variables: variables.as_deref(),
-        };
-        let answered = forward(&self.to.group, head, body, &facts).await;
-        self.answered(answered, exchange)
+            };
+            // After `prepare`, so that the mirror gets the head for upstreams without claims of clients.
+            let body = match &self.upstream.mirror {
+                Some(mirror) => mirror.observe((&head, &self.to.base), body, exchange),
+                None => body,
+            };
+            let forwarded = exchange.interim_forwarding(self.state.version);
+            let hints = self.state.hints.as_deref().and_then(RequestHints::interim);
+            let facts = ForwardFacts {
+                connection: &connection,
+                client: exchange.client().address,
+                interims: InterimReceivers { hints, forwarded: forwarded.as_ref() },
+                outcome: &exchange.outcome,
+                timeouts: self.upstream.timeouts.upstream,
+                variables: variables.as_deref(),
+            };
+            let answered = forward(&self.to.group, head, body, &facts).await;
+            self.answered(answered, exchange)
+        }
     }
 
     /// Connects a client's stream with an upstream that speaks the tunnelled protocol (RFC 8441).
