@@ -106,7 +106,14 @@ const STATICS: &[(&str, &[&str])] = &[
     ("a shared library and a token know only the process", &["keys-pkcs11::MODULES", "keys-pkcs11::REFUSED"]),
     (
         "a signal handler has no other access to its data",
-        &["profile::RUNNING", "profile::SLOTS", "profile::TAKEN"],
+        &[
+            "profile::RUNNING",
+            "profile::SLOTS",
+            "profile::TAKEN",
+            "sandbox::ANSWERS",
+            "sandbox::COUNT",
+            "sandbox::RULESET",
+        ],
     ),
     ("the log of the program begins before all components", &["cli::DROPPED", "cli::PROBLEMS"]),
     ("kernels compiled for the processor, for tests of the crate", &["keys-cuda::CACHE"]),
