@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use brisk_config::{Resolved, Running, Sources};
 use brisk_gateway::{Addresses, Environment, Gateway, GatewaySockets};
-use brisk_isolation::{Isolation, IsolationError};
+use brisk_isolation::{Isolation, IsolationError, KeyProcess};
 use brisk_keys::prepare_randomness;
 use brisk_logs::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
 use brisk_server::{Parts, Process, Program, ServerError, Sockets, WatchedFiles};
@@ -110,7 +110,7 @@ fn isolate(
 ) -> Result<(Option<Arc<Isolation>>, Option<Sockets>), IsolationError> {
     let Some(demanded) = sources.and_then(brisk_config::isolation) else { return Ok((None, None)) };
     let sockets = Sockets::inherited();
-    Ok((Some(Isolation::start(demanded.user, log)?), Some(sockets)))
+    Ok((Some(Isolation::start(KeyProcess::start(demanded.user, log)?)?), Some(sockets)))
 }
 
 pub(crate) fn log_warnings(warnings: &[String]) {

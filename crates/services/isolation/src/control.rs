@@ -42,6 +42,17 @@ pub(crate) enum Order {
     Connect,
 }
 
+/// Message from the gateway to a keeper.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) enum Task {
+    /// Keep a key process running that serves the gateway over the socket in this packet.
+    Keep,
+    /// Start another keeper, for the tasks from the socket in this packet.
+    Standby,
+    /// End the key process, which does not answer; another one is started.
+    Renew,
+}
+
 /// Settings of key operations, as in `[keys]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Settings {
@@ -88,6 +99,8 @@ pub(crate) enum Report {
     Changed,
     /// Counters of the process.
     Figures(Figures),
+    /// From the keeper: the setup of the process failed in a way that a restart cannot change.
+    Refused,
 }
 
 /// Counters of a key process since its start.
@@ -140,7 +153,7 @@ impl Control {
     }
 
     /// Sends a packet with a socket. Does not block.
-    pub(crate) fn send_with(&self, message: &impl Serialize, socket: &UnixStream) -> io::Result<()> {
+    pub(crate) fn send_with(&self, message: &impl Serialize, socket: &impl AsFd) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let sockets = [socket.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

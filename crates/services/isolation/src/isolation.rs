@@ -3,20 +3,19 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_keyless::{KeyProcessConnector, RemoteEngine, RemoteSettings};
+use rustix::process::{WaitOptions, wait};
 use tokio::sync::Notify;
 
 use crate::control::{Control, Order, Received, Report, Settings, loads};
 use crate::error::IsolationError;
-use crate::keeper;
+use crate::keepers::{Keepers, KeyProcess};
 use crate::rights::{self, Left};
 use crate::role::Role;
 use crate::state::{Found, Keys, State};
@@ -27,9 +26,6 @@ const LONGEST_NAME: usize = 4096;
 /// Maximum time for which [`Isolation::end`] waits for the key process to end.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// Pause before the keeper is started again.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// Timeout of an operation. A key process that was killed is replaced within a fraction of it.
 const DEADLINE: Duration = Duration::from_secs(4);
 
@@ -39,8 +35,8 @@ const DEADLINE: Duration = Duration::from_secs(4);
 pub struct Isolation {
     role: Role,
     left: Left,
-    control: Mutex<Arc<Control>>,
-    pub(crate) keeper: Mutex<Child>,
+    pub(crate) control: Mutex<Arc<Control>>,
+    keepers: Mutex<Keepers>,
     state: Mutex<State>,
     /// Signals a report or the end of the process.
     pub(crate) changed: Condvar,
@@ -51,7 +47,7 @@ pub struct Isolation {
     /// Engine with the keys of the process.
     engine: OnceLock<Arc<RemoteEngine>>,
     /// Reference for [`Sockets`], which opens the connections of `engine`.
-    own: Weak<Self>,
+    pub(crate) own: Weak<Self>,
 }
 
 /// Keys of one configuration, loaded by the key process beside the current ones. Dropping a `LoadedKeys` makes the
@@ -81,15 +77,6 @@ impl Drop for LoadedKeys {
     }
 }
 
-fn start_keeper(role: &Role) -> io::Result<(Control, Child)> {
-    let (control, other) = Control::pair()?;
-    let mut command = Command::new(keeper::PROGRAM);
-    command.arg0("brisk").args(role.words());
-    // A process group of its own, so that signals of a terminal reach the gateway only.
-    let keeper = command.stdin(Stdio::from(other)).stdout(Stdio::null()).process_group(0).spawn()?;
-    Ok((control, keeper))
-}
-
 /// Reason for which a key process cannot run as the user `name` (`keys.isolate_user`); `None` if the user exists.
 pub fn trouble_with_user(name: &str) -> Option<String> {
     rights::look_up(name).err().map(|error| error.to_string())
@@ -109,20 +96,18 @@ impl KeyProcessConnector for Sockets {
 }
 
 impl Isolation {
-    /// Starts the key process and drops the gateway's own privileges to read key files. Must be called while the
-    /// gateway has one thread, since Linux keeps capabilities per thread. The process runs as `user`, if given; `log`
-    /// is the filter of its log. Returns [`IsolationError::System`] if the system refuses a process or a thread.
-    pub fn start(user: Option<String>, log: &str) -> Result<Arc<Self>, IsolationError> {
-        let role = Role { holds_keys: false, parent: std::process::id(), user, log: log.to_owned() };
-        let (control, keeper) = start_keeper(&role)?;
+    /// Takes over a key process, and drops the gateway's own privileges to read key files. Must be called while the gateway has one
+    /// thread, since Linux keeps capabilities per thread. Returns [`IsolationError::System`] if the system refuses a thread or a
+    /// change of privileges.
+    pub fn start(process: KeyProcess) -> Result<Arc<Self>, IsolationError> {
+        let KeyProcess { role, control, keepers, had_rights } = process;
         let (orders, given) = channel();
-        // After `start_keeper`: the keeper inherits the capability to read key files, which a later key process needs.
-        let left = rights::give_up()?;
+        let left = rights::give_up(had_rights)?;
         let isolation = Arc::new_cyclic(|own| Self {
             role,
             left,
             control: Mutex::new(Arc::new(control)),
-            keeper: Mutex::new(keeper),
+            keepers: Mutex::new(keepers),
             state: Mutex::default(),
             changed: Condvar::new(),
             orders,
@@ -133,6 +118,7 @@ impl Isolation {
         let (following, sending) = (Arc::clone(&isolation), Arc::clone(&isolation));
         thread::Builder::new().name("key-process".to_owned()).spawn(move || following.follow())?;
         thread::Builder::new().name("key-orders".to_owned()).spawn(move || sending.send_all(&given))?;
+        isolation.watch_standby(&isolation.keepers());
         Ok(isolation)
     }
 
@@ -146,7 +132,7 @@ impl Isolation {
         }
         match self.left {
             Left::Root => tracing::warn!(
-                "keys are in a process of their own, but this one is root and could read their files: give it a user of its own"
+                "keys are in a process of their own, but this one is root and could read their files: give it a user of its own by server.user"
             ),
             Left::GaveUp => tracing::info!("the gateway gave up its rights to read files of others"),
             Left::SameUser => tracing::info!(
@@ -185,8 +171,8 @@ impl Isolation {
     }
 
     /// Makes the process read these files in addition to the current ones. Blocks. `Err` if a name is too long, if no key
-    /// process can be started, or if the process reports nothing for ten seconds (20 s if none runs). A silent process is
-    /// killed, and the keeper starts another.
+    /// process can be started, or if the process reports nothing for ten seconds (20 s if none runs). The keeper kills a silent
+    /// process and starts another.
     pub fn load(self: &Arc<Self>, files: &[PathBuf]) -> Result<LoadedKeys, String> {
         // Lossless: the names come from TOML, which is UTF-8.
         let files: Vec<_> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
@@ -208,22 +194,31 @@ impl Isolation {
         }
     }
 
-    /// Ends the key process after the gateway has drained. Blocks until the keeper has ended, at most two seconds and at
+    /// Ends the key process after the gateway has drained. Blocks until the keepers have ended, at most two seconds and at
     /// most until `deadline`.
     pub fn end(&self, deadline: Instant) {
         // Before the close, which the thread `key-process` would otherwise take for a crash and meet with a
         // restart.
         self.state().is_over = true;
         self.control().close();
+        self.keepers().close();
         let limit = deadline.min(Instant::now() + CLOSING);
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        while matches!(keeper.try_wait(), Ok(None)) && Instant::now() < limit {
-            thread::sleep(Duration::from_millis(5));
+        // An error means that there is no child left: the gateway has no others.
+        while Instant::now() < limit
+            && let Ok(ended) = wait(WaitOptions::NOHANG)
+        {
+            if ended.is_none() {
+                thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn keepers(&self) -> MutexGuard<'_, Keepers> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn control(&self) -> Arc<Control> {
@@ -271,7 +266,10 @@ impl Isolation {
         }
         // The result of this process is discarded, and the next process does not get the files.
         self.settle(&mut state, None, false);
-        self.kill(&state);
+        if state.process.is_some() {
+            tracing::error!("the key process does not answer: it is ended");
+            self.keepers().renew();
+        }
         Err("the key process does not answer; it is started again".to_owned())
     }
 
@@ -285,14 +283,14 @@ impl Isolation {
         }
     }
 
-    /// Processes [`Report`]s until the gateway ends. Restarts the keeper after [`Received::End`] or an error.
+    /// Processes [`Report`]s until the gateway ends. Changes to the other keeper after [`Received::End`] or an error.
     fn follow(&self) {
         loop {
             match self.control().receive::<Report>() {
                 Ok(Received::Packet(report, _)) => self.take(report),
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) | Err(_) => {
-                    if !self.start_again() {
+                    if !self.change_keeper() {
                         return;
                     }
                 }
@@ -316,6 +314,7 @@ impl Isolation {
                 self.report_change();
             }
             Report::Figures(figures) => state.figures = figures,
+            Report::Refused => state.is_over = true,
         }
         state.reports += 1;
         self.changed.notify_all();
@@ -345,38 +344,6 @@ impl Isolation {
         if let Some(next) = &mut state.next {
             (next.number, next.found) = (number, Vec::new());
             self.give(loads(number, &next.files));
-        }
-    }
-
-    /// Restarts the keeper after its end. Returns `false` if the gateway ends or the exit status was
-    /// [`rights::REFUSED`].
-    fn start_again(&self) -> bool {
-        let mut state = self.state();
-        state.process = None;
-        if state.is_over {
-            return false;
-        }
-        drop(state);
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        // The keeper may still run after an unreadable report. If it has ended, its exit status is kept.
-        let _ = keeper.kill();
-        let status = keeper.wait();
-        drop(keeper);
-        if status.is_ok_and(|status| status.code() == Some(rights::REFUSED)) {
-            self.state().is_over = true;
-            self.changed.notify_all();
-            return false;
-        }
-        loop {
-            thread::sleep(PAUSE);
-            match start_keeper(&self.role) {
-                Ok((control, keeper)) => {
-                    *self.control.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(control);
-                    *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = keeper;
-                    return true;
-                }
-                Err(error) => tracing::error!(%error, "the key process cannot be started"),
-            }
         }
     }
 }

@@ -36,34 +36,39 @@ const TO_LISTEN: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 pub(crate) enum Left {
     /// The gateway runs as root and can read everything.
     Root,
-    /// The gateway had capabilities and dropped them.
+    /// The gateway had capabilities or was root, and dropped them.
     GaveUp,
     /// The gateway has the permissions of its user only, which the key process has too.
     SameUser,
 }
 
+/// Whether this process may read files of others: as root, or by a capability other than [`TO_LISTEN`].
+pub(crate) fn reads_files_of_others() -> io::Result<bool> {
+    Ok(rustix::process::geteuid().is_root() || !TO_LISTEN.contains(capabilities(None)?.permitted))
+}
+
 /// Drops the gateway's capabilities except [`TO_LISTEN`], and prevents programs from regaining them. Must be called
-/// while the process has one thread, after the keeper was started. Changes nothing for root ([`Left::Root`]).
-pub(crate) fn give_up() -> io::Result<Left> {
+/// while the process has one thread, after the keepers were started; `had_rights` is the result of
+/// [`reads_files_of_others`] before. Changes nothing for root ([`Left::Root`]).
+pub(crate) fn give_up(had_rights: bool) -> io::Result<Left> {
     if rustix::process::geteuid().is_root() {
         return Ok(Left::Root);
     }
     // The program's file may carry the capability, so `exec` must not grant it.
     set_no_new_privs(true)?;
     let before = capabilities(None)?;
-    if TO_LISTEN.contains(before.permitted) {
-        return Ok(Left::SameUser);
+    if !TO_LISTEN.contains(before.permitted) {
+        let kept = |set: CapabilitySet| set.intersection(TO_LISTEN);
+        set_capabilities(
+            None,
+            CapabilitySets {
+                effective: kept(before.effective),
+                permitted: kept(before.permitted),
+                inheritable: kept(before.inheritable),
+            },
+        )?;
     }
-    let kept = |set: CapabilitySet| set.intersection(TO_LISTEN);
-    set_capabilities(
-        None,
-        CapabilitySets {
-            effective: kept(before.effective),
-            permitted: kept(before.permitted),
-            inheritable: kept(before.inheritable),
-        },
-    )?;
-    Ok(Left::GaveUp)
+    Ok(if had_rights { Left::GaveUp } else { Left::SameUser })
 }
 
 /// Writes a line to standard error if this does not block: the reader may be gone or stalled.

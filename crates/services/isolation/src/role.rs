@@ -19,7 +19,7 @@ pub const SUBCOMMAND: &str = "key-process";
 pub struct Role {
     /// Whether the process holds keys; otherwise it starts the one that does.
     pub holds_keys: bool,
-    /// Id of the process that started this one; they end together.
+    /// Id of the process with which this one ends: the gateway, or the keeper of a process that holds keys.
     pub parent: u32,
     /// Name of the user that holds keys (`keys.isolate_user`); `None` if the configuration names none.
     pub user: Option<String>,
@@ -73,7 +73,7 @@ pub trait Operations {
 /// Runs a process of an isolated gateway until the gateway closes its end. Standard input is the gateway's socket.
 pub fn run(role: &Role, program: &impl Program) -> Result<(), IsolationError> {
     let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?)?;
-    if role.holds_keys { holder::run(role, control, program) } else { keeper::run(role, &control) }
+    if role.holds_keys { holder::run(role, control, program) } else { keeper::run(role, control) }
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
-//! Timeouts of the key process, and the handling of one that does not answer.
+//! Timeouts of the key process.
 
-use std::fs;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
-
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::isolation::Isolation;
 use crate::state::{Keys, State};
@@ -32,23 +29,6 @@ impl Isolation {
             if waited.timed_out() {
                 return state;
             }
-        }
-    }
-
-    /// Kills a process that does not answer; the keeper starts another. No effect without the privilege to signal the
-    /// user of the process, or if [`State::process`] is no longer a child of the keeper.
-    pub(crate) fn kill(&self, state: &State) {
-        let Some(process) = state.process else { return };
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).id();
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-        // The id may have been reused by another process.
-        if parent.and_then(|parent| parent.trim().parse().ok()) != Some(keeper) {
-            return;
-        }
-        if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
-            tracing::error!("the key process does not answer: it is ended");
-            let _ = kill_process(process, Signal::KILL);
         }
     }
 }

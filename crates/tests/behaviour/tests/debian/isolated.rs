@@ -24,23 +24,32 @@ pub(crate) const ISOLATE: &str = "keys.isolate = true\n";
 /// Timeout of an operation of the key process.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// The processes whose parent is this one.
-fn children(parent: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    lists
-        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
-        .collect()
+/// The running processes of an isolated gateway that end with the process `parent`.
+fn key_processes(parent: u32, holds_keys: bool) -> Vec<u32> {
+    let is_meant = |process: &u32| {
+        // Empty for one that has ended and that nobody waited for.
+        let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = line.split('\0').collect();
+        let has_parent = words.windows(2).any(|pair| *pair == ["--parent", &parent.to_string()]);
+        words.contains(&"key-process") && has_parent && words.contains(&"--holds-keys") == holds_keys
+    };
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_meant).collect()
 }
 
-/// The keeper of a gateway.
+/// The keepers of a gateway.
+pub(crate) fn keepers(gateway: u32) -> Vec<u32> {
+    key_processes(gateway, false)
+}
+
+/// The keeper of a gateway that has the key process.
 pub(crate) fn keeper(gateway: u32) -> Option<u32> {
-    children(gateway).first().copied()
+    keepers(gateway).into_iter().find(|keeper| !key_processes(*keeper, true).is_empty())
 }
 
 /// The process that holds the keys of a gateway.
 pub(crate) fn holder(gateway: u32) -> Option<u32> {
-    children(keeper(gateway)?).first().copied()
+    key_processes(keeper(gateway)?, true).first().copied()
 }
 
 pub(crate) fn kill(process: u32, signal: Signal) {
@@ -169,7 +178,9 @@ fn serves_while_processes_are_killed(ca: &TestCa, gateway: &Brisk) -> bool {
             })
             .collect();
         more(10);
-        for killed in [holder, keeper] {
+        // One keeper after the other: each time, the one that waits has the key process then, and starts another.
+        for killed in [holder, keeper, keeper, holder] {
+            wait_until("two keepers", || (keepers(gateway.process().id()).len() == 2).then_some(()));
             let before = killed(gateway.process().id()).expect("a process");
             kill(before, Signal::KILL);
             wait_until("another process", || {
@@ -276,7 +287,8 @@ fn the_key_process_lives_as_long_as_the_drain_and_no_longer_than_the_gateway() {
         let gateway = setup().config(&(base(ISOLATE) + &host(&NAMES, &[&leaf]))).start();
         wait_until_ready(&gateway);
         let id = gateway.process().id();
-        let own = [keeper(id).expect("a keeper"), holder(id).expect("a key process")];
+        let own = [keepers(id), vec![holder(id).expect("a key process")]].concat();
+        assert_eq!(own.len(), 3, "two keepers and the key process");
         (gateway, own)
     };
     let (mut gateway, own) = start();
