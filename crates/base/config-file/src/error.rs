@@ -197,6 +197,14 @@ impl ConfigError {
         self
     }
 
+    /// The error with a reason of it as a whole.
+    #[must_use]
+    pub fn because(mut self, reason: &str) -> Self {
+        let problem = Problem::Wrong(reason.to_owned());
+        self.problems.push(Located { place: None, path: KeyPath::default(), problem });
+        self
+    }
+
     /// A file that could not be read at all.
     pub fn unreadable(file: &Path, error: &std::io::Error) -> Self {
         let problem = Problem::Wrong(format!("cannot be read: {error}"));

@@ -75,6 +75,16 @@ impl<'d> Findings<'d> {
         self.document.contains(path)
     }
 
+    /// Adds the `reasons` for errors so far, of the configuration as a whole. Without errors, they are not determined.
+    pub fn explain(&mut self, reasons: impl FnOnce() -> Vec<String>) {
+        if self.found.is_empty() {
+            return;
+        }
+        let located =
+            |reason| Located { place: None, path: KeyPath::default(), problem: Problem::Wrong(reason) };
+        self.found.extend(reasons().into_iter().map(located));
+    }
+
     /// Returns the warnings if there are no errors, otherwise all errors. With more unread values than are listed, the reader
     /// has given up, and errors of the resolution may concern values that are written.
     pub fn conclude(mut self) -> Result<Vec<String>, Vec<Located>> {

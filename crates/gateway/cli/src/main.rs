@@ -21,6 +21,7 @@ mod limits;
 mod log;
 mod mark;
 mod memory;
+mod sandbox;
 mod serve;
 mod source;
 mod summary;

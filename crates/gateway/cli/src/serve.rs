@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use brisk_config::{Resolved, Running, Sources};
+use brisk_config::{Resolved, Running, Sources, early_keys};
 use brisk_gateway::{Addresses, Environment, Gateway, GatewaySockets};
-use brisk_isolation::{Isolation, IsolationError, KeyProcess};
+use brisk_isolation::{Isolation, KeyProcess};
 use brisk_keys::prepare_randomness;
 use brisk_logs::{AccessLogFormat, AccessLogSettings, AccessLogTarget};
+use brisk_sandbox::Privileges;
 use brisk_server::{Parts, Process, Program, ServerError, Sockets, WatchedFiles};
 use brisk_telemetry::Metrics;
 
@@ -21,6 +22,7 @@ use crate::args::Serve;
 use crate::fixed_keys::FixedKeys;
 use crate::isolated::IsolatedKeys;
 use crate::key_servers::KeyServers;
+use crate::sandbox::{self, Sandbox};
 use crate::source::Configuration;
 use crate::visits::KeptVisits;
 use crate::{engines, limits, log, memory, summary};
@@ -36,16 +38,16 @@ const STOPPING: Duration = Duration::from_secs(8);
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     let line = arguments.command_line();
     let sources = line.sources()?;
-    let (isolation, sockets) = isolate(sources.as_ref(), &arguments.log)?;
-    // After `isolate`, because both start a thread.
+    let (isolation, privileges, sockets) = give_up_rights(sources.as_ref(), &arguments.log)?;
+    // After `give_up_rights`, because both start a thread.
     prepare_randomness();
     let _log = log::start(&arguments.log)?;
     if let Some(isolation) = &isolation {
         isolation.log_rights();
     }
-    // Only if `isolate` has not taken the sockets: a second call finds none.
+    // Only if `give_up_rights` has not taken the sockets: a second call finds none.
     let sockets = sockets.unwrap_or_else(Sockets::inherited);
-    let running = Rc::new(Running::new(isolation));
+    let running = Rc::new(Running::new(isolation, privileges));
     let configuration = Configuration::new(line, &running);
     let first = configuration.first(sources.as_ref())?;
     drop(sources);
@@ -62,6 +64,9 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
 
     let visits = KeptVisits::start(first.visits.as_ref(), &metrics);
     let engines = engines::start(&first.keys, &first.settings.keystore, &running, &metrics);
+    // After the engines, since the driver of a GPU may start a program first, and before everything that reads data of peers.
+    let sandbox = Sandbox::start(&first.sandbox, &running);
+    metrics.register(sandbox.limits());
     let isolated = IsolatedKeys::start(&running, &first, changes_elsewhere).map_err(anyhow::Error::msg)?;
     let key_servers = KeyServers::start(&running.key_servers, &first.remote).map_err(anyhow::Error::msg)?;
     let obtained = Arc::new(Obtained::default());
@@ -84,6 +89,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     obtained.start(&first.acme).map_err(ServerError::Threads)?;
 
     let mut parts = Parts::new();
+    // First: another part would report a missing right as its own error.
+    parts.add(sandbox, |new: &Resolved| &new.sandbox);
     parts.add(configuration.clone(), |new: &Resolved| &new.certificate_files);
     parts.add(FixedKeys::new(&first.keys), |new| &new.keys);
     // Before the keys: the old ones are given up only after the certificates that need them are replaced.
@@ -100,17 +107,21 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-/// Starts the key process if the configuration in `sources` requires one.
+/// Starts the key process if the configuration in `sources` requires one, changes the user and gives up capabilities.
 ///
-/// To be called while the process has one thread, because the process then drops privileges, which apply to a single thread.
-/// Inherited sockets are taken first; otherwise the key process would inherit them too.
-fn isolate(
+/// To be called while the process has one thread, because privileges apply to a single thread. Inherited sockets are taken if there
+/// is a key process, which would inherit them too.
+fn give_up_rights(
     sources: Option<&Sources>,
     log: &str,
-) -> Result<(Option<Arc<Isolation>>, Option<Sockets>), IsolationError> {
-    let Some(demanded) = sources.and_then(brisk_config::isolation) else { return Ok((None, None)) };
-    let sockets = Sockets::inherited();
-    Ok((Some(Isolation::start(KeyProcess::start(demanded.user, log)?)?), Some(sockets)))
+) -> anyhow::Result<(Option<Arc<Isolation>>, Privileges, Option<Sockets>)> {
+    let early = sources.map(early_keys).unwrap_or_default();
+    let sockets = early.isolation.as_ref().map(|_| Sockets::inherited());
+    let process =
+        early.isolation.as_ref().map(|keys| KeyProcess::start(keys.user.clone(), log)).transpose()?;
+    // After the key process, which keeps the rights of the start.
+    let privileges = sandbox::drop_privileges(&early)?;
+    Ok((process.map(Isolation::start).transpose()?, privileges, sockets))
 }
 
 pub(crate) fn log_warnings(warnings: &[String]) {

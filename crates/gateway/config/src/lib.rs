@@ -1,6 +1,7 @@
 //! The configuration: parses a file or the command line, validates it and converts it to settings.
 
 mod certificate_files;
+mod early;
 mod foreign;
 mod key_settings;
 mod process;
@@ -13,6 +14,7 @@ mod tests;
 
 use std::env;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
@@ -20,9 +22,11 @@ use brisk_answer::features::RouteKeys;
 pub use brisk_config_file::Sources;
 pub use brisk_config_file::{ConfigError, Period};
 use brisk_config_file::{Document, Located, Syntax};
+use brisk_sandbox::Rights;
 use brisk_upstream_group::features::servers::UpstreamServer;
 use brisk_upstream_group::settings::ServerUrl;
 pub use certificate_files::CertificateFiles;
+pub use early::{EarlyKeys, Isolation, early_keys};
 pub use key_settings::{GpuSettings, IsolationSettings, KeySettings};
 pub use process::Running;
 pub use raw::AccessLogFormat;
@@ -32,6 +36,7 @@ pub use resolve::Resolved;
 pub use resolve::acme::{CertificatePlace, ResolvedAcme};
 use resolve::context::Development;
 pub use resolve::keyserver::ResolvedKeyServer;
+pub use resolve::sandbox::SandboxSettings;
 pub use resolve::visit_store::VisitSettings;
 
 /// The port of a first run: one that needs no rights.
@@ -63,12 +68,13 @@ pub struct CommandLine {
 impl CommandLine {
     /// The texts of the file and of those that it includes, if the line names one. It may be a pipe, which can be read once.
     pub fn sources(&self) -> Result<Option<Sources>, ConfigError> {
-        self.file.as_deref().map(sources).transpose()
+        self.file.as_deref().map(|file| sources(file, &Rights::default())).transpose()
     }
 
     /// Settings for `brisk serve`, as they are now.
     pub fn settings(&self, running: &Running) -> Result<Resolved, ConfigError> {
-        self.settings_of(self.sources()?.as_ref(), running)
+        let sources = self.file.as_deref().map(|file| sources(file, &running.rights)).transpose()?;
+        self.settings_of(sources.as_ref(), running)
     }
 
     /// Settings for `brisk serve` with these [`sources`](Self::sources); without any, those of a first run.
@@ -88,6 +94,9 @@ impl CommandLine {
         };
         let mut resolved = resolved?;
         resolved.settings.tls.key_log = self.key_log;
+        if let Some(file) = env::var_os("SSLKEYLOGFILE").filter(|_| self.key_log) {
+            resolved.sandbox.folders.append_to(Path::new(&file));
+        }
         Ok(resolved)
     }
 
@@ -112,37 +121,14 @@ impl CommandLine {
     }
 }
 
-/// `[keys] isolate`, read before the rest of the file.
-#[derive(Debug)]
-pub struct Isolation {
-    /// The user of the key process.
-    pub user: Option<String>,
-}
-
-/// Isolation of keys, if a file demands it. Errors in the texts are reported when all of them are read.
-pub fn isolation(sources: &Sources) -> Option<Isolation> {
-    // Read apart from the rest: the key process is started while this process has one thread, before the
-    // configuration is resolved. `Document` is not needed, since a text that is no TOML is reported there.
-    let mut tables = sources.all().iter().filter_map(|source| source.text.parse::<toml::Table>().ok());
-    let keys = tables.find_map(|mut table| table.remove("keys"))?;
-    if !keys.get("isolate")?.as_bool()? {
-        return None;
-    }
-    let base = sources.main().parent().unwrap_or(Path::new(""));
-    let expand = |user: &str| brisk_config_file::expand_text(user, base, &variable);
-    // Without a variable of its text no process is started: the error is reported with those of the other texts.
-    let user = keys.get("isolate_user").and_then(toml::Value::as_str).map(expand).transpose().ok()?;
-    Some(Isolation { user })
-}
-
 /// Checks `file` and writes nothing.
 pub fn check(file: &Path, running: &Running) -> Result<Resolved, ConfigError> {
-    read(file, &sources(file)?, &CommandLine::default(), Development::Leave, running)
+    read(file, &sources(file, &running.rights)?, &CommandLine::default(), Development::Leave, running)
 }
 
 /// Settings of a key server, from its file. Writes nothing.
 pub fn keyserver(file: &Path, running: &Running) -> Result<ResolvedKeyServer, ConfigError> {
-    let sources = sources(file)?;
+    let sources = sources(file, &running.rights)?;
     keyserver_of(file, &sources, running)
         .map_err(|error| error.with_files(sources.watched().cloned().collect()))
 }
@@ -162,13 +148,28 @@ fn keyserver_of(file: &Path, sources: &Sources, running: &Running) -> Result<Res
 /// clients.
 const VERBATIM: [&str; 4] = ["body", "path_regex", "pattern", "regex"];
 
+/// Reason for which a folder of `include` cannot be read.
+const OTHER_FOLDER: &str = "the sandbox permits the folders of the configuration at the start: restart brisk to include files of others";
+
+/// The error of the system without a right.
+const EACCES: i32 = 13;
+
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// `file` and the files that it includes.
-fn sources(file: &Path) -> Result<Sources, ConfigError> {
-    Sources::read(file, &variable, &read_text)
+/// `file` and the files that it includes, read by a process with these `rights`.
+fn sources(file: &Path, rights: &Rights) -> Result<Sources, ConfigError> {
+    let read = |file: &Path| match rights.refusal(file) {
+        Some(reason) => Err(ConfigError::of_text(file, None, &reason)),
+        None => read_text(file),
+    };
+    let denied = io::Error::from_raw_os_error(EACCES).to_string();
+    Sources::read(file, &variable, &read).map_err(|error| {
+        // A folder of a pattern; files are explained above.
+        let is_denied = rights.limit_files() && error.to_string().contains(&denied);
+        if is_denied { error.because(OTHER_FOLDER) } else { error }
+    })
 }
 
 /// The document of `sources` with its variables of the environment.
@@ -216,7 +217,13 @@ fn read(
     shortcuts(&mut raw);
     let mut resolved = finish(&raw, &document, unread, file, development, running).map_err(with_files)?;
     resolved.certificate_files.sources = Some(sources.clone());
-    resolved.settings.server.files.extend(files_of(&document, sources));
+    let files: Vec<_> = files_of(&document, sources).collect();
+    // The first text was read before the process gave up rights. A reload must be able to read it too.
+    if let Some(refusal) = resolve::sandbox::refusals(&files, running).first() {
+        return Err(ConfigError::of_text(file, None, refusal));
+    }
+    files.iter().for_each(|file| resolved.sandbox.folders.read_file(file));
+    resolved.settings.server.files.extend(files);
     Ok(resolved)
 }
 

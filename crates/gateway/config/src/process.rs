@@ -1,6 +1,6 @@
 //! Components of a running process that configurations refer to and that persist across reloads.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use brisk_access::{PasswordFiles, PasswordThreads};
 use brisk_certs::{Catalogues, OnDemandHosts, RefusedKeys};
@@ -9,6 +9,7 @@ use brisk_jwt::KeySources;
 use brisk_keyless::RemoteEngines;
 use brisk_keys_pkcs11::Tokens;
 use brisk_limits::Limits;
+use brisk_sandbox::{Privileges, Rights};
 
 /// Components of a running process that configurations refer to. Reading a configuration reuses existing ones and
 /// creates others. By default there are none, as in a program that only checks a file.
@@ -34,14 +35,17 @@ pub struct Running {
     pub token_keys: KeySources,
     /// The key process of `[keys] isolate`, if one was started.
     pub isolation: Option<Arc<Isolation>>,
+    /// The rights of the process, set as it gives up others.
+    pub rights: Rights,
 }
 
 impl Running {
-    /// A process that was started with this key process, or without one, and has read no configuration.
-    pub fn new(isolation: Option<Arc<Isolation>>) -> Self {
+    /// A process that was started with this key process, or without one, has these `privileges`, and has read no configuration.
+    pub fn new(isolation: Option<Arc<Isolation>>, privileges: Privileges) -> Self {
         // `..Self::default()` is not possible: fields cannot be moved out of a type that implements `Drop`.
         let mut running = Self::default();
         running.isolation = isolation;
+        running.rights.privileges = OnceLock::from(privileges);
         running
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Server {
     pub abort_on_close: Option<bool>,
     pub unknown_host: Option<UnknownHost>,
     pub state_dir: Option<PathBuf>,
+    pub user: Option<String>,
+    pub sandbox: Option<Sandbox>,
     pub timeouts: ServerTimeouts,
     pub limits: ServerLimits,
     pub rates: ServerRates,
@@ -116,6 +118,14 @@ pub(crate) struct AltSvc {
 pub(crate) enum UnknownHost {
     Default,
     Refuse,
+}
+
+/// Whether the process gives up the rights that it does not need.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sandbox {
+    On,
+    Off,
 }
 
 /// The treatment of request headers with `_` in their names.

@@ -24,6 +24,7 @@ mod otlp;
 mod oversights;
 mod redis;
 mod remote;
+pub(crate) mod sandbox;
 mod server;
 mod sessions;
 pub(crate) mod tcp;
@@ -43,6 +44,7 @@ use brisk_gateway::settings::GatewaySettings;
 use brisk_isolation::LoadedKeys;
 use brisk_keyless::RemoteEngine;
 use brisk_server::ServerSettings;
+use brisk_upstream_group::settings::GroupSettings;
 
 use super::certificate_files::{CertificateFiles, TokenDefaults};
 use super::key_settings::KeySettings;
@@ -51,6 +53,7 @@ use super::raw::Config;
 use super::renewal::Renewed;
 use acme::{CertificatePlace, ResolvedAcme};
 use context::{Context, Development, Isolated};
+use sandbox::SandboxSettings;
 use visit_store::VisitSettings;
 
 /// Resolved settings, with their warnings.
@@ -72,6 +75,8 @@ pub struct Resolved {
     pub acme: ResolvedAcme,
     /// Settings of the store of visits, if enabled.
     pub visits: Option<VisitSettings>,
+    /// The rights that the process needs.
+    pub sandbox: SandboxSettings,
     /// The development CA, where a host uses its certificates.
     pub development: Option<DevelopmentCa>,
 }
@@ -107,22 +112,8 @@ pub(super) fn resolve(
     let server = server::server(raw, &mut context);
     // Before the hosts, whose certificates may be in tokens.
     context.files.tokens = keys::tokens(&raw.keys, server.keys.tokens, base);
-    let mut upstreams = upstreams::groups(&raw.upstream, &mut context);
-    // Before the routes, which refuse a group for streams and check the keys of application servers.
-    let streams = upstreams.iter().filter(|group| group.is_stream());
-    context.shared.streams = streams.map(|group| group.name.clone()).collect();
-    let applications = upstreams.iter().filter(|group| group.cgi_protocol().is_some());
-    context.shared.applications = applications.map(|group| group.name.clone()).collect();
-    context.shared.upstreams = raw.upstream.keys().cloned().collect();
+    let upstreams = groups(raw, &mut context);
     context.shared.body_size = raw.server.limits.body_size;
-    // Behind the written groups, whose names they must not take.
-    upstreams.extend(consolidation::groups(raw.features(), &context.shared.upstreams));
-    for group in forward_auth::groups(raw.features(), &context.shared.upstreams) {
-        // Several routes may use one server for `forward_auth`. They share its group.
-        if upstreams.iter().all(|other| other.name != group.name) {
-            upstreams.push(group);
-        }
-    }
     let remote = remote::engines(raw, &mut context);
     // Tables, then header rules, then limits: rules name tables, and hosts name all three.
     context.shared.maps = headers::maps(&raw.map, &mut context.shared);
@@ -142,20 +133,54 @@ pub(super) fn resolve(
     dangers::review(raw, server.state_dir.as_deref(), &mut context);
     foreign_variables::review(&mut context);
     oversights::review(raw, &mut context);
+    sandbox::review(raw, &mut context);
     let Context { shared, keystore, files: mut certificate_files, .. } = context;
-    let features::Context { findings, files, fingerprints, .. } = shared;
+    let features::Context { mut findings, files, fingerprints, .. } = shared;
     certificate_files.others.extend(files);
+    let files = certificate_files.all();
+    findings.explain(|| sandbox::refusals(&files, running));
     // Values that could not be resolved have placeholders until here. With an error, no settings are formed
     // from them.
     let warnings = findings.conclude()?;
     let keys = server.keys.clone();
-    let mut settings =
-        server.complete(hosts.all, (upstreams, tcp), Arc::new(keystore), certificate_files.all());
+    let sandbox = sandbox::sandbox(raw, (base, &files), &server, visits.as_ref(), &upstreams);
+    let mut settings = server.complete(hosts.all, (upstreams, tcp), Arc::new(keystore), files);
     variation::vary(&mut settings, variation);
     (settings.tls.ja4, settings.tls.client_fingerprints) = fingerprints;
     settings.certificates.fleet = acme.place.as_ref().and_then(CertificatePlace::shared);
     let development = hosts.development;
-    Ok(Resolved { settings, keys, isolated, certificate_files, warnings, remote, acme, visits, development })
+    Ok(Resolved {
+        settings,
+        keys,
+        isolated,
+        certificate_files,
+        warnings,
+        remote,
+        acme,
+        visits,
+        sandbox,
+        development,
+    })
+}
+
+/// The written upstream groups, and those of servers that features name.
+fn groups(raw: &Config, context: &mut Context<'_>) -> Vec<GroupSettings> {
+    let mut upstreams = upstreams::groups(&raw.upstream, context);
+    // Before the routes, which refuse a group for streams and check the keys of application servers.
+    let streams = upstreams.iter().filter(|group| group.is_stream());
+    context.shared.streams = streams.map(|group| group.name.clone()).collect();
+    let applications = upstreams.iter().filter(|group| group.cgi_protocol().is_some());
+    context.shared.applications = applications.map(|group| group.name.clone()).collect();
+    context.shared.upstreams = raw.upstream.keys().cloned().collect();
+    // Behind the written groups, whose names they must not take.
+    upstreams.extend(consolidation::groups(raw.features(), &context.shared.upstreams));
+    for group in forward_auth::groups(raw.features(), &context.shared.upstreams) {
+        // Several routes may use one server for `forward_auth`. They share its group.
+        if upstreams.iter().all(|other| other.name != group.name) {
+            upstreams.push(group);
+        }
+    }
+    upstreams
 }
 
 /// Loads the certificates of `hosts`, by index, of a file that was resolved before.
@@ -169,7 +194,8 @@ pub(super) fn certificates(
     let mut context = Context::new(Findings::new(document, Vec::new()), base, running);
     context.files.tokens = tokens;
     let hosts = hosts::certificates_of(raw, hosts, &mut context);
-    let Context { shared, keystore, .. } = context;
+    let Context { mut shared, keystore, files, .. } = context;
+    shared.findings.explain(|| sandbox::refusals(&files.all(), running));
     let warnings = shared.findings.conclude()?;
     let of_host = |(names, certificates): (_, Vec<Arc<Certificate>>)| {
         // Only the keys of this host: the gateway replaces single hosts, and the keys of the others stay as

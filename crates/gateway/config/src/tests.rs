@@ -23,6 +23,7 @@ mod maps;
 mod oversights;
 mod pages;
 mod routes;
+mod sandbox;
 mod sessions;
 mod tcp;
 mod tokens;

@@ -65,7 +65,7 @@ pub(super) struct Server {
     pub(super) tls: TlsSettings,
     pub(super) sessions: SessionSettings,
     pub(super) keys: KeySettings,
-    access_log: Vec<AccessLogSettings>,
+    pub(super) access_log: Vec<AccessLogSettings>,
     certificates: CertificateSettings,
     dashboard: Option<DashboardSettings>,
 }

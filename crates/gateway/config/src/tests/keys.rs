@@ -113,7 +113,7 @@ fn the_user_of_the_key_process_may_be_a_variable() {
     ] {
         let keys = format!("isolate = true\nisolate_user = \"{written}\"");
         fs::write(&file, with_keys(&keys)).expect("written");
-        let isolation = isolation(&sources(&file).expect("texts"));
+        let isolation = early_keys(&sources(&file, &Rights::default()).expect("texts")).isolation;
         assert_eq!(isolation.and_then(|isolation| isolation.user).as_deref(), expected, "{written}");
     }
 }

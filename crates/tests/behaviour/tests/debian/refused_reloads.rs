@@ -131,13 +131,16 @@ fn a_part_that_refuses_a_configuration_leaves_all_others_as_they_were() {
     let key_server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a key server");
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
     let taken = taken.local_addr().expect("an address");
-    let folders = [0, 1].map(|_| tempfile::tempdir().expect("a folder of certificates"));
+    // In one folder: another one would be outside of the sandbox.
+    let root = tempfile::tempdir().expect("a folder");
+    let folders = ["0", "1"].map(|name| root.path().join(name));
+    folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder of certificates"));
     let configuration = |number: usize| Configuration {
         number,
         leaf: &leafs[number],
         remote: (&remote, key_server.local_addr().expect("an address"), &client),
         ca: &ca,
-        folder: folders[number].path().to_str().expect("a path"),
+        folder: folders[number].to_str().expect("a path"),
     };
     let brisk = setup()
         .config(&configuration(0).text("", ""))

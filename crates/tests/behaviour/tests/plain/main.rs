@@ -49,6 +49,7 @@ mod reserved_names;
 mod route_conditions;
 mod route_limits;
 mod routes;
+mod sandbox;
 mod semantics;
 mod server_timing;
 mod signed_links;
