@@ -105,14 +105,16 @@ impl Need {
             }
             (_, found) => {
                 let folders = links(path).into_iter().chain(around).chain(found.clone().and_then(parent));
-                // The root contains all files: a file in it is granted alone, without a later one in its place.
-                let alone = |folder: PathBuf| {
-                    if folder.parent().is_some() { Some(folder) } else { found.clone() }
-                };
-                folders.filter_map(alone).collect()
+                let own = |folder: PathBuf| if is_shared(&folder) { found.clone() } else { Some(folder) };
+                folders.filter_map(own).collect()
             }
         }
     }
+}
+
+/// Whether `folder` has files of all programs: a file in it is granted alone, without a later one in its place.
+fn is_shared(folder: &Path) -> bool {
+    folder.parent().is_none() || folder == Path::new("/dev") || folder.starts_with("/proc")
 }
 
 /// The path from the root. Links and `..` stay.
@@ -241,6 +243,7 @@ mod tests {
         let own = grants(|folders| folders.append_to(&root.join("access.log")));
         assert_eq!(own, [root.clone()]);
         assert_eq!(grants(|folders| folders.append_to(Path::new("/dev/null"))), [Path::new("/dev/null")]);
+        assert!(grants(|folders| folders.append_to(Path::new("/dev/missing"))).is_empty());
         assert!(Access::Write.includes(Access::Read) && !Access::Append.includes(Access::Read));
     }
 }
