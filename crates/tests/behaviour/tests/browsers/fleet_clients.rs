@@ -78,7 +78,7 @@ fn curl_resumes_stateful_sessions_at_every_member() {
     let fleet = fleet(3, &keys(redis.port(), "tls.stateful = true\nsessions.ticket_keys = \"memory\""));
     fleet.wait_for_store();
     let relay = relay(&fleet);
-    curl(&fleet, &relay, &[], "/", ["full", "psk", "psk"]);
+    curl(&fleet, &relay, &[], "/?", ["full", "psk", "psk"]);
 }
 
 /// A page that asks again each time when its connection was closed.
