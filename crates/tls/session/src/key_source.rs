@@ -8,8 +8,8 @@ use crate::{FleetSecret, RotationSettings, TicketKeyFile};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeySource {
-    /// Generated and rotated in this process, for a single machine. The keys never leave its memory, and a restart
-    /// discards them.
+    /// Generated and rotated in this process, for a single machine. The keys leave its memory only for the process that takes over
+    /// from it in an upgrade ([`export`](crate::TicketKeyring::export)), and a restart discards them.
     Generated(RotationSettings),
     /// Derived from a secret of the whole fleet, without communication between its gateways.
     ///

@@ -1,5 +1,7 @@
 //! [`TicketKeyring`], the ticket keys in use, and their rotation.
 
+mod passing;
+
 use std::{
     fmt,
     sync::{

@@ -112,6 +112,23 @@ impl Ring {
         Self::of(entries, source, now)
     }
 
+    /// A ring that continues with the `passed` keys of a predecessor, by the rules of [`turned_to`](Self::turned_to). Generated
+    /// keys take the place of own ones that have sealed no tickets, so that one key seals in both processes.
+    pub(crate) fn with_passed(&self, passed: Vec<Entry>, source: &KeySource, now: Seconds) -> Self {
+        let is_generated = |entry: &Entry| entry.origin == KeyOrigin::Generated;
+        let mut entries = self.entries.clone();
+        if passed.iter().any(is_generated) {
+            entries.retain(|entry| !is_generated(entry) || entry.key.sealed() > 0);
+        }
+        for entry in passed {
+            // Keys of a secret or of a fleet are the same in both processes.
+            if entries.iter().all(|own| own.key.name() != entry.key.name()) {
+                entries.push(entry);
+            }
+        }
+        Self { entries, ..Self::default() }.turned_to(source, now)
+    }
+
     fn of(mut entries: Vec<Entry>, source: &KeySource, now: Seconds) -> Self {
         entries.retain(|entry| entry.validity.is_live(now));
         let due = match source {

@@ -94,12 +94,15 @@ impl fmt::Debug for TicketKeyId {
 /// ```
 ///
 /// The time is encrypted, so that a ticket, which TLS 1.2 sends in clear, does not reveal when its client connected
-/// before. The cipher is initialised once and the bytes of the key are then wiped; aws-lc wipes its own copy when the
-/// key is dropped.
+/// before. The cipher is initialised once. The bytes of the key are kept for the process that takes over from this one, and wiped
+/// when the key is dropped, as aws-lc does with its own copy.
 pub(crate) struct TicketKey {
     name: KeyName,
     cipher: LessSafeKey,
+    material: KeyMaterial,
     uses: Uses,
+    /// Tickets that other processes may have sealed before this one got the key.
+    sealed_before: u64,
 }
 
 /// Aligned so that these counters, which all threads write, do not share cache lines with data that they read.
@@ -112,10 +115,25 @@ struct Uses {
 
 impl TicketKey {
     pub(crate) fn new(material: &KeyMaterial) -> Self {
+        Self::passed(material, 0)
+    }
+
+    /// A key that another process has passed to this one, and with which up to `sealed_before` tickets were sealed.
+    pub(crate) fn passed(material: &KeyMaterial, sealed_before: u64) -> Self {
         let (name, key) = material.0.split_at(NAME_LEN);
         let unbound = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes any 32 bytes");
         let name = name.try_into().expect("the name comes first");
-        Self { name, cipher: LessSafeKey::new(unbound), uses: Uses::default() }
+        let cipher = LessSafeKey::new(unbound);
+        Self { name, cipher, material: material.clone(), uses: Uses::default(), sealed_before }
+    }
+
+    pub(crate) const fn material(&self) -> &KeyMaterial {
+        &self.material
+    }
+
+    /// Tickets sealed with the key in this process and before, at most.
+    pub(crate) fn sealed_ever(&self) -> u64 {
+        self.sealed_before.saturating_add(self.sealed())
     }
 
     pub(crate) const fn name(&self) -> &KeyName {
@@ -144,7 +162,8 @@ impl TicketKey {
     /// Seals `session` into a ticket; `None` if the key has reached [`MOST_SEALED`]. One allocation.
     pub(crate) fn seal(&self, session: &[u8], now: Seconds) -> Option<Vec<u8>> {
         // Counted before the nonce is drawn, so that concurrent threads cannot exceed the limit together.
-        if self.uses.sealed.fetch_add(1, Ordering::Relaxed) >= MOST_SEALED {
+        let sealed = self.uses.sealed.fetch_add(1, Ordering::Relaxed);
+        if self.sealed_before.saturating_add(sealed) >= MOST_SEALED {
             return None;
         }
         let mut nonce = [0; NONCE_LEN];
@@ -254,5 +273,8 @@ mod tests {
         key.uses.sealed.store(MOST_SEALED - 1, Ordering::Relaxed);
         assert!(key.seal(b"the last", 5).is_some());
         assert!(key.seal(b"one too many", 5).is_none());
+        let passed = TicketKey::passed(key.material(), MOST_SEALED - 1);
+        assert!(passed.seal(b"the last", 5).is_some());
+        assert!(passed.seal(b"one too many", 5).is_none());
     }
 }
