@@ -34,6 +34,15 @@ pub fn bind_group(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, 
     Ok((address, sockets))
 }
 
+/// Binds a group of two halves with `workers` sockets each, at most [`LARGEST_GROUP`] in total, for this process and its successors.
+/// Returns the sockets of this process; the others, and the order of all, are in [`Halves`].
+pub fn bind_halves(address: SocketAddr, workers: usize) -> io::Result<(Vec<UdpSocket>, Halves)> {
+    let sockets = bind_group(address, 2 * workers)?.1;
+    let (own, halves) = adopt_group(sockets.into_iter().map(Socket::from).collect(), workers)?;
+    let halves = halves.ok_or_else(|| io::Error::other("a group has at most 256 sockets"))?;
+    Ok((own, halves))
+}
+
 /// Adopts the sockets of a group that another process has bound, in their order. They become non-blocking.
 ///
 /// Twice as many sockets as `workers` are two halves, one for each generation of processes: a process and its predecessor,
@@ -74,8 +83,14 @@ impl Halves {
         self.is_second
     }
 
+    /// The sockets of both halves in the order of binding, where `own` are those of this process.
+    pub fn all<'s>(&'s self, own: &'s [UdpSocket]) -> impl Iterator<Item = &'s UdpSocket> {
+        let (first, second) = if self.is_second { (&*self.rest, own) } else { (own, &*self.rest) };
+        first.iter().chain(second)
+    }
+
     /// Directs the packets of new connections to the sockets of this process, and makes the next process use the other half.
-    /// To be called once, when the process is about to serve.
+    /// To be called when the process is about to serve, and again after a successor has called it and ended without serving.
     pub fn take_over(&self) -> io::Result<()> {
         let own = self.rest.len();
         store_half(&self.first, self.is_second)?;
@@ -262,6 +277,26 @@ mod tests {
             before = Some(halves);
         }
         drop(before);
+    }
+
+    #[test]
+    fn a_process_takes_over_again_after_a_successor_that_did_not_serve() {
+        let (own, halves) = bind_halves(ANY, 2).expect("two halves");
+        let address = own[0].local_addr().expect("an address");
+        let group: Vec<_> = halves.all(&own).map(|socket| socket.try_clone().expect("a copy")).collect();
+        halves.take_over().expect("no privilege is needed");
+        let initial = [0xc0, 0, 0, 0, 1, 8, 0];
+        let place = receiver(&group, address, &initial);
+        assert_eq!(place / 2, usize::from(halves.is_second()));
+        let (_, successor) = adopt_group(copies(&group), 2).expect("adopted");
+        let successor = successor.expect("two halves");
+        successor.take_over().expect("no privilege is needed");
+        assert_ne!(receiver(&group, address, &initial), place);
+        halves.take_over().expect("no privilege is needed");
+        assert_eq!(receiver(&group, address, &initial), place);
+        // The next successor uses the half that is free.
+        let (_, next) = adopt_group(copies(&group), 2).expect("adopted");
+        assert_eq!(next.expect("two halves").is_second(), successor.is_second());
     }
 
     #[test]
