@@ -92,6 +92,7 @@ pub(crate) struct Server {
     pub max_connections: Option<u32>,
     pub max_connections_per_client: Option<ClientConnections>,
     pub drain_timeout: Option<Period>,
+    pub drain_delay: Option<Period>,
     pub abort_on_close: Option<bool>,
     pub unknown_host: Option<UnknownHost>,
     pub state_dir: Option<PathBuf>,

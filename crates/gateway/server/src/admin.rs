@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brisk_net::{Drain, SilentLimit};
@@ -136,6 +137,8 @@ pub(crate) struct Admin {
     pages: Arc<Pages>,
     drain: Drain,
     pulse: Arc<Pulse>,
+    /// Whether the process waits for the drain, see [`ServerSettings::drain_delay`](crate::ServerSettings::drain_delay).
+    is_leaving: Arc<AtomicBool>,
 }
 
 /// Serves `socket` until the future is dropped, or until the socket fails, which is logged.
@@ -176,7 +179,12 @@ async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible
 
 impl Admin {
     pub(crate) fn new(pages: Pages, drain: Drain, pulse: Arc<Pulse>) -> Self {
-        Self { pages: Arc::new(pages), drain, pulse }
+        Self { pages: Arc::new(pages), drain, pulse, is_leaving: Arc::default() }
+    }
+
+    /// Makes `/readyz` respond with `503` while `is_leaving` is true.
+    pub(crate) fn leaving(self, is_leaving: Arc<AtomicBool>) -> Self {
+        Self { is_leaving, ..self }
     }
 
     fn begin<B>(&self, request: &Request<B>) -> Begun {
@@ -202,6 +210,9 @@ impl Admin {
             "/healthz" => text(StatusCode::OK, "ok\n"),
             // First: a process that drains must lose its traffic, however healthy it is.
             "/readyz" if self.drain.started() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+            "/readyz" if self.is_leaving.load(Ordering::Relaxed) => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "about to drain\n")
+            }
             "/readyz" => self.readiness(),
             _ => match self.pages.shown.iter().find(|shown| shown.path == path) {
                 Some(shown) if !shown.under_any_name && !is_without_name(request) => text(
@@ -310,6 +321,16 @@ mod tests {
         let status = |path| admin.respond(&Request::get(path).body(()).expect("a request")).status().as_u16();
         assert_eq!((status("/readyz"), status("/healthz")), (200, 200));
         is_ill.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((status("/readyz"), status("/healthz")), (503, 200));
+    }
+
+    #[test]
+    fn a_process_that_is_about_to_drain_is_not_ready() {
+        let is_leaving = Arc::new(AtomicBool::new(false));
+        let admin = admin().leaving(Arc::clone(&is_leaving));
+        let status = |path| admin.respond(&Request::get(path).body(()).expect("a request")).status().as_u16();
+        assert_eq!((status("/readyz"), status("/healthz")), (200, 200));
+        is_leaving.store(true, Ordering::Relaxed);
         assert_eq!((status("/readyz"), status("/healthz")), (503, 200));
     }
 

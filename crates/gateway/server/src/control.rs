@@ -1,20 +1,29 @@
 //! The main thread: signals, reloads, the watchdog, the drain.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use brisk_net::datagram::Halves;
 use brisk_net::drain::DrainTrigger;
+use brisk_supervisor::Notifier;
+use brisk_supervisor::succession::{Order, StatePart};
 use brisk_telemetry::metrics::Reload;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::MissedTickBehavior;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
 use crate::ServerError;
 use crate::files::WatchedFiles;
 use crate::part::Parts;
 use crate::settings::ServerSettings;
 use crate::signals::{SignalAction, Signals};
+use crate::succession::Successors;
 use crate::watchdog::{BEAT, Watchdog};
 
 /// Interval of [`Control::each_minute`].
@@ -48,8 +57,18 @@ pub trait Control {
     /// A configuration: the settings of all parts and of the server.
     type Settings: AsRef<ServerSettings>;
 
+    /// Reports the start to people and programs, when everything is prepared and nothing is served yet.
+    fn announce(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Called once, when the workers run, before the first signal is obeyed.
     fn start(&mut self);
+
+    /// State for a successor, which takes over from this process while both run.
+    fn export(&self) -> Vec<StatePart> {
+        Vec::new()
+    }
 
     /// Reads the settings again. After an `Err`, the old settings stay in force.
     fn read(&mut self) -> Result<Self::Settings, Refusal>;
@@ -92,6 +111,18 @@ pub(crate) struct MainThread<C> {
     pub(crate) failures: UnboundedReceiver<ServerError>,
     pub(crate) dropped_log_lines: fn() -> u64,
     pub(crate) refused: Refused,
+    pub(crate) outside: Outside,
+}
+
+/// Connections of the main thread with its service manager, the generations around it, and clients of the admin listener.
+pub(crate) struct Outside {
+    pub(crate) manager: Notifier,
+    pub(crate) successors: Successors,
+    pub(crate) halves: Rc<[Halves]>,
+    /// The tasks that accept connections to the admin listener.
+    pub(crate) admin: Vec<AbortHandle>,
+    /// True from the stop signal on.
+    pub(crate) is_leaving: Arc<AtomicBool>,
 }
 
 /// Changes that were refused since the configuration in force.
@@ -115,14 +146,19 @@ impl<C: Control> MainThread<C> {
         let mut beats = tokio::time::interval(BEAT);
         // A process that was held up as a whole has no beats to make up for.
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut leave = None;
         loop {
             tokio::select! {
                 _ = minute.tick() => self.control.each_minute(),
                 _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
-                _ = beats.tick() => self.watchdog.look(),
+                _ = beats.tick() => self.beat(),
                 Some(failure) = self.failures.recv() => return Err(failure),
+                order = self.outside.successors.next() => self.obey(order),
+                () = at(leave) => break,
                 action = self.signals.next() => match action {
-                    SignalAction::Stop => break,
+                    // The second signal ends the delay.
+                    SignalAction::Stop if leave.is_some() => break,
+                    SignalAction::Stop => leave = Some(self.leave()),
                     SignalAction::Reload => self.reload("SIGHUP").await,
                     SignalAction::ReopenLogs => self.control.reopen_logs(),
                     SignalAction::Ignore(signal) => {
@@ -132,13 +168,56 @@ impl<C: Control> MainThread<C> {
                 changed = self.files.changed() => self.follow(changed).await,
             }
         }
-        let Self { mut control, settings, mut signals, mut watchdog, .. } = self;
+        let Self { mut control, settings, mut signals, mut watchdog, outside, .. } = self;
+        outside.manager.stopping();
         // Before the drain, so that the addresses of the dashboard and of the listeners are
         // free for the next process.
         control.end();
         watchdog.end();
-        drain(trigger, settings.drain_timeout, &mut signals).await;
+        if outside.successors.is_replaced {
+            // The successor has the same socket: a balancer must not learn from this process that it drains.
+            outside.admin.iter().for_each(AbortHandle::abort);
+        }
+        drain(trigger, settings.drain_timeout, &mut signals, &mut control).await;
         Ok(())
+    }
+
+    /// The time at which the drain begins, after a signal to stop: now, if a successor serves.
+    fn leave(&mut self) -> Instant {
+        let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
+        outside.successors.note_replacement();
+        if outside.successors.is_replaced || drain_delay.is_zero() {
+            return Instant::now();
+        }
+        outside.is_leaving.store(true, Ordering::Relaxed);
+        tracing::info!(delay = ?drain_delay, "the drain begins after the delay: /readyz responds with 503");
+        Instant::now() + *drain_delay
+    }
+
+    fn beat(&mut self) {
+        self.watchdog.look();
+        // Without a worker that turns, the service manager is to start the process again.
+        if self.watchdog.sees_life() {
+            self.outside.manager.alive();
+        }
+    }
+
+    /// Follows an order of the supervisor or of a successor.
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Export(number) => {
+                self.watchdog.share_sockets(true);
+                self.outside.successors.answer(number, &self.control.export());
+            }
+            Order::Replaced => self.outside.successors.is_replaced = true,
+            Order::Abandoned => {
+                self.watchdog.share_sockets(false);
+                // The successor may have ended after it had directed new connections to itself.
+                if let Err(error) = self.outside.halves.iter().try_for_each(Halves::take_over) {
+                    tracing::error!(%error, "new connections over HTTP/3 may not reach this process; restart it");
+                }
+            }
+        }
     }
 
     /// Follows a change of the files `changed`. An empty set is a change of a file that another process watches.
@@ -168,6 +247,7 @@ impl<C: Control> MainThread<C> {
     }
 
     async fn reload(&mut self, why: &'static str) {
+        self.outside.manager.reloading();
         let (mut watch, mut result) = self.adopt();
         // A file that the refused settings were the first to name may have changed before it was watched.
         if result.as_ref().is_err_and(|refusal| self.are_news(&refusal.files)) {
@@ -186,12 +266,14 @@ impl<C: Control> MainThread<C> {
                     tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker has not adopted the new configuration yet");
                 }
                 tracing::info!(why, "reloaded: the new configuration is in force");
+                self.outside.manager.reloaded("serves");
             }
             Err(refusal) => {
                 self.files.replace_with(watch);
                 self.refused.configuration = true;
                 self.refused.sources = refusal.files.into_iter().collect();
                 self.refuse(why, &refusal.message);
+                self.outside.manager.reloaded("serves with the old configuration: the new one was refused");
             }
         }
     }
@@ -247,7 +329,15 @@ impl<C: Control> MainThread<C> {
     }
 }
 
-async fn drain(trigger: &DrainTrigger, limit: Duration, signals: &mut Signals) {
+/// Waits until `time`, or without an end if there is none.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn drain(trigger: &DrainTrigger, limit: Duration, signals: &mut Signals, control: &mut impl Control) {
     trigger.start();
     tracing::info!(?limit, open = trigger.open(), "draining: no new connections, running requests finish");
     tokio::select! {
@@ -255,9 +345,20 @@ async fn drain(trigger: &DrainTrigger, limit: Duration, signals: &mut Signals) {
             0 => return tracing::info!("drained"),
             left => tracing::warn!(left, "the drain took too long: connections are cut"),
         },
-        () = signals.stopped() => {
+        () = stopped(signals, control) => {
             tracing::warn!(left = trigger.open(), "second signal to stop: connections are cut");
         }
     }
     trigger.cut();
+}
+
+/// Waits for [`SignalAction::Stop`]. Logs are reopened meanwhile, since a drain may take longer than their rotation.
+async fn stopped(signals: &mut Signals, control: &mut impl Control) {
+    loop {
+        match signals.next().await {
+            SignalAction::Stop => return,
+            SignalAction::ReopenLogs => control.reopen_logs(),
+            SignalAction::Reload | SignalAction::Ignore(_) => {}
+        }
+    }
 }

@@ -23,6 +23,9 @@ pub enum ServerError {
     /// The program's signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(#[source] io::Error),
+    /// The service manager cannot be notified of the start, or the addresses cannot be reported.
+    #[error("cannot report the start: {0}")]
+    Report(#[source] io::Error),
     /// A worker cannot go on: the thread or one of its tasks panicked, or
     /// [`Service::start_worker`](crate::Service::start_worker) or the runtime failed.
     #[error("worker {number} failed: {reason}. The process ends, so that its supervisor restarts it")]

@@ -1,4 +1,5 @@
-//! A server process: sockets, worker threads, signals, reload, drain, the watchdog and the admin listener.
+//! A server process: sockets, worker threads, signals, reload, drain, the watchdog, the admin listener, and its reports to a
+//! service manager.
 //!
 //! A [`Service`] serves each connection that holds a permit; a [`Control`] performs the service's duties on the main
 //! thread. The crate knows no TLS, and HTTP on the admin listener only.
@@ -10,7 +11,6 @@ mod control;
 mod descriptors;
 mod error;
 mod files;
-mod inherited;
 mod load;
 mod metrics;
 mod part;
@@ -20,6 +20,8 @@ mod service;
 mod settings;
 mod signals;
 mod sockets;
+mod stored;
+mod succession;
 #[cfg(test)]
 mod testing;
 mod watchdog;

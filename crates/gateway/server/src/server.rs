@@ -1,25 +1,32 @@
 //! [`Listening`], the bound sockets, and [`Server`], which starts the workers, serves and drains.
 
+use std::mem;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use brisk_net::datagram::Halves;
 use brisk_net::drain;
 use brisk_net::listener::ListenerSettings;
+use brisk_supervisor::Notifier;
+use brisk_supervisor::succession::Predecessor;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 
 use crate::ServerError;
 use crate::admin::{self, Admin, Pages};
 use crate::context::Shared;
-use crate::control::{Control, MainThread, Refused};
+use crate::control::{Control, MainThread, Outside, Refused};
 use crate::files::WatchedFiles;
 use crate::metrics::ServerMetrics;
 use crate::service::{DatagramSocket, Service};
 use crate::settings::{Listen, Program, ServerSettings};
 use crate::signals::Signals;
 use crate::sockets::{AllBound, Bound, Sockets};
+use crate::stored::Stored;
+use crate::succession::Succession;
 use crate::watchdog::{Watchdog, WorkerLoads};
 use crate::worker::{self, Start, WorkerSockets};
 
@@ -43,6 +50,9 @@ pub struct Listening<L> {
     shared: Arc<Shared>,
     bound: Vec<Bound<L>>,
     admin: Option<Bound<()>>,
+    stored: Stored,
+    succession: Succession,
+    manager: Notifier,
     files: WatchedFiles,
 }
 
@@ -63,13 +73,15 @@ impl<L: Copy + Send + 'static> Listening<L> {
         listeners: &[Listen<L>],
         process: Process,
     ) -> Result<Self, ServerError> {
-        let Process { program, sockets, files } = process;
-        let sockets_per_worker = listeners.iter().map(|own| 1 + usize::from(own.datagrams)).sum();
+        let Process { program, mut sockets, files } = process;
+        let manager = Notifier::from_environment();
+        let sockets_per_worker = listeners.iter().map(|own| 1 + 2 * usize::from(own.datagrams)).sum();
         let shared = Arc::new(Shared::new(&settings, sockets_per_worker, program));
         let admin = settings.admin.map(ListenerSettings::new);
-        let AllBound { listeners: bound, admin } =
-            sockets.bind_all(listeners, admin.as_ref(), settings.workers.get())?;
-        Ok(Self { settings, program, shared, bound, admin, files })
+        let succession = mem::take(&mut sockets.succession);
+        let AllBound { listeners: bound, admin, stored } =
+            sockets.bind_all(listeners, admin.as_ref(), (settings.workers.get(), manager.stores()))?;
+        Ok(Self { settings, program, shared, bound, admin, stored, succession, manager, files })
     }
 
     /// Load of the workers that will serve the sockets: [`WorkerLoad`](crate::WorkerLoad).
@@ -79,20 +91,13 @@ impl<L: Copy + Send + 'static> Listening<L> {
 }
 
 impl<L: Copy + Send + 'static> Server<L> {
-    /// A server with the sockets of `listening`, after everything else that can fail or take long. [`Halves::take_over`] directs
-    /// new connections over QUIC to this process: a client that connects right after the start was reported reaches no other.
+    /// A server with the sockets of `listening`, after everything else that can fail or take long.
     ///
     /// Signals are caught from here on: a signal that arrives right after the start was reported is not lost and does
     /// not kill the process. Before, a signal ends the process.
     pub fn new(listening: Listening<L>) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServerError::Threads)?;
         let signals = runtime.block_on(async { Signals::catch() })?;
-        // After the signals: from here on clients of QUIC reach this process, which a signal must
-        // not end without a drain.
-        for Bound { address, halves, .. } in &listening.bound {
-            let taken = halves.as_ref().map_or(Ok(()), Halves::take_over);
-            taken.map_err(|source| ServerError::Listen { address: *address, source })?;
-        }
         Ok(Self { listening, runtime, signals })
     }
 
@@ -106,6 +111,12 @@ impl<L: Copy + Send + 'static> Server<L> {
         self.listening.admin.as_ref().map(|bound| bound.address)
     }
 
+    /// The generation that serves while this process starts, whose state this process can continue; `None` if there is none. A
+    /// second call returns `None`.
+    pub fn predecessor(&mut self) -> Option<Predecessor> {
+        self.listening.succession.predecessor.take()
+    }
+
     /// [`ServerMetrics`] of this server.
     pub fn metrics(&self) -> ServerMetrics {
         let Listening { shared, program, .. } = &self.listening;
@@ -115,37 +126,62 @@ impl<L: Copy + Send + 'static> Server<L> {
     /// Serves until `SIGTERM` or `SIGINT` and the end of the drain. Reloads on `SIGHUP` and when a file of
     /// [`ServerSettings::files`] has changed; if that fails, the old settings stay in force. Returns
     /// [`ServerError::Worker`] without a drain if a worker fails.
-    pub fn run<S>(self, service: &Arc<S>, control: impl Control, pages: Pages) -> Result<(), ServerError>
+    ///
+    /// Before it accepts, all workers are prepared, the sockets are stored, [`Halves::take_over`] directs new connections over QUIC
+    /// to this process, the service manager gets `READY=1`, and [`Control::announce`] is called: a client that connects
+    /// right after the start was reported reaches no other process.
+    pub fn run<S>(self, service: &Arc<S>, mut control: impl Control, pages: Pages) -> Result<(), ServerError>
     where
         S: Service<Listener = L>,
     {
         let Self { listening, runtime, signals } = self;
-        let Listening { settings, program, shared, bound, admin, files } = listening;
+        let Listening { settings, program, shared, bound, admin, stored, succession, manager, files } =
+            listening;
         let (trigger, drain) = drain::channel();
         let (stop, stopped) = watch::channel(());
-        // Unbounded without risk: each worker reports at most one failure.
-        let (failed, failures) = mpsc::unbounded_channel();
+        let (gate, opened) = watch::channel(false);
+        // Unbounded without risk: each worker sends at most one message over each.
+        let (failed, mut failures) = mpsc::unbounded_channel();
+        let (prepared, mut preparations) = mpsc::unbounded_channel();
         let pulse = Arc::clone(&shared.pulse);
         let watchdog = Watchdog::new(Arc::clone(&pulse), settings.workers.get(), &bound)
             .map_err(ServerError::Threads)?;
-        let start = Start { shared, drain: drain.clone(), stop: stopped, failures: failed };
-        let mut workers = Vec::with_capacity(settings.workers.get());
+        let start =
+            Start { shared, drain: drain.clone(), stop: stopped, failures: failed, prepared, gate: opened };
         // Kept until the end, so that the sockets of both processes keep their places.
-        let (sockets, _halves) = of_workers(bound, settings.workers.get());
-        for (number, sockets) in sockets.into_iter().enumerate() {
-            let started = worker::start(number, Arc::clone(service), sockets, start.clone());
-            workers.push(started.map_err(ServerError::Threads)?);
-        }
-        drop(start);
-        let dropped_log_lines = program.dropped_log_lines;
-        let refused = Refused::default();
-        let main =
-            MainThread { control, settings, files, signals, watchdog, failures, dropped_log_lines, refused };
+        let (sockets, halves) = of_workers(bound, settings.workers.get());
+        let workers = start_workers(service, sockets, start)?;
+        let halves: Rc<[_]> = halves.into();
         let served = runtime.block_on(async {
-            let admin_listener = Admin::new(pages, drain, pulse);
-            for socket in admin.into_iter().flat_map(|bound| bound.sockets).flatten() {
-                tokio::spawn(admin::serve(admin_listener.clone(), socket));
+            for _ in 0..workers.len() {
+                tokio::select! {
+                    Some(()) = preparations.recv() => {}
+                    Some(failure) = failures.recv() => return Err(failure),
+                    else => break,
+                }
             }
+            let successors = succession.serve().map_err(ServerError::Threads)?;
+            report(&halves, stored, &manager, &mut control)?;
+            gate.send_replace(true);
+            let is_leaving = Arc::new(AtomicBool::new(false));
+            let page = Admin::new(pages, drain, pulse).leaving(Arc::clone(&is_leaving));
+            let admin = admin.into_iter().flat_map(|bound| bound.sockets).flatten();
+            let admin = admin.map(|socket| tokio::spawn(admin::serve(page.clone(), socket)).abort_handle());
+            let admin = admin.collect();
+            let dropped_log_lines = program.dropped_log_lines;
+            let (refused, halves) = (Refused::default(), Rc::clone(&halves));
+            let outside = Outside { manager, successors, halves, admin, is_leaving };
+            let main = MainThread {
+                control,
+                settings,
+                files,
+                signals,
+                watchdog,
+                failures,
+                dropped_log_lines,
+                refused,
+                outside,
+            };
             main.run(&trigger).await
         });
         if served.is_err() {
@@ -153,11 +189,42 @@ impl<L: Copy + Send + 'static> Server<L> {
             trigger.cut();
             trigger.start();
         }
-        // Workers end when the sender is dropped.
-        drop(stop);
+        // Workers end when the senders are dropped.
+        drop((stop, gate));
         workers.into_iter().for_each(join);
         served
     }
+}
+
+fn start_workers<S: Service>(
+    service: &Arc<S>,
+    sockets: Vec<WorkerSockets<S::Listener>>,
+    start: Start,
+) -> Result<Vec<JoinHandle<()>>, ServerError> {
+    let start = |(number, sockets)| {
+        worker::start(number, Arc::clone(service), sockets, start.clone()).map_err(ServerError::Threads)
+    };
+    sockets.into_iter().enumerate().map(start).collect()
+}
+
+/// Passes the sockets to the descriptor store, directs new connections to this process, and reports the start.
+fn report(
+    halves: &[Halves],
+    stored: Stored,
+    manager: &Notifier,
+    control: &mut impl Control,
+) -> Result<(), ServerError> {
+    stored.pass_to(manager).map_err(ServerError::Report)?;
+    // From here on clients of QUIC reach this process. If the report fails, the process ends, and
+    // the supervisor makes the predecessor take over again.
+    halves.iter().try_for_each(Halves::take_over).map_err(ServerError::Report)?;
+    manager.ready("serves").map_err(ServerError::Report)?;
+    match control.announce() {
+        // The predecessor has been stopped already: a closed standard output must not end its successor.
+        Err(error) if manager.is_managed() => tracing::warn!(%error, "the addresses are not reported"),
+        announced => announced.map_err(ServerError::Report)?,
+    }
+    Ok(())
 }
 
 /// The sockets of each worker. Datagram sockets go to the workers in turns: with one for each worker, the index of the

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use brisk_net::ListenerSettings;
 
-/// The settings of a server: the part that every service has. A reload changes `drain_timeout` and `files`; the others
-/// are fixed at the start.
+/// The settings of a server: the part that every service has. A reload changes `drain_timeout`,
+/// `drain_delay` and `files`; the others are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// Threads, each with its own listeners and connections.
@@ -22,6 +22,8 @@ pub struct ServerSettings {
     pub admin: Option<SocketAddr>,
     /// Maximum time for running requests after `SIGTERM` or `SIGINT`; a second signal cuts it short.
     pub drain_timeout: Duration,
+    /// Time between the stop signal and the drain, in which `/readyz` responds with 503 and connections are still accepted.
+    pub drain_delay: Duration,
     /// The files that the settings were read from; a change of one starts a reload.
     pub files: Vec<PathBuf>,
 }

@@ -55,9 +55,4 @@ impl Signals {
             _ = self.alarm.recv() => SignalAction::Ignore("SIGALRM"),
         }
     }
-
-    /// Waits for [`SignalAction::Stop`], and ignores others.
-    pub(crate) async fn stopped(&mut self) {
-        while !matches!(self.next().await, SignalAction::Stop) {}
-    }
 }

@@ -5,15 +5,17 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
-use brisk_net::datagram::{self, Halves};
+use brisk_net::datagram::{self, Halves, LARGEST_GROUP};
 use brisk_net::listener::{self, FastOpenState, ListenerSettings};
+use brisk_supervisor::inherited::{self, Passed};
 use socket2::{Socket, Type};
 
 use crate::ServerError;
-use crate::inherited::{self, Passed};
 use crate::settings::Listen;
+use crate::stored::Stored;
+use crate::succession::Succession;
 
 /// The name of the admin listener.
 const ADMIN: &str = "admin";
@@ -21,15 +23,19 @@ const ADMIN: &str = "admin";
 /// Sockets that were passed to the process and are not taken by a listener yet.
 ///
 /// A listener takes the sockets with its address. If there are none, it takes sockets with its name
-/// (`FileDescriptorName=` of systemd) and port; with port 0, any port. Every worker accepts from each of them through
-/// a copy of the descriptor: a free worker gets a connection, and a connection that is still in the backlog when the
-/// server ends waits for the next process with that socket. A listener without passed sockets binds one per worker
-/// with `SO_REUSEPORT`.
+/// (`FileDescriptorName=` of systemd) and port; with port 0, any port. If there is one for each worker, with one address, each
+/// worker gets its own, as without passed sockets: a listener without any binds one per worker with `SO_REUSEPORT`.
+/// Otherwise every worker accepts from each of them through a copy of the descriptor: a free worker gets a connection. A
+/// connection that is still in the backlog when the server ends waits for the next process with that socket.
 ///
 /// Datagram sockets are taken by the same rule, but not copied: their order in the environment is the order in which
 /// they were bound, which the kernel uses to distribute datagrams (`brisk_net::datagram`). Each belongs to one worker.
 #[derive(Debug, Default)]
-pub struct Sockets(Vec<Inherited>);
+pub struct Sockets {
+    passed: Vec<Inherited>,
+    /// The connections to the generations before and after this one.
+    pub(crate) succession: Succession,
+}
 
 #[derive(Debug)]
 struct Inherited {
@@ -54,6 +60,8 @@ type Wanted<'a> = (Kind, &'a str, SocketAddr);
 pub(crate) struct AllBound<L> {
     pub(crate) listeners: Vec<Bound<L>>,
     pub(crate) admin: Option<Bound<()>>,
+    /// Copies of all sockets for the descriptor store of the service manager; none without a store.
+    pub(crate) stored: Stored,
 }
 
 /// The sockets of one listener.
@@ -63,8 +71,8 @@ pub(crate) struct Bound<L> {
     /// Address, with the port that the system chose for port `0`.
     pub(crate) address: SocketAddr,
     pub(crate) backlog: i32,
-    /// Whether workers accept from the same sockets, which others may hold too.
-    pub(crate) is_inherited: bool,
+    /// Whether all workers accept from the same sockets.
+    pub(crate) is_shared: bool,
     /// Sockets of each worker.
     pub(crate) sockets: Vec<Vec<TcpListener>>,
     /// Datagram sockets in the order of their group; none without QUIC.
@@ -77,16 +85,19 @@ impl Sockets {
     /// Takes the sockets that a supervisor passed by the protocol of systemd: `LISTEN_FDS`, `LISTEN_PID` and
     /// `LISTEN_FDNAMES`, see `sd_listen_fds(3)`. Returns none if `LISTEN_PID` is another process.
     pub fn inherited() -> Self {
-        Self(inherited::take().into_iter().map(Inherited::from).collect())
+        let mut succession = Succession::default();
+        let passed = inherited::take().into_iter().filter_map(|passed| succession.take(passed));
+        let passed = passed.map(Inherited::from).collect();
+        Self { passed, succession }
     }
 
     /// Binds the sockets of all listeners for `workers`, and the socket of the admin listener once. Passed sockets
-    /// that no listener takes are closed with a warning.
+    /// that no listener takes are closed with a warning. `stores` is the capacity of the service manager's descriptor store.
     pub(crate) fn bind_all<L: Copy>(
         mut self,
         listeners: &[Listen<L>],
         admin: Option<&ListenerSettings>,
-        workers: usize,
+        (workers, stores): (usize, usize),
     ) -> Result<AllBound<L>, ServerError> {
         let streams = listeners.iter().map(|own| (Kind::Stream, own.name, own.settings.address));
         let mut wanted: Vec<_> = streams.collect();
@@ -94,23 +105,30 @@ impl Sockets {
         wanted.extend(with_datagrams.map(|own| (Kind::Datagram, own.name, own.settings.address)));
         wanted.extend(admin.map(|settings| (Kind::Stream, ADMIN, settings.address)));
         let mut streams = self.take_for(&wanted);
-        self.close();
+        let mut stored = Stored::new(stores);
+        self.close(&mut stored);
         let mut datagrams = streams.split_off(listeners.len());
         let for_admin = datagrams.pop_if(|_| admin.is_some());
         let mut datagrams = datagrams.into_iter();
         let mut bound = Vec::with_capacity(listeners.len());
         for (listener, streams) in listeners.iter().zip(streams) {
             let datagrams = listener.datagrams.then(|| datagrams.next().unwrap_or_default());
-            bound.push(bind_listener(listener, streams, datagrams, workers)?);
+            let new = bind_listener(listener, streams, datagrams, (workers, stores > 0))?;
+            stored.add(listener.name, &new)?;
+            bound.push(new);
         }
         let admin = admin.map(|settings| bind((), settings, for_admin.unwrap_or_default(), 1));
+        let admin = admin.transpose()?;
+        if let Some(admin) = &admin {
+            stored.add(ADMIN, admin)?;
+        }
         warn_fast_open_off(listeners);
         if listeners.iter().any(|listener| listener.datagrams) {
             for limit in datagram::low_limits() {
                 tracing::warn!("{limit}");
             }
         }
-        Ok(AllBound { listeners: bound, admin: admin.transpose()? })
+        Ok(AllBound { listeners: bound, admin, stored })
     }
 
     /// The passed sockets of each listener.
@@ -126,17 +144,32 @@ impl Sockets {
     }
 
     fn take_if(&mut self, mut fits: impl FnMut(&Inherited) -> bool) -> Vec<Inherited> {
-        self.0.extract_if(.., |own| fits(own)).collect()
+        self.passed.extract_if(.., |own| fits(own)).collect()
     }
 
-    fn close(&mut self) {
-        for socket in self.0.drain(..) {
+    fn close(&mut self, stored: &mut Stored) {
+        for socket in self.passed.drain(..) {
+            stored.remove(&socket.name);
             tracing::warn!(
                 descriptor = socket.number,
                 name = socket.name,
                 "inherited {socket} is closed: no listener of the configuration has that address, or its port and name"
             );
         }
+    }
+}
+
+impl<L> Bound<L> {
+    /// Copies of all sockets, each kind in the order of binding.
+    pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
+        // All workers have copies of the same sockets if these are shared.
+        let workers = if self.is_shared { 1 } else { self.sockets.len() };
+        let streams = self.sockets.iter().take(workers).flatten().map(AsFd::as_fd);
+        let datagrams: Vec<_> = match &self.halves {
+            Some(halves) => halves.all(&self.datagrams).map(AsFd::as_fd).collect(),
+            None => self.datagrams.iter().map(AsFd::as_fd).collect(),
+        };
+        streams.chain(datagrams).map(|socket| socket.try_clone_to_owned()).collect()
     }
 }
 
@@ -182,19 +215,19 @@ fn bind_listener<L: Copy>(
     Listen { kind, settings, .. }: &Listen<L>,
     streams: Vec<Inherited>,
     datagrams: Option<Vec<Inherited>>,
-    workers: usize,
+    (workers, has_store): (usize, bool),
 ) -> Result<Bound<L>, ServerError> {
     let Some(datagrams) = datagrams else { return bind(*kind, settings, streams, workers) };
     let is_any_port = settings.address.port() == 0 && streams.is_empty() && datagrams.is_empty();
     let mut bound = bind(*kind, settings, streams, workers)?;
-    let mut group = bind_datagrams(bound.address, datagrams, workers);
+    let mut group = bind_datagrams(bound.address, datagrams, (workers, has_store));
     for _ in 0..if is_any_port { PORT_ATTEMPTS } else { 0 } {
         if group.is_ok() {
             break;
         }
         // The port that the system chose for TCP is used by another program for UDP.
         bound = bind(*kind, settings, Vec::new(), workers)?;
-        group = bind_datagrams(bound.address, Vec::new(), workers);
+        group = bind_datagrams(bound.address, Vec::new(), (workers, has_store));
     }
     (bound.datagrams, bound.halves) =
         group.map_err(|source| ServerError::Listen { address: bound.address, source })?;
@@ -204,11 +237,16 @@ fn bind_listener<L: Copy>(
 fn bind_datagrams(
     address: SocketAddr,
     inherited: Vec<Inherited>,
-    workers: usize,
+    (workers, has_store): (usize, bool),
 ) -> io::Result<(Vec<UdpSocket>, Option<Halves>)> {
+    if inherited.is_empty() && has_store && 2 * workers <= LARGEST_GROUP {
+        // The second half is for the next process, which starts while this one serves.
+        let (own, halves) = datagram::bind_halves(address, workers)?;
+        return Ok((own, Some(halves)));
+    }
     if inherited.is_empty() {
         // One byte of a connection ID selects the socket: further workers have none, and serve TCP only.
-        return Ok((datagram::bind_group(address, workers.min(datagram::LARGEST_GROUP))?.1, None));
+        return Ok((datagram::bind_group(address, workers.min(LARGEST_GROUP))?.1, None));
     }
     if inherited.len() != workers && inherited.len() != 2 * workers {
         tracing::warn!(
@@ -235,15 +273,21 @@ fn bind<L>(
             kind,
             address,
             backlog,
-            is_inherited: false,
+            is_shared: false,
             sockets,
             datagrams: Vec::new(),
             halves: None,
         });
     };
-    let sockets = share(inherited, settings, workers);
+    let is_shared = inherited.len() != workers || inherited.iter().any(|own| own.address() != Some(address));
+    let sockets = if is_shared { share(inherited, settings, workers) } else { divide(inherited, settings) };
     let sockets = sockets.map_err(|source| ServerError::Listen { address, source })?;
-    Ok(Bound { kind, address, backlog, is_inherited: true, sockets, datagrams: Vec::new(), halves: None })
+    Ok(Bound { kind, address, backlog, is_shared, sockets, datagrams: Vec::new(), halves: None })
+}
+
+/// One of the `inherited` sockets for each worker.
+fn divide(inherited: Vec<Inherited>, settings: &ListenerSettings) -> io::Result<Vec<Vec<TcpListener>>> {
+    inherited.into_iter().map(|own| Ok(vec![listener::adopt(own.socket, settings)?])).collect()
 }
 
 /// Copies of all `inherited` sockets for each worker.
@@ -298,6 +342,10 @@ mod tests {
 
     const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
+    fn sockets_of(passed: Vec<Inherited>) -> Sockets {
+        Sockets { passed, ..Sockets::default() }
+    }
+
     /// A socket as if it had been passed to the process.
     fn passed(number: RawFd, name: &str) -> Inherited {
         let socket = bind(&ListenerSettings::new(ANY)).expect("a socket");
@@ -328,19 +376,19 @@ mod tests {
         };
         let exact = first.address().expect("TCP");
         let wanted = [("https", other(&first)), ("https", exact), ("http", other(&second)), ("https", ANY)];
-        let mut sockets = Sockets(vec![first, second]);
+        let mut sockets = sockets_of(vec![first, second]);
         assert_eq!(numbers(&sockets.take_for(&streams(&wanted))), "[[], [3], [], [4]]");
-        assert!(sockets.0.is_empty());
+        assert!(sockets.passed.is_empty());
     }
 
     #[test]
     fn a_name_is_not_enough_for_another_port() {
         let socket = passed(3, "admin");
         let port = socket.address().expect("TCP").port() ^ 1;
-        let mut sockets = Sockets(vec![socket]);
+        let mut sockets = sockets_of(vec![socket]);
         let other = SocketAddr::from(([127, 0, 0, 1], port));
         assert_eq!(numbers(&sockets.take_for(&streams(&[("admin", other)]))), "[[]]");
-        assert_eq!(sockets.0.len(), 1);
+        assert_eq!(sockets.passed.len(), 1);
     }
 
     #[test]
@@ -351,7 +399,7 @@ mod tests {
         for descriptor in [stream.into(), datagrams.into(), file.into()] {
             let own = Inherited::from(Passed { number: 3, name: "https".to_owned(), descriptor });
             assert_eq!(own.address(), None);
-            let mut sockets = Sockets(vec![own]);
+            let mut sockets = sockets_of(vec![own]);
             assert_eq!(numbers(&sockets.take_for(&streams(&[("https", ANY)]))), "[[]]");
         }
     }
@@ -361,7 +409,7 @@ mod tests {
         let tcp = passed(3, "https");
         let address = tcp.address().expect("TCP");
         let udp = passed_datagrams(4, "https", UdpSocket::bind(address).expect("the same port"));
-        let mut sockets = Sockets(vec![udp, tcp]);
+        let mut sockets = sockets_of(vec![udp, tcp]);
         let wanted = [(Kind::Stream, "https", address), (Kind::Datagram, "https", address)];
         assert_eq!(numbers(&sockets.take_for(&wanted)), "[[3], [4]]");
     }
@@ -374,8 +422,8 @@ mod tests {
             group.into_iter().zip(3..).map(|(own, number)| passed_datagrams(number, "https", own));
         let settings = ListenerSettings::new(address);
         let listener = Listen { kind: (), name: "https", settings, datagrams: true };
-        let sockets = Sockets(inherited.collect());
-        let bound = sockets.bind_all(&[listener], None, 3).expect("sockets").listeners.remove(0);
+        let sockets = sockets_of(inherited.collect());
+        let bound = sockets.bind_all(&[listener], None, (3, 0)).expect("sockets").listeners.remove(0);
         assert_eq!((bound.address, bound.datagrams.len(), bound.sockets.len()), (address, 3, 3));
         // The copies of one socket share its queue.
         let client = UdpSocket::bind(ANY).expect("a client");
@@ -393,7 +441,7 @@ mod tests {
         let listen = |datagrams| {
             let listener =
                 Listen { kind: (), name: "https", settings: ListenerSettings::new(ANY), datagrams };
-            Sockets::default().bind_all(&[listener], None, 2).expect("sockets").listeners.remove(0)
+            Sockets::default().bind_all(&[listener], None, (2, 0)).expect("sockets").listeners.remove(0)
         };
         assert!(listen(false).datagrams.is_empty());
         let bound = listen(true);
@@ -408,7 +456,7 @@ mod tests {
         let other = UdpSocket::bind(ANY).expect("another program");
         let settings = ListenerSettings::new(other.local_addr().expect("an address"));
         let listener = Listen { kind: (), name: "https", settings, datagrams: true };
-        let refused = Sockets::default().bind_all(&[listener], None, 1);
+        let refused = Sockets::default().bind_all(&[listener], None, (1, 0));
         assert!(matches!(refused, Err(ServerError::Listen { .. })), "{refused:?}");
     }
 
@@ -416,12 +464,56 @@ mod tests {
     fn every_worker_has_a_copy_of_each_inherited_socket() {
         let bound = super::bind((), &ListenerSettings::new(ANY), vec![passed(3, ""), passed(4, "")], 3);
         let bound = bound.expect("sockets that listen");
-        assert!(bound.is_inherited && bound.sockets.len() == 3);
+        assert!(bound.is_shared && bound.sockets.len() == 3);
         for worker in &bound.sockets {
             let addresses: Vec<_> = worker.iter().map(|socket| socket.local_addr().expect("TCP")).collect();
             assert_eq!((addresses.len(), addresses[0]), (2, bound.address));
         }
         let own = super::bind((), &ListenerSettings::new(ANY), Vec::new(), 3).expect("new sockets");
-        assert!(!own.is_inherited && own.sockets.iter().all(|worker| worker.len() == 1));
+        assert!(!own.is_shared && own.sockets.iter().all(|worker| worker.len() == 1));
+    }
+    #[test]
+    fn every_worker_has_its_own_inherited_socket_if_there_is_one_for_each() {
+        let first = bind(&ListenerSettings::new(ANY)).expect("a socket");
+        let settings = ListenerSettings::new(first.local_addr().expect("an address"));
+        let others = [bind(&settings), bind(&settings)].map(|socket| socket.expect("the same port"));
+        let all: Vec<_> = [first].into_iter().chain(others).collect();
+        let inodes = |sockets: Vec<OwnedFd>| sockets.iter().map(inode).collect::<Vec<_>>();
+        let before = inodes(all.iter().map(|socket| socket.try_clone().expect("a copy").into()).collect());
+        let inherited = all
+            .into_iter()
+            .zip(3..)
+            .map(|(socket, number)| Passed { number, name: String::new(), descriptor: socket.into() }.into());
+        let bound = super::bind((), &settings, inherited.collect(), 3).expect("sockets that listen");
+        assert!(!bound.is_shared && bound.sockets.iter().all(|worker| worker.len() == 1));
+        assert_eq!(inodes(bound.copies().expect("copies")), before, "in their order");
+    }
+
+    #[test]
+    fn the_copies_of_a_first_process_are_two_halves_for_the_next() {
+        let listen = |address| Listen {
+            kind: (),
+            name: "https",
+            settings: ListenerSettings::new(address),
+            datagrams: true,
+        };
+        let first = Sockets::default().bind_all(&[listen(ANY)], None, (2, 64)).expect("sockets");
+        let bound = &first.listeners[0];
+        let copies = bound.copies().expect("copies");
+        assert_eq!((bound.datagrams.len(), copies.len()), (2, 2 + 4));
+        let before: Vec<_> = copies.iter().map(inode).collect();
+        let passed = copies
+            .into_iter()
+            .zip(3..)
+            .map(|(descriptor, number)| Passed { number, name: "https".to_owned(), descriptor }.into());
+        let next = sockets_of(passed.collect()).bind_all(&[listen(bound.address)], None, (2, 64));
+        let next = next.expect("sockets").listeners.remove(0);
+        assert!(!next.is_shared && next.halves.is_some());
+        let again: Vec<_> = next.copies().expect("copies").iter().map(inode).collect();
+        assert_eq!(again, before, "in the order of binding");
+    }
+
+    fn inode(socket: &OwnedFd) -> u64 {
+        rustix::fs::fstat(socket).expect("a socket").st_ino
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn settings(workers: usize, max_connections: usize) -> ServerSettings
         descriptors_per_connection: 1,
         admin: None,
         drain_timeout: Duration::from_secs(1),
+        drain_delay: Duration::ZERO,
         files: Vec::new(),
     }
 }

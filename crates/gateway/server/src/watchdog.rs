@@ -72,6 +72,8 @@ impl WorkerLoads {
 pub(crate) struct Watchdog {
     pulse: Arc<Pulse>,
     workers: Vec<Watched>,
+    /// Whether a successor may have the same sockets, which then stay in service: a pause would end its accepting too.
+    is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -82,12 +84,12 @@ struct Watched {
 }
 
 impl Watchdog {
-    /// Keeps copies of the sockets that the workers will serve, except for [`Bound::is_inherited`]: these stay in service,
+    /// Keeps copies of the sockets that the workers will serve, except for [`Bound::is_shared`]: these stay in service,
     /// since the other workers accept from them too.
     pub(crate) fn new<L>(pulse: Arc<Pulse>, workers: usize, bound: &[Bound<L>]) -> io::Result<Self> {
         let watched = |number: usize| {
-            // Inherited sockets are shared by all workers, so one stuck worker does not block them.
-            let own = bound.iter().filter(|bound| !bound.is_inherited);
+            // One stuck worker does not block the sockets that all workers share.
+            let own = bound.iter().filter(|bound| !bound.is_shared);
             let sockets =
                 own.flat_map(|bound| bound.sockets[number].iter().map(move |socket| (socket, bound.backlog)));
             let copies = sockets.map(|(socket, backlog)| Ok((socket.try_clone()?, backlog)));
@@ -95,7 +97,18 @@ impl Watchdog {
             Ok(Watched { listeners, beats: 0, looks: 0 })
         };
         let workers = (0..workers).map(watched).collect::<io::Result<_>>()?;
-        Ok(Self { pulse, workers })
+        Ok(Self { pulse, workers, is_shared: false })
+    }
+
+    /// Keeps all sockets in service from now on if `is_shared`: a successor starts with copies of them. Those of a stuck worker,
+    /// which were taken out of service before, are put into service by the successor, for its own worker.
+    pub(crate) fn share_sockets(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+    }
+
+    /// Whether at least one worker turns, as of the last [`look`](Self::look).
+    pub(crate) fn sees_life(&self) -> bool {
+        self.pulse.stuck().len() < self.pulse.0.len()
     }
 
     /// Looks at every worker. To be called once every [`BEAT`].
@@ -112,7 +125,9 @@ impl Watchdog {
                 tracing::warn!(worker = number, "the worker turns again, and accepts connections");
             } else if !stuck && worker.looks >= PATIENT_LOOKS {
                 pulse.stuck.store(true, Ordering::Relaxed);
-                worker.pause();
+                if !self.is_shared {
+                    worker.pause();
+                }
                 tracing::error!(
                     worker = number,
                     "the worker has not turned for {PATIENT_LOOKS} s: new connections go to the others. If it stays so, \
@@ -172,7 +187,7 @@ mod tests {
         let listeners = vec![(socket, settings.backlog)];
         let pulse = Pulse::new(1);
         let workers = vec![Watched { listeners, beats: 0, looks: 0 }];
-        let mut watchdog = Watchdog { pulse: Arc::clone(&pulse), workers };
+        let mut watchdog = Watchdog { pulse: Arc::clone(&pulse), workers, is_shared: false };
         for _ in 0..10 {
             pulse.beat(0);
             watchdog.look();
@@ -191,31 +206,36 @@ mod tests {
     }
 
     #[test]
-    fn inherited_sockets_stay_in_service() {
+    fn sockets_that_others_serve_stay_in_service() {
         let socket = listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
         let socket = socket.expect("a free port");
         let address = socket.local_addr().expect("an address");
-        let bound = |is_inherited| {
+        let bound = |is_shared| {
             let sockets = vec![vec![socket.try_clone().expect("a copy")]];
             [Bound {
                 kind: (),
                 address,
                 backlog: 16,
-                is_inherited,
+                is_shared,
                 sockets,
                 datagrams: Vec::new(),
                 halves: None,
             }]
         };
-        let stuck = |bound: &[Bound<()>]| {
+        let stuck = |bound: &[Bound<()>], has_successor| {
             let pulse = Pulse::new(1);
             let mut watchdog = Watchdog::new(Arc::clone(&pulse), 1, bound).expect("copies");
+            watchdog.share_sockets(has_successor);
+            assert!(watchdog.sees_life());
             (0..=PATIENT_LOOKS).for_each(|_| watchdog.look());
             assert_eq!(pulse.stuck(), [0]);
+            assert!(!watchdog.sees_life());
         };
-        stuck(&bound(true));
-        TcpStream::connect(address).expect("in service");
-        stuck(&bound(false));
+        stuck(&bound(true), false);
+        TcpStream::connect(address).expect("in service for the other workers");
+        stuck(&bound(false), true);
+        TcpStream::connect(address).expect("in service for the successor");
+        stuck(&bound(false), false);
         TcpStream::connect(address).expect_err("out of service");
     }
 }

@@ -39,6 +39,10 @@ pub(crate) struct Start {
     /// The worker ends when the sender of `stop` is dropped.
     pub(crate) stop: watch::Receiver<()>,
     pub(crate) failures: UnboundedSender<ServerError>,
+    /// Gets a message when the worker is prepared to serve.
+    pub(crate) prepared: UnboundedSender<()>,
+    /// Becomes true when all workers may serve. The worker ends if the sender is dropped before.
+    pub(crate) gate: watch::Receiver<bool>,
 }
 
 /// The sockets of a worker.
@@ -80,7 +84,7 @@ async fn run<S: Service>(
     number: usize,
     service: Arc<S>,
     sockets: WorkerSockets<S::Listener>,
-    Start { shared, drain, mut stop, .. }: Start,
+    Start { shared, drain, mut stop, prepared, mut gate, failures: _ }: Start,
 ) -> io::Result<()> {
     // Before the worker accepts: a shortage of another worker from then on is not missed.
     let shortages = shared.shortages.subscribe();
@@ -92,13 +96,21 @@ async fn run<S: Service>(
     tasks.spawn_local(help_others(context.wheel.clone(), shortages));
     tasks.spawn_local(each_second(context.clone()));
     let worker = service.start_worker(&context, &mut tasks)?;
+    let listeners = sockets.streams.into_iter().map(|(kind, socket)| Ok((kind, Listener::new(socket)?)));
+    let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
+    // Fails if the server has ended already, which the gate shows too.
+    let _ = prepared.send(());
+    tokio::select! {
+        // Nothing is accepted before: a predecessor still serves these sockets, and the start of another worker may fail.
+        opened = gate.wait_for(|is_open| *is_open) => if opened.is_err() { return Ok(()) },
+        failed = panicked(&mut tasks) => return Err(failed),
+    }
     let mut accepting = JoinSet::new();
     for socket in sockets.datagrams {
         // Among the other tasks, because connections of QUIC need the socket during the drain.
         tasks.spawn_local(S::serve_datagrams(&worker, socket));
     }
-    for (kind, socket) in sockets.streams {
-        let listener = Listener::new(socket)?;
+    for (kind, listener) in listeners {
         accepting.spawn_local(accept::<S>(context.clone(), Rc::clone(&worker), listener, kind));
     }
     tokio::select! {

@@ -303,6 +303,8 @@ fn server(
         descriptors_per_connection: 1,
         admin: raw.admin.listen.map(|address| address.0),
         drain_timeout: drain.0,
+        // Gateways notice the drain by themselves; no balancer is asked.
+        drain_delay: Duration::ZERO,
         files: Vec::new(),
     };
     (settings, keys)

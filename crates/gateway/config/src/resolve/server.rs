@@ -61,6 +61,7 @@ pub(super) struct Server {
     rates: RateLimits,
     handshake_timeout: Duration,
     drain_timeout: Duration,
+    drain_delay: Duration,
     protocol: HttpSettings,
     pub(super) tls: TlsSettings,
     pub(super) sessions: SessionSettings,
@@ -89,6 +90,7 @@ impl Server {
                 descriptors_per_connection: if upstreams.is_empty() { 1 } else { 2 },
                 admin: self.admin,
                 drain_timeout: self.drain_timeout,
+                drain_delay: self.drain_delay,
                 files,
             },
             https: self.https,
@@ -169,6 +171,7 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         rates: rates(&server.rates),
         handshake_timeout: handshake_timeout(server, &path, context),
         drain_timeout: drain_timeout(server, &path, context),
+        drain_delay: drain_delay(server, &path, context),
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
@@ -227,6 +230,12 @@ fn handshake_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context
 fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
     let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*TIMEOUTS.end());
     context.shared.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
+}
+
+fn drain_delay(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
+    let range = Period(Duration::ZERO)..=*TIMEOUTS.end();
+    let path = path.key("drain_delay");
+    context.shared.findings.within(&path, server.drain_delay, Period(Duration::ZERO), &range).0
 }
 
 /// Settings of the listeners at `addresses`. A `backlog` out of range, which [`server`] reports, is replaced by the default.

@@ -9,29 +9,34 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process;
 
+use crate::environment::{LISTEN_FDNAMES, LISTEN_FDS, LISTEN_PID, is_supervised};
+
 /// The number of the first descriptor, `SD_LISTEN_FDS_START`.
 const FIRST: RawFd = 3;
 
 /// A descriptor that was passed to this process.
 #[derive(Debug)]
-pub(crate) struct Passed {
-    pub(crate) number: RawFd,
+pub struct Passed {
+    /// Number at which it was passed.
+    pub number: RawFd,
     /// Name from `LISTEN_FDNAMES`; empty without one.
-    pub(crate) name: String,
-    pub(crate) descriptor: OwnedFd,
+    pub name: String,
+    /// The descriptor.
+    pub descriptor: OwnedFd,
 }
 
 /// Takes the descriptors that `LISTEN_FDS` announces for this process. A second call returns none.
 ///
-/// The descriptors are marked to be closed on `exec`. The variables are kept: `LISTEN_PID` is this process's id, so child
-/// processes ignore them.
-pub(crate) fn take() -> Vec<Passed> {
+/// They are for this process if `LISTEN_PID` is its id, or if its parent is a supervisor ([`is_supervised`]). The descriptors are
+/// marked to be closed on `exec`. The variables are kept: in a child process, both conditions are false.
+pub fn take() -> Vec<Passed> {
     let variable = |name: &str| env::var(name).unwrap_or_default();
-    let (id, count, names) = (variable("LISTEN_PID"), variable("LISTEN_FDS"), variable("LISTEN_FDNAMES"));
-    if id.is_empty() || count.is_empty() {
+    let (id, count, names) = (variable(LISTEN_PID), variable(LISTEN_FDS), variable(LISTEN_FDNAMES));
+    let is_supervised = is_supervised();
+    if (id.is_empty() && !is_supervised) || count.is_empty() {
         return Vec::new();
     }
-    if id.parse() != Ok(process::id()) {
+    if !is_supervised && id.parse() != Ok(process::id()) {
         tracing::debug!(LISTEN_PID = id, "the sockets of the environment are for another process");
         return Vec::new();
     }

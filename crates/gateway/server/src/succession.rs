@@ -1,0 +1,89 @@
+//! [`Succession`], the connections of a generation of a supervisor with the generations before and after it.
+
+use std::io;
+use std::os::unix::net;
+
+use brisk_supervisor::inherited::Passed;
+use brisk_supervisor::is_supervised;
+use brisk_supervisor::succession::{Order, PREDECESSOR, Predecessor, STATE, StatePart, answer};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::net::UnixDatagram;
+
+/// Buffer for one [`Order`]. A longer message is cut, and then is no order.
+const LONGEST: usize = 64;
+
+/// The descriptors by which generations reach each other; none without a supervisor.
+#[derive(Debug, Default)]
+pub(crate) struct Succession {
+    state: Option<net::UnixDatagram>,
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
+/// The side of a generation that serves.
+#[derive(Debug)]
+pub(crate) struct Successors {
+    state: Option<UnixDatagram>,
+    /// Whether a successor serves.
+    pub(crate) is_replaced: bool,
+}
+
+impl Succession {
+    /// Takes a descriptor of the supervisor, or returns any other.
+    pub(crate) fn take(&mut self, passed: Passed) -> Option<Passed> {
+        match &*passed.name {
+            STATE if is_supervised() => self.state = Some(passed.descriptor.into()),
+            PREDECESSOR if is_supervised() => self.predecessor = Some(Predecessor::new(passed.descriptor)),
+            _ => return Some(passed),
+        }
+        None
+    }
+
+    /// Must be called inside a runtime.
+    pub(crate) fn serve(self) -> io::Result<Successors> {
+        let register = |socket: net::UnixDatagram| {
+            socket.set_nonblocking(true)?;
+            UnixDatagram::from_std(socket)
+        };
+        Ok(Successors { state: self.state.map(register).transpose()?, is_replaced: false })
+    }
+}
+
+impl Successors {
+    /// The next order. Never resolves without a supervisor.
+    pub(crate) async fn next(&self) -> Order {
+        let Some(state) = &self.state else { return std::future::pending().await };
+        loop {
+            let mut bytes = [0; LONGEST];
+            match state.recv(&mut bytes).await {
+                Ok(length) => {
+                    if let Some(order) = Order::read(&bytes[..length]) {
+                        return order;
+                    }
+                }
+                // The supervisor has ended, which `SIGTERM` reports.
+                Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Reads the orders that have arrived: `SIGTERM` overtakes the order that goes before it.
+    pub(crate) fn note_replacement(&mut self) {
+        let Some(state) = &self.state else { return };
+        let mut bytes = [0; LONGEST];
+        // Not by tokio, which reads only after its own poll has seen the message.
+        while let Ok((length, _)) = recv(state, &mut bytes[..], RecvFlags::DONTWAIT) {
+            self.is_replaced |= Order::read(&bytes[..length]) == Some(Order::Replaced);
+        }
+    }
+
+    /// Answers [`Order::Export`]. A failure is logged: the successor then starts without the state.
+    pub(crate) fn answer(&self, number: u64, parts: &[StatePart]) {
+        let Some(state) = &self.state else { return };
+        match send(state, &answer(number, parts), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) => tracing::info!(parts = parts.len(), "state passed to a successor"),
+            Err(error) => {
+                tracing::warn!(%error, "the state does not reach the successor, whose clients make full handshakes")
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The supervisor: starts generations of the gateway, replaces them after a crash and for an upgrade, and forwards signals.
+
+mod upgrade;
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep_until};
+
+use self::upgrade::{Purpose, Starting};
+use crate::control::{ControlSocket, Operator};
+use crate::environment::LISTEN_FDS;
+use crate::error::SupervisorError;
+use crate::generation::{Generation, Line, ended, exit_code};
+use crate::inherited;
+use crate::notifier::Notifier;
+use crate::notify_socket::{NotifySocket, Received};
+use crate::pid_file::PidFile;
+use crate::signals::{Action, Signals};
+use crate::store::Store;
+use crate::timing::{Look, Restarts, Watchdog};
+
+/// The settings of a supervisor.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Absolute path of the program. Each generation runs the file that is there at its start.
+    pub program: PathBuf,
+    /// Arguments of `serve`, the same for all generations.
+    pub arguments: Vec<OsString>,
+    /// Maximum time from the start of a generation until it is ready.
+    pub ready_timeout: Duration,
+    /// File for the process id of the supervisor.
+    pub pid_file: Option<PathBuf>,
+}
+
+/// Runs a supervisor until it is stopped, or until the first generation fails before it is ready. Returns the exit status for the
+/// process, that of the last generation.
+///
+/// To be called on the main thread, whose end ends the generations.
+pub fn run(settings: &Settings) -> Result<u8, SupervisorError> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(SupervisorError::System)?;
+    runtime.block_on(async {
+        let signals = Signals::catch().map_err(SupervisorError::Signals)?;
+        let pid_file = settings.pid_file.as_deref().map(|path| {
+            let wrong = |source| SupervisorError::PidFile { path: path.to_owned(), source };
+            PidFile::write(path).map_err(wrong)
+        });
+        let _pid_file = pid_file.transpose()?;
+        let mut supervisor = Supervisor::new(settings)?;
+        supervisor.start_first()?;
+        Ok(supervisor.run(signals).await)
+    })
+}
+
+/// The generations of a gateway, of which one serves.
+struct Supervisor<'s> {
+    settings: &'s Settings,
+    notify: NotifySocket,
+    /// `None` if another process has taken its name; `SIGUSR2` upgrades then too.
+    control: Option<ControlSocket>,
+    /// The service manager of the supervisor itself.
+    manager: Notifier,
+    watchdog: Option<Watchdog>,
+    store: Store,
+    serving: Option<Generation>,
+    starting: Option<Starting>,
+    /// Generations that finish their connections, the oldest first.
+    draining: Vec<Generation>,
+    restarts: Restarts,
+    /// Time of the next restart, while none serves or starts.
+    restart_at: Option<Instant>,
+    is_stopping: bool,
+    /// Exit status of the generation that ended last.
+    last: u8,
+    /// Whether the first generation has failed.
+    has_failed: bool,
+}
+
+impl<'s> Supervisor<'s> {
+    fn new(settings: &'s Settings) -> Result<Self, SupervisorError> {
+        let random = RandomState::new().hash_one(LISTEN_FDS);
+        let name = format!("brisk-notify-{}-{random:016x}", std::process::id());
+        let notify = NotifySocket::bind(name).map_err(SupervisorError::System)?;
+        let control = ControlSocket::bind().inspect_err(|error| {
+            tracing::warn!(%error, "`brisk upgrade` cannot reach this supervisor; SIGUSR2 upgrades");
+        });
+        let manager = Notifier::from_environment();
+        let mut store = Store::default();
+        for passed in inherited::take() {
+            store.add(&passed.name, passed.descriptor);
+        }
+        Ok(Self {
+            settings,
+            notify,
+            control: control.ok(),
+            watchdog: manager.watchdog().map(Watchdog::new),
+            manager,
+            store,
+            serving: None,
+            starting: None,
+            draining: Vec::new(),
+            restarts: Restarts::default(),
+            restart_at: None,
+            is_stopping: false,
+            last: 0,
+            has_failed: false,
+        })
+    }
+
+    async fn run(&mut self, mut signals: Signals) -> u8 {
+        while !self.has_ended() {
+            let wake = self.wake();
+            tokio::select! {
+                received = self.notify.receive() => match received {
+                    Ok(received) => self.obey(received),
+                    Err(error) => tracing::error!(%error, "a report of a generation was not received"),
+                },
+                action = signals.next() => self.act(action),
+                operator = next_order(&mut self.control) => self.upgrade(Some(operator)),
+                () = sleep_until(wake) => self.look(),
+            }
+        }
+        self.last
+    }
+
+    fn has_ended(&self) -> bool {
+        let has_none = self.serving.is_none() && self.starting.is_none() && self.draining.is_empty();
+        has_none && (self.is_stopping || self.has_failed)
+    }
+
+    /// The time at which [`look`](Self::look) has something to do.
+    fn wake(&self) -> Instant {
+        let starting = self.starting.as_ref().map(|starting| starting.deadline);
+        let watchdog = self.watchdog.as_ref().map(Watchdog::due);
+        let times = [starting, watchdog, self.restart_at].into_iter().flatten();
+        times.min().unwrap_or_else(|| Instant::now() + Duration::from_hours(1))
+    }
+
+    fn line(&self) -> Line<'s> {
+        Line {
+            program: &self.settings.program,
+            arguments: &self.settings.arguments,
+            notify: self.notify.address(),
+        }
+    }
+
+    /// Starts the first generation.
+    fn start_first(&mut self) -> Result<(), SupervisorError> {
+        let started = Generation::start(&self.line(), &self.store, None);
+        let program = &self.settings.program;
+        let generation =
+            started.map_err(|source| SupervisorError::Start { program: program.clone(), source })?;
+        self.starting = Some(Starting::new(generation, Purpose::First, self.settings.ready_timeout));
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Reap => self.reap(),
+            Action::Stop(signal) => self.stop(signal),
+            Action::Reload => self.reload(),
+            Action::ReopenLogs => self.all().for_each(|generation| generation.signal(Signal::USR1)),
+            Action::Upgrade => self.upgrade(None),
+            Action::Ignore => tracing::warn!("SIGALRM is ignored: SIGUSR2 upgrades, SIGTERM drains and ends"),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Generation> {
+        let starting = self.starting.as_ref().map(|starting| &starting.generation);
+        self.draining.iter().chain(&self.serving).chain(starting)
+    }
+
+    /// Forwards the first signal to the generations that are not draining yet, since a second one would cut their connections, and
+    /// each later one to all.
+    fn stop(&mut self, signal: Signal) {
+        self.restart_at = None;
+        if self.is_stopping {
+            return self.all().for_each(|generation| generation.signal(signal));
+        }
+        self.is_stopping = true;
+        self.manager.stopping();
+        let starting = self.starting.as_ref().map(|starting| &starting.generation);
+        self.serving.iter().chain(starting).for_each(|generation| generation.signal(signal));
+    }
+
+    /// The generation that starts may have read the former configuration already, so it reloads when it is ready.
+    fn reload(&mut self) {
+        if let Some(serving) = &self.serving {
+            serving.signal(Signal::HUP);
+        }
+        if let Some(starting) = &mut self.starting {
+            starting.reloads = true;
+        }
+    }
+
+    /// Follows the report of a generation; reports of other processes are ignored.
+    fn obey(&mut self, received: Option<Received>) {
+        let Some(Received { sender, message, descriptors }) = received else { return };
+        let serving = self.serving.as_mut().filter(|serving| serving.id() == sender);
+        let starting = self.starting.as_mut().filter(|starting| starting.generation.id() == sender);
+        match (serving, starting) {
+            (_, Some(starting)) => {
+                if message.stores {
+                    starting.keep(message.name.as_deref(), descriptors);
+                }
+                if message.is_ready {
+                    self.ready();
+                }
+            }
+            (Some(serving), None) => {
+                serving.beat = Instant::now();
+                if message.is_reloading {
+                    self.manager.reloading();
+                } else if message.is_ready {
+                    self.manager.reloaded("serves");
+                }
+                if message.is_stopping && !self.is_stopping {
+                    self.replace_stopping();
+                }
+            }
+            (None, None) => tracing::debug!(process = %sender, "a report of another process is ignored"),
+        }
+    }
+
+    /// The serving generation was stopped by another process: it accepts no further connections, which wait in the sockets.
+    fn replace_stopping(&mut self) {
+        tracing::warn!("the gateway stops although the supervisor has not stopped it: it is started again");
+        let serving = self.serving.take();
+        self.draining.extend(serving);
+        self.restart_after(Duration::ZERO);
+    }
+
+    /// Waits for all children that have ended.
+    fn reap(&mut self) {
+        // First the reports that they have sent before their end.
+        while let Ok(received) = self.notify.try_receive() {
+            self.obey(received);
+        }
+        while let Ok(Some((id, status))) = wait(WaitOptions::NOHANG) {
+            self.note_end(id, status);
+        }
+    }
+
+    fn note_end(&mut self, id: Pid, status: WaitStatus) {
+        self.draining.retain(|generation| {
+            let has_ended = generation.id() == id;
+            if has_ended {
+                self.last = exit_code(status);
+                tracing::info!(process = %id, "a drained gateway has ended: {}", ended(status));
+            }
+            !has_ended
+        });
+        if let Some(starting) = self.starting.take_if(|starting| starting.generation.id() == id) {
+            self.last = exit_code(status);
+            self.abandon(starting, &ended(status));
+        }
+        if let Some(serving) = self.serving.take_if(|serving| serving.id() == id) {
+            self.last = exit_code(status);
+            if !self.is_stopping {
+                self.restart_after(serving.started.elapsed());
+                let reason = ended(status);
+                tracing::error!(process = %id, "the gateway has ended ({reason}): it is started again, connections wait");
+            }
+        }
+    }
+
+    /// Plans a restart after a generation that ran for this time, unless another starts already.
+    fn restart_after(&mut self, ran: Duration) {
+        if self.starting.is_none() && self.serving.is_none() && !self.is_stopping {
+            self.restart_at = Some(Instant::now() + self.restarts.pause_after(ran));
+        }
+    }
+
+    /// Does everything that is due by time.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.restart_at.take_if(|at| *at <= now).is_some() {
+            self.restart();
+        }
+        if let Some(starting) = &mut self.starting {
+            starting.end_if_late(now, self.settings.ready_timeout);
+        }
+        let Some(watchdog) = &mut self.watchdog else { return };
+        match watchdog.look(now, self.serving.as_mut().map(|serving| &mut serving.beat)) {
+            Look::TooEarly => {}
+            Look::Alive => self.manager.alive(),
+            Look::Silent => {
+                self.manager.alive();
+                if let Some(serving) = &self.serving {
+                    tracing::error!(process = %serving.id(), "the gateway does not respond: it is killed and started again");
+                    serving.signal(Signal::KILL);
+                }
+            }
+        }
+    }
+}
+
+/// The next order; none without a socket.
+async fn next_order(control: &mut Option<ControlSocket>) -> Operator {
+    match control {
+        Some(control) => control.order().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,204 @@
+//! Starts of generations: for an upgrade, or after a crash. The generation before serves until the new one is ready.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::time::Instant;
+
+use super::Supervisor;
+use crate::control::Operator;
+use crate::generation::Generation;
+use crate::store::{MOST, Store};
+use crate::succession::Order;
+
+/// Name of descriptors that were stored without one, as in systemd.
+const UNNAMED: &str = "stored";
+
+/// A generation that is not ready yet.
+#[derive(Debug)]
+pub(super) struct Starting {
+    pub(super) generation: Generation,
+    purpose: Purpose,
+    /// Time at which it is killed.
+    pub(super) deadline: Instant,
+    /// Whether a `SIGHUP` is due when it is ready.
+    pub(super) reloads: bool,
+    /// The descriptors that it has stored. They replace the store when it is ready, and are closed if it fails.
+    stored: Store,
+    /// The reason for which the supervisor has killed it.
+    killed: Option<String>,
+}
+
+/// Reason for a start.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// The first start, whose failure ends the supervisor.
+    First,
+    /// The generation before has ended.
+    Restart,
+    /// An upgrade, and the operator who waits for its outcome; none after `SIGUSR2`.
+    Upgrade(Option<Operator>),
+}
+
+impl Starting {
+    pub(super) fn new(generation: Generation, purpose: Purpose, limit: Duration) -> Self {
+        let deadline = generation.started + limit;
+        Self { generation, purpose, deadline, reloads: false, stored: Store::default(), killed: None }
+    }
+
+    /// Keeps descriptors for later generations.
+    pub(super) fn keep(&mut self, name: Option<&str>, descriptors: Vec<OwnedFd>) {
+        for descriptor in descriptors {
+            if !self.stored.add(name.unwrap_or(UNNAMED), descriptor) {
+                tracing::error!("the gateway stores more than {MOST} descriptors: further ones are closed");
+                return;
+            }
+        }
+    }
+
+    /// Kills the generation if it is not ready within `limit`.
+    pub(super) fn end_if_late(&mut self, now: Instant, limit: Duration) {
+        if now >= self.deadline && self.killed.is_none() {
+            self.killed = Some(format!("it was not ready within {} s", limit.as_secs_f64()));
+            self.generation.signal(Signal::KILL);
+            // The end of the process is noticed by `SIGCHLD`.
+            self.deadline = now + limit.max(Duration::from_secs(1));
+        }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Starts the program that is at its path now, beside the serving generation. The operator gets the outcome.
+    pub(super) fn upgrade(&mut self, operator: Option<Operator>) {
+        let serving = match (&self.serving, &self.starting) {
+            _ if self.is_stopping => return refuse(operator, "the supervisor is stopping"),
+            (_, Some(Starting { purpose: Purpose::Upgrade(_), .. })) => {
+                return refuse(operator, "an upgrade is under way");
+            }
+            (_, Some(_)) | (None, None) => return refuse(operator, "the gateway is starting"),
+            (Some(serving), None) => serving,
+        };
+        // An answer to a former successor would otherwise remain in the queue.
+        serving.discard_answers();
+        match Generation::start(&self.line(), &self.store, Some(serving)) {
+            Ok(generation) => {
+                tracing::info!(process = %generation.id(), "upgrade: a new gateway starts beside the old one");
+                let purpose = Purpose::Upgrade(operator);
+                self.starting = Some(Starting::new(generation, purpose, self.settings.ready_timeout));
+            }
+            Err(error) => {
+                let program = self.settings.program.display();
+                refuse(operator, format_args!("cannot start {program}: {error}"));
+            }
+        }
+    }
+
+    /// Starts a generation after the end of the one before.
+    pub(super) fn restart(&mut self) {
+        match Generation::start(&self.line(), &self.store, None) {
+            Ok(generation) => {
+                tracing::info!(process = %generation.id(), "a new gateway starts");
+                self.starting =
+                    Some(Starting::new(generation, Purpose::Restart, self.settings.ready_timeout));
+            }
+            Err(error) => {
+                let program = self.settings.program.display();
+                tracing::error!("cannot start {program}: {error}; it is tried again, and connections wait");
+                self.restart_after(Duration::ZERO);
+            }
+        }
+    }
+
+    /// The generation that was starting is ready: it serves from now on, and the one before drains.
+    pub(super) fn ready(&mut self) {
+        let Some(starting) = self.starting.take() else { return };
+        let Starting { mut generation, purpose, reloads, stored, .. } = starting;
+        // A program that stores nothing, such as one of another version, keeps the sockets at least for its successor.
+        if !stored.is_empty() {
+            self.store = stored;
+        }
+        let id = generation.id();
+        tracing::info!(process = %id, descriptors = self.store.len(), "the gateway serves");
+        generation.beat = Instant::now();
+        let before = self.serving.replace(generation);
+        if self.is_stopping {
+            // Both have received the signal already, and a second one would cut their connections.
+            self.draining.extend(before);
+            return answer(purpose, Err("the supervisor is stopping"));
+        }
+        if let Some(before) = before {
+            self.end_drains();
+            before.order(Order::Replaced);
+            before.signal(Signal::TERM);
+            self.draining.push(before);
+        }
+        if let Some(serving) = self.serving.as_ref().filter(|_| reloads) {
+            serving.signal(Signal::HUP);
+        }
+        if let Err(error) = self.manager.ready_as_main("serves") {
+            tracing::warn!(%error, "the service manager does not learn that the gateway serves");
+        }
+        answer(purpose, Ok(id));
+    }
+
+    /// Cuts the connections of generations that drain while another one begins to: the datagram sockets of a group are for two
+    /// generations, of which one drains (`brisk_net::datagram`).
+    fn end_drains(&self) {
+        if !self.store.has_datagrams() {
+            return;
+        }
+        for generation in &self.draining {
+            tracing::warn!(process = %generation.id(), "its drain is cut: its sockets for HTTP/3 are for the new gateway");
+            generation.signal(Signal::TERM);
+        }
+    }
+
+    /// A generation has ended before it was ready. The one before serves on, if there is one.
+    pub(super) fn abandon(&mut self, starting: Starting, ended: &str) {
+        let Starting { generation, purpose, killed, .. } = starting;
+        let reason = killed.unwrap_or_else(|| format!("it ended with {ended}; its log has the reason"));
+        if let Some(serving) = &self.serving {
+            serving.discard_answers();
+            serving.order(Order::Abandoned);
+        }
+        match purpose {
+            Purpose::First => {
+                self.has_failed = true;
+                if !self.is_stopping {
+                    tracing::error!("the gateway did not become ready: {reason}");
+                }
+            }
+            Purpose::Restart => {
+                tracing::error!(
+                    "the gateway did not become ready: {reason}; it is tried again, and connections wait"
+                );
+                self.restart_after(generation.started.elapsed());
+            }
+            Purpose::Upgrade(operator) => {
+                refuse(operator, format_args!("the new gateway did not become ready: {reason}"));
+                // The old one may have ended meanwhile.
+                self.restart_after(generation.started.elapsed());
+            }
+        }
+    }
+}
+
+/// Reports the outcome of an upgrade to the operator who waits for it.
+fn answer(purpose: Purpose, outcome: Result<Pid, &str>) {
+    if let Purpose::Upgrade(Some(operator)) = purpose {
+        match outcome {
+            Ok(process) => operator.done(process),
+            Err(reason) => operator.refuse(reason),
+        }
+    }
+}
+
+/// Reports to the log, and to the operator, that nothing has changed.
+fn refuse(operator: Option<Operator>, reason: impl fmt::Display) {
+    tracing::error!("not upgraded, the old gateway serves: {reason}");
+    if let Some(operator) = operator {
+        operator.refuse(reason);
+    }
+}
