@@ -1,12 +1,14 @@
 //! [`GatewaySockets`], bound first, and [`Gateway`]: serves, reloads and drains.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_server::{Control, Listen, Listening, Parts, Process, Refusal, Server};
+use brisk_supervisor::succession::StatePart;
 use brisk_telemetry::metrics::Reload;
 
 use crate::GatewayError;
@@ -65,8 +67,7 @@ impl Gateway {
         let visits = environment.visits.clone();
         let shared = Shared::new(settings, environment)?;
         let dashboard = Served::start(settings.dashboard.as_ref(), &shared, sockets.0.loads(), visits)?;
-        // Last of all that can fail: from here on signals are caught, and new connections over
-        // QUIC reach this process.
+        // Last of all that can fail: from here on signals are caught.
         let server = Server::new(sockets.0)?;
         shared.metrics.register(server.metrics());
         let addresses = Addresses { dashboard: dashboard.url(), ..addresses(&server) };
@@ -99,12 +100,25 @@ impl Gateway {
     /// `source` and applies the configuration to `parts`, which include [`part`](Self::part); if either fails, the
     /// previous configuration remains in use. If only certificate files have changed, only these certificates are
     /// loaded and published.
-    pub fn run<S: Source>(self, parts: &Parts<S::Configuration>, source: S) -> Result<(), GatewayError> {
-        let Self { shared, server, part, .. } = self;
+    ///
+    /// Continues the state of a predecessor, which serves until this process is ready ([`Server::predecessor`]). `announce` is
+    /// called when connections reach this process ([`Control::announce`]).
+    pub fn run<S: Source>(
+        self,
+        parts: &Parts<S::Configuration>,
+        source: S,
+        announce: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), GatewayError> {
+        let Self { shared, mut server, part, .. } = self;
+        // As late as possible: the predecessor rotates its keys until then.
+        if let Some(predecessor) = server.predecessor() {
+            shared.resumption.continue_from(&predecessor);
+        }
         // Not in `new`, which may still fail while another process varies these settings.
         shared.begin_variation();
         let pages = pages_of(&shared);
-        let served = server.run(&shared, Reloads { part, parts, source }, pages);
+        let control = Reloads { part, parts, source, announce: Some(announce) };
+        let served = server.run(&shared, control, pages);
         // After the drain, whose last requests have lines too.
         shared.sink.close_access_log();
         Ok(served?)
@@ -141,14 +155,24 @@ fn addresses(server: &Server<Socket>) -> Addresses {
 }
 
 /// The main thread's work for a gateway: reloads, and the rotation of keys.
-struct Reloads<'p, S: Source> {
+struct Reloads<'p, S: Source, A> {
     part: Rc<GatewayPart>,
     parts: &'p Parts<S::Configuration>,
     source: S,
+    /// `None` after the start.
+    announce: Option<A>,
 }
 
-impl<S: Source> Control for Reloads<'_, S> {
+impl<S: Source, A: FnOnce() -> io::Result<()>> Control for Reloads<'_, S, A> {
     type Settings = S::Configuration;
+
+    fn announce(&mut self) -> io::Result<()> {
+        self.announce.take().map_or(Ok(()), |announce| announce())
+    }
+
+    fn export(&self) -> Vec<StatePart> {
+        self.part.shared.resumption.export()
+    }
 
     fn start(&mut self) {
         self.part.check_health();

@@ -11,12 +11,16 @@ use brisk_session::{
     FleetSecret, KeySource, MemoryStore, PreparedKeySync, RedisError, RedisStore, RotationSettings,
     SessionIds, SessionStore, TicketKeySync, TicketKeyring, TieredStore,
 };
+use brisk_supervisor::succession::{Predecessor, StatePart};
 use brisk_telemetry::Metrics;
 use brisk_tls::{KeyGate, Resources};
 
 use self::metrics::SessionMetrics;
 use crate::GatewayError;
 use crate::settings::{FleetStore, SessionSettings};
+
+/// Name of the part of the state with the ticket keys. Never changed: programs of different versions exchange it.
+const TICKET_KEYS: &str = "ticket-keys";
 
 /// Ticket keys, sessions in memory, and the state shared with a fleet.
 pub(crate) struct Resumption {
@@ -90,6 +94,31 @@ impl Resumption {
             fleet.commit_exchange(exchange);
         }
         self.keyring.configure(source, SystemTime::now());
+    }
+
+    /// State for a successor of this process: the ticket keys. Sessions of the store stay, so that each is used once.
+    pub(crate) fn export(&self) -> Vec<StatePart> {
+        vec![StatePart { name: TICKET_KEYS.to_owned(), bytes: self.keyring.export(SystemTime::now()) }]
+    }
+
+    /// Continues the state of a predecessor. Without its answer, its clients make full handshakes, which is logged. Blocks for at
+    /// most two seconds.
+    pub(crate) fn continue_from(&self, predecessor: &Predecessor) {
+        let parts = match predecessor.ask() {
+            Ok(parts) => parts,
+            Err(error) => {
+                tracing::warn!(%error, "the predecessor passes no ticket keys: its clients make full handshakes");
+                return;
+            }
+        };
+        let keys = parts.iter().find(|part| part.name == TICKET_KEYS);
+        match keys.map(|keys| self.keyring.import(&keys.bytes, SystemTime::now())) {
+            Some(Some(keys)) => tracing::info!(keys, "the ticket keys of the predecessor stay in use"),
+            Some(None) => tracing::warn!(
+                "ticket keys of another version: clients of the predecessor make full handshakes"
+            ),
+            None => {}
+        }
     }
 
     /// Wipes expired ticket keys and sessions, and generates the keys that are due. The main thread calls it, since
