@@ -7,6 +7,7 @@ mod compress;
 mod import;
 mod key_process;
 mod keyserver;
+mod supervise;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub(crate) use compress::CompressArgs;
 pub(crate) use import::{Import, ImportCommand, ImportFile};
 pub(crate) use key_process::KeyProcess;
 pub(crate) use keyserver::{Enrol, Init, KeyServer, KeyServerCommand, ServeKeys};
+pub(crate) use supervise::{Supervise, Upgrade};
 
 /// The fastest HTTPS for the least CPU.
 #[derive(Debug, Parser)]
@@ -38,6 +40,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve HTTPS: a built-in page, static files, or the responses of an upstream
     Serve(Serve),
+    /// Serve like `serve`, and start the gateway again after a crash, or for an upgrade without an interruption
+    Supervise(Supervise),
+    /// Replace the gateway of `supervise` by the program that is installed now
+    Upgrade(Upgrade),
     /// Check a configuration file, or analyse a recorded page (HAR); serves nothing
     Check(Check),
     /// Write compressed copies of the files of a folder, for routes with `precompressed`

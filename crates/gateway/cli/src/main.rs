@@ -25,6 +25,7 @@ mod sandbox;
 mod serve;
 mod source;
 mod summary;
+mod supervise;
 mod tokens;
 #[cfg(feature = "tools")]
 mod tools;
@@ -61,6 +62,8 @@ fn main() -> ExitCode {
             memory::small_pages();
             isolated::run(arguments)
         }
+        Command::Supervise(arguments) => return supervise::run(arguments),
+        Command::Upgrade(arguments) => supervise::upgrade(&arguments),
         Command::Tool(tool) => return tools::run(tool),
     };
     match result {

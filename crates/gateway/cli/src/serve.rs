@@ -1,6 +1,7 @@
 //! `brisk serve`: runs the gateway in the foreground.
 
 use std::collections::HashSet;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ const STOPPING: Duration = Duration::from_secs(8);
 
 /// Runs the gateway until a stop signal, and then until it has drained.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
+    brisk_supervisor::end_with_supervisor()
+        .map_err(|error| anyhow!("cannot follow the supervisor: {error}"))?;
     let line = arguments.command_line();
     let sources = line.sources()?;
     let (isolation, privileges, sockets) = give_up_rights(sources.as_ref(), &arguments.log)?;
@@ -83,8 +86,8 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
         refused_keys: running.refused_keys.clone(),
     };
     let gateway = Gateway::new(&first.settings, sockets, &environment)?;
-    print_start(gateway.addresses(), &first)
-        .map_err(|error| anyhow!("cannot write the addresses: {error}"))?;
+    let start = start_text(gateway.addresses(), &first);
+    let to_stderr = has_records_on_stdout(&first.settings.access_log);
     // Last: the publication of stored certificates may take seconds, and needs the hosts of the gateway.
     obtained.start(&first.acme).map_err(ServerError::Threads)?;
 
@@ -102,7 +105,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     parts.add(obtained, |new| &new.acme);
     // The keys of the start would otherwise stay in memory after a reload has removed them.
     drop(first);
-    let served = gateway.run(&parts, configuration);
+    let served = gateway.run(&parts, configuration, || print_start(start.as_bytes(), to_stderr));
     parts.stop(Instant::now() + STOPPING);
     Ok(served?)
 }
@@ -130,48 +133,54 @@ pub(crate) fn log_warnings(warnings: &[String]) {
     }
 }
 
-/// Prints the addresses in a single write, so that a reader of a pipe gets either all lines or none: to standard output, or to
-/// standard error if standard output contains an access log for programs.
-fn print_start(addresses: &Addresses, first: &Resolved) -> io::Result<()> {
+/// Lines with the addresses.
+fn start_text(addresses: &Addresses, first: &Resolved) -> String {
     let development = first.development.as_ref();
-    let mut out = Vec::new();
-    writeln!(out, "brisk {} serves", env!("CARGO_PKG_VERSION"))?;
+    let mut out = format!("brisk {} serves\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |kind: &str, value: &dyn fmt::Display| {
+        // Writing to a `String` does not fail.
+        let _ = writeln!(out, "  {kind:<6} {value}");
+    };
     let mut https: Vec<_> =
         addresses.https.iter().map(|address| shown(*address, development.is_some())).collect();
     // 127.0.0.1 and [::1] have one text, also where another address is between them.
     let mut seen = HashSet::new();
     https.retain(|address| seen.insert(address.clone()));
     for address in &https {
-        writeln!(out, "  https  https://{address}")?;
+        line("https", &format_args!("https://{address}"));
     }
     for address in https.iter().filter(|_| first.settings.http3) {
-        writeln!(out, "  http3  https://{address}")?;
+        line("http3", &format_args!("https://{address}"));
     }
     for address in &addresses.http {
-        writeln!(out, "  http   http://{address}")?;
+        line("http", &format_args!("http://{address}"));
     }
     for address in &addresses.tcp {
-        writeln!(out, "  tcp    tcp://{address}")?;
+        line("tcp", &format_args!("tcp://{address}"));
     }
     if let Some(address) = addresses.admin {
-        writeln!(out, "  admin  http://{address}")?;
+        line("admin", &format_args!("http://{address}"));
     }
     if let Some(url) = &addresses.dashboard {
-        writeln!(out, "  dashboard {url}")?;
+        line("dashboard", url);
     }
-    writeln!(out, "  resume {}", summary::sessions(&first.settings))?;
+    line("resume", &summary::sessions(&first.settings));
     if let Some(ca) = development {
         let certificate = ca.certificate().display();
-        writeln!(
-            out,
-            "  trust  {certificate} (import it in the browser, or: curl --cacert {certificate} ...)"
-        )?;
+        let import = "import it in the browser, or: curl --cacert";
+        line("trust", &format_args!("{certificate} ({import} {certificate} ...)"));
     }
-    if has_records_on_stdout(&first.settings.access_log) {
-        return io::stderr().write_all(&out);
+    out
+}
+
+/// Prints the addresses in a single write, so that a reader of a pipe gets either all lines or none: to standard output, or to
+/// standard error if standard output contains an access log for programs.
+fn print_start(text: &[u8], to_stderr: bool) -> io::Result<()> {
+    if to_stderr {
+        return io::stderr().write_all(text);
     }
     let mut stdout = io::stdout().lock();
-    stdout.write_all(&out)?;
+    stdout.write_all(text)?;
     stdout.flush()
 }
 
