@@ -89,6 +89,12 @@ impl Setup {
         self
     }
 
+    /// Starts a supervisor of a gateway. Its own options come before those of the gateway.
+    pub fn supervised(mut self) -> Self {
+        self.subcommand = "supervise";
+        self
+    }
+
     /// Adds this configuration as `brisk.toml`.
     pub fn config(self, toml: &str) -> Self {
         self.file("brisk.toml", toml).option("--config").option("brisk.toml")
@@ -318,6 +324,21 @@ impl Brisk {
     pub fn reload_lines(&self) -> Vec<String> {
         let ended = |line: &&str| line.contains("reloaded");
         self.process.stderr().lines().filter(ended).map(str::to_owned).collect()
+    }
+
+    /// Process ids of the gateways that a supervisor has started and that have served, in order.
+    pub fn generations(&self) -> Vec<u32> {
+        let log = self.process.stderr();
+        let serving = log.lines().filter(|line| line.contains("the gateway serves"));
+        let ids =
+            serving.filter_map(|line| line.split("process=").nth(1)?.split_whitespace().next()?.parse().ok());
+        ids.collect()
+    }
+
+    /// Waits until a supervisor has started more than `count` gateways that have served, and returns the id of the last.
+    #[track_caller]
+    pub fn generation_after(&self, count: usize) -> u32 {
+        wait_until("a gateway that serves", || self.generations().get(count..)?.last().copied())
     }
 
     /// Sends SIGTERM.

@@ -62,6 +62,8 @@ mod tcp_hostile;
 mod tcp_names;
 mod trace_context;
 mod unknown_hosts;
+mod upgrade;
+mod upgrade_reports;
 mod uploads_beside;
 mod upstream_close;
 mod upstream_limits;
