@@ -313,14 +313,14 @@ mod tests {
 
     #[test]
     fn a_service_that_cannot_serve_is_not_ready_and_says_why() {
-        let is_ill = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let is_ill = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&is_ill);
-        let trouble = move || asked.load(std::sync::atomic::Ordering::Relaxed).then(|| "no keys".to_owned());
+        let trouble = move || asked.load(Ordering::Relaxed).then(|| "no keys".to_owned());
         let pages = Pages::default().ready_unless(|| None).ready_unless(trouble);
         let admin = Admin::new(pages, drain::channel().1, Pulse::new(1));
         let status = |path| admin.respond(&Request::get(path).body(()).expect("a request")).status().as_u16();
         assert_eq!((status("/readyz"), status("/healthz")), (200, 200));
-        is_ill.store(true, std::sync::atomic::Ordering::Relaxed);
+        is_ill.store(true, Ordering::Relaxed);
         assert_eq!((status("/readyz"), status("/healthz")), (503, 200));
     }
 

@@ -57,7 +57,7 @@ pub trait Control {
     /// A configuration: the settings of all parts and of the server.
     type Settings: AsRef<ServerSettings>;
 
-    /// Reports the start to people and programs, when everything is prepared and nothing is served yet.
+    /// Reports the start to people and programs, when everything is prepared and nothing is served yet. After `READY=1`.
     fn announce(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -65,7 +65,7 @@ pub trait Control {
     /// Called once, when the workers run, before the first signal is obeyed.
     fn start(&mut self);
 
-    /// State for a successor, which takes over from this process while both run.
+    /// State for a successor that asks for it by [`Order::Export`].
     fn export(&self) -> Vec<StatePart> {
         Vec::new()
     }
@@ -114,14 +114,14 @@ pub(crate) struct MainThread<C> {
     pub(crate) outside: Outside,
 }
 
-/// Connections of the main thread with its service manager, the generations around it, and clients of the admin listener.
+/// Connections of the main thread with its service manager ([`Notifier`]), its [`Successors`], and the admin listener.
 pub(crate) struct Outside {
     pub(crate) manager: Notifier,
     pub(crate) successors: Successors,
     pub(crate) halves: Rc<[Halves]>,
     /// The tasks that accept connections to the admin listener.
     pub(crate) admin: Vec<AbortHandle>,
-    /// True from the stop signal on.
+    /// True from [`SignalAction::Stop`] on, during [`ServerSettings::drain_delay`].
     pub(crate) is_leaving: Arc<AtomicBool>,
 }
 
@@ -182,7 +182,7 @@ impl<C: Control> MainThread<C> {
         Ok(())
     }
 
-    /// The time at which the drain begins, after a signal to stop: now, if a successor serves.
+    /// The time at which the drain begins, after [`SignalAction::Stop`]: now, if a successor serves.
     fn leave(&mut self) -> Instant {
         let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
         outside.successors.note_replacement();
@@ -202,10 +202,11 @@ impl<C: Control> MainThread<C> {
         }
     }
 
-    /// Follows an order of the supervisor or of a successor.
+    /// Follows an [`Order`] of the supervisor or of a successor.
     fn obey(&mut self, order: Order) {
         match order {
             Order::Export(number) => {
+                // Until the outcome is known, since the successor may accept at any time from now on.
                 self.watchdog.share_sockets(true);
                 self.outside.successors.answer(number, &self.control.export());
             }

@@ -1,5 +1,6 @@
 //! [`Listening`], the bound sockets, and [`Server`], which starts the workers, serves and drains.
 
+use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,8 +11,8 @@ use std::thread::JoinHandle;
 use brisk_net::datagram::Halves;
 use brisk_net::drain;
 use brisk_net::listener::ListenerSettings;
-use brisk_supervisor::Notifier;
 use brisk_supervisor::succession::Predecessor;
+use brisk_supervisor::{Notifier, is_supervised};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 
@@ -162,6 +163,7 @@ impl<L: Copy + Send + 'static> Server<L> {
             }
             let successors = succession.serve().map_err(ServerError::Threads)?;
             report(&halves, stored, &manager, &mut control)?;
+            // Only now, since a predecessor serves the same sockets until the report.
             gate.send_replace(true);
             let is_leaving = Arc::new(AtomicBool::new(false));
             let page = Admin::new(pages, drain, pulse).leaving(Arc::clone(&is_leaving));
@@ -207,24 +209,35 @@ fn start_workers<S: Service>(
     sockets.into_iter().enumerate().map(start).collect()
 }
 
-/// Passes the sockets to the descriptor store, directs new connections to this process, and reports the start.
+/// Calls [`Stored::pass_to`], [`Halves::take_over`], [`Notifier::ready`] and [`Control::announce`].
 fn report(
     halves: &[Halves],
     stored: Stored,
     manager: &Notifier,
     control: &mut impl Control,
 ) -> Result<(), ServerError> {
-    stored.pass_to(manager).map_err(ServerError::Report)?;
+    required(stored.pass_to(manager))?;
     // From here on clients of QUIC reach this process. If the report fails, the process ends, and
     // the supervisor makes the predecessor take over again.
     halves.iter().try_for_each(Halves::take_over).map_err(ServerError::Report)?;
-    manager.ready("serves").map_err(ServerError::Report)?;
+    required(manager.ready("serves"))?;
     match control.announce() {
         // The predecessor has been stopped already: a closed standard output must not end its successor.
         Err(error) if manager.is_managed() => tracing::warn!(%error, "the addresses are not reported"),
         announced => announced.map_err(ServerError::Report)?,
     }
     Ok(())
+}
+
+/// A report, without which a supervisor would kill this process. Any other service manager is not a reason to refuse service.
+fn required(report: io::Result<()>) -> Result<(), ServerError> {
+    match report {
+        Err(error) if !is_supervised() => {
+            tracing::warn!(%error, "the service manager of NOTIFY_SOCKET gets no report");
+            Ok(())
+        }
+        sent => sent.map_err(ServerError::Report),
+    }
 }
 
 /// The sockets of each worker. Datagram sockets go to the workers in turns: with one for each worker, the index of the

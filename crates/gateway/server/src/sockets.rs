@@ -33,7 +33,7 @@ const ADMIN: &str = "admin";
 #[derive(Debug, Default)]
 pub struct Sockets {
     passed: Vec<Inherited>,
-    /// The connections to the generations before and after this one.
+    /// [`Succession`] of a generation of a supervisor.
     pub(crate) succession: Succession,
 }
 
@@ -60,7 +60,7 @@ type Wanted<'a> = (Kind, &'a str, SocketAddr);
 pub(crate) struct AllBound<L> {
     pub(crate) listeners: Vec<Bound<L>>,
     pub(crate) admin: Option<Bound<()>>,
-    /// Copies of all sockets for the descriptor store of the service manager; none without a store.
+    /// [`Bound::copies`] for the service manager; none without a store.
     pub(crate) stored: Stored,
 }
 

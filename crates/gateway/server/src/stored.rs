@@ -1,4 +1,5 @@
-//! [`Stored`], copies of the sockets for the descriptor store of the service manager, from which the next process gets them.
+//! [`Stored`], copies of the sockets for the descriptor store of the service manager (`FDSTORE`), from which the next process
+//! gets them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,10 +9,11 @@ use brisk_supervisor::Notifier;
 use crate::ServerError;
 use crate::sockets::Bound;
 
-/// Copies of all sockets of a server in the order of binding, by the name of their listener, until they are in the store.
+/// Copies of all sockets of a server in the order of binding, by [`Listen::name`](crate::Listen::name), until the [`Notifier`] has
+/// passed them.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
-    /// Capacity of the store; 0 without one.
+    /// [`Notifier::stores`].
     capacity: usize,
     sockets: Vec<(&'static str, Vec<OwnedFd>)>,
     /// Names of passed sockets that no listener has taken.
@@ -24,9 +26,10 @@ impl Stored {
         Self { capacity, ..Self::default() }
     }
 
-    /// Adds the sockets of a listener, if there is a store.
+    /// Adds [`Bound::copies`] of a listener, if there is a store.
     pub(crate) fn add<L>(&mut self, name: &'static str, bound: &Bound<L>) -> Result<(), ServerError> {
         if self.capacity > 0 {
+            // Copies, because the workers get the sockets before all other preparations are complete.
             let copies = bound.copies();
             let copies = copies.map_err(|source| ServerError::Listen { address: bound.address, source })?;
             self.sockets.push((name, copies));
@@ -34,7 +37,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Removes a passed socket that no listener has taken from the store, where it would keep its port open.
+    /// Removes (`FDSTOREREMOVE`) a passed socket that no listener has taken: the store would keep its port open.
     pub(crate) fn remove(&mut self, name: &str) {
         if self.capacity > 0 && !name.is_empty() {
             self.removed.push(name.to_owned());

@@ -12,23 +12,23 @@ use tokio::net::UnixDatagram;
 /// Buffer for one [`Order`]. A longer message is cut, and then is no order.
 const LONGEST: usize = 64;
 
-/// The descriptors by which generations reach each other; none without a supervisor.
+/// The descriptors [`STATE`] and [`PREDECESSOR`]; none without a supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
     state: Option<net::UnixDatagram>,
     pub(crate) predecessor: Option<Predecessor>,
 }
 
-/// The side of a generation that serves.
+/// The receiver of [`Order`]s in a generation that serves.
 #[derive(Debug)]
 pub(crate) struct Successors {
     state: Option<UnixDatagram>,
-    /// Whether a successor serves.
+    /// Whether [`Order::Replaced`] has arrived: a successor serves.
     pub(crate) is_replaced: bool,
 }
 
 impl Succession {
-    /// Takes a descriptor of the supervisor, or returns any other.
+    /// Takes [`STATE`] or [`PREDECESSOR`], or returns any other descriptor.
     pub(crate) fn take(&mut self, passed: Passed) -> Option<Passed> {
         match &*passed.name {
             STATE if is_supervised() => self.state = Some(passed.descriptor.into()),
@@ -38,7 +38,7 @@ impl Succession {
         None
     }
 
-    /// Must be called inside a runtime.
+    /// [`Successors`] of this process. Must be called inside a runtime.
     pub(crate) fn serve(self) -> io::Result<Successors> {
         let register = |socket: net::UnixDatagram| {
             socket.set_nonblocking(true)?;
@@ -49,7 +49,7 @@ impl Succession {
 }
 
 impl Successors {
-    /// The next order. Never resolves without a supervisor.
+    /// The next [`Order`]. Never resolves without a supervisor.
     pub(crate) async fn next(&self) -> Order {
         let Some(state) = &self.state else { return std::future::pending().await };
         loop {

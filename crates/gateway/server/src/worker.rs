@@ -39,7 +39,7 @@ pub(crate) struct Start {
     /// The worker ends when the sender of `stop` is dropped.
     pub(crate) stop: watch::Receiver<()>,
     pub(crate) failures: UnboundedSender<ServerError>,
-    /// Gets a message when the worker is prepared to serve.
+    /// Gets a message when [`Service::start_worker`] has returned.
     pub(crate) prepared: UnboundedSender<()>,
     /// Becomes true when all workers may serve. The worker ends if the sender is dropped before.
     pub(crate) gate: watch::Receiver<bool>,

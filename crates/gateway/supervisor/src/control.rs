@@ -93,6 +93,7 @@ impl Operator {
             tracing::warn!(user, "an order of another user is refused");
             return None;
         }
+        // Read in a task of its own: a client that sends nothing must not hold up the supervisor.
         let mut order = [0; UPGRADE.len()];
         timeout(LIMIT, stream.read_exact(&mut order)).await.ok()?.ok()?;
         (order == *UPGRADE).then_some(Self(stream))

@@ -91,6 +91,7 @@ impl Generation {
 
 /// The command that starts a generation with these descriptors.
 fn command(line: &Line<'_>, passed: Vec<(String, OwnedFd)>) -> io::Result<Command> {
+    // Names and numbers have the same order, which the generation relies on for its datagram sockets.
     let (names, descriptors): (Vec<_>, Vec<_>) = passed.into_iter().unzip();
     let mut command = Command::new(line.program);
     command.arg("serve").args(line.arguments).stdin(Stdio::null());

@@ -41,6 +41,7 @@ impl Notifier {
     /// The manager of `NOTIFY_SOCKET`, with `FDSTORE` and `WATCHDOG_USEC`. An address that is neither a path nor abstract, such as
     /// `vsock:`, is ignored with a warning.
     pub fn from_environment() -> Self {
+        // The variable stays for child processes, whose messages the manager ignores.
         let Ok(written) = env::var(NOTIFY_SOCKET) else { return Self::default() };
         let address = match address(&written) {
             Ok(address) => address,

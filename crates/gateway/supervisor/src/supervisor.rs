@@ -24,6 +24,9 @@ use crate::signals::{Action, Signals};
 use crate::store::Store;
 use crate::timing::{Look, Restarts, Watchdog};
 
+/// Reports that are read before the end of a child is noted: more than wait in the queue of a socket by default.
+const REPORTS: usize = 1024;
+
 /// The settings of a supervisor.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -90,6 +93,7 @@ impl<'s> Supervisor<'s> {
         });
         let manager = Notifier::from_environment();
         let mut store = Store::default();
+        // Sockets of systemd, for the first generation. Those that it does not store are closed when it is ready.
         for passed in inherited::take() {
             store.add(&passed.name, passed.descriptor);
         }
@@ -182,6 +186,7 @@ impl<'s> Supervisor<'s> {
             return self.all().for_each(|generation| generation.signal(signal));
         }
         self.is_stopping = true;
+        // Before the generations stop, so that no end of one looks like a crash to the service manager.
         self.manager.stopping();
         let starting = self.starting.as_ref().map(|starting| &starting.generation);
         self.serving.iter().chain(starting).for_each(|generation| generation.signal(signal));
@@ -236,8 +241,9 @@ impl<'s> Supervisor<'s> {
 
     /// Waits for all children that have ended.
     fn reap(&mut self) {
-        // First the reports that they have sent before their end.
-        while let Ok(received) = self.notify.try_receive() {
+        // First the reports that they have sent before their end. Bounded, since any process can send more without end.
+        for _ in 0..REPORTS {
+            let Ok(received) = self.notify.try_receive() else { break };
             self.obey(received);
         }
         while let Ok(Some((id, status))) = wait(WaitOptions::NOHANG) {
@@ -289,6 +295,7 @@ impl<'s> Supervisor<'s> {
             Look::TooEarly => {}
             Look::Alive => self.manager.alive(),
             Look::Silent => {
+                // The supervisor itself is alive, and replaces the gateway faster than a restart of both.
                 self.manager.alive();
                 if let Some(serving) = &self.serving {
                     tracing::error!(process = %serving.id(), "the gateway does not respond: it is killed and started again");

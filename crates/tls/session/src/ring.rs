@@ -112,7 +112,7 @@ impl Ring {
         Self::of(entries, source, now)
     }
 
-    /// A ring that continues with the `passed` keys of a predecessor, by the rules of [`turned_to`](Self::turned_to). Generated
+    /// A [`Ring`] that continues with the `passed` keys of a predecessor, by the rules of [`turned_to`](Self::turned_to). Generated
     /// keys take the place of own ones that have sealed no tickets, so that one key seals in both processes.
     pub(crate) fn with_passed(&self, passed: Vec<Entry>, source: &KeySource, now: Seconds) -> Self {
         let is_generated = |entry: &Entry| entry.origin == KeyOrigin::Generated;

@@ -130,6 +130,7 @@ impl Supervisor<'_> {
         }
         if let Some(before) = before {
             self.end_drains();
+            // Before the signal, which the generation understands by this order.
             before.order(Order::Replaced);
             before.signal(Signal::TERM);
             self.draining.push(before);
@@ -164,6 +165,7 @@ impl Supervisor<'_> {
             serving.order(Order::Abandoned);
         }
         match purpose {
+            // As with `brisk serve`: a mistake of the operator is not tried again.
             Purpose::First => {
                 self.has_failed = true;
                 if !self.is_stopping {

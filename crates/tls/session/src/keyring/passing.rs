@@ -16,7 +16,7 @@ use crate::ticket_key::{KeyMaterial, MATERIAL_LEN, TicketKey};
 
 const EDITION: u8 = 1;
 
-/// Origin, times, number of sealed tickets, and the key.
+/// Length of [`KeyOrigin`], [`Validity`], number of sealed tickets, and [`KeyMaterial`].
 const RECORD: usize = 1 + 5 * size_of::<u64>() + MATERIAL_LEN;
 
 /// Maximum number of keys. A ring has fewer unless rotations are forced without end.
@@ -85,7 +85,7 @@ fn entry_of(record: &[u8; RECORD], now: Seconds) -> Option<Entry> {
     Some(Entry { key: Arc::new(key), validity, origin: origin_of(origin)?, added: now })
 }
 
-/// The number of an origin in the encoding; `None` for keys that are not passed.
+/// The number of a [`KeyOrigin`] in the encoding; `None` for keys that are not passed.
 const fn number_of(origin: KeyOrigin) -> Option<u8> {
     match origin {
         KeyOrigin::Generated => Some(0),
