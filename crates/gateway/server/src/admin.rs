@@ -137,8 +137,16 @@ pub(crate) struct Admin {
     pages: Arc<Pages>,
     drain: Drain,
     pulse: Arc<Pulse>,
+    exit: Arc<Exit>,
+}
+
+/// The end of the process as `/readyz` shows it.
+#[derive(Debug, Default)]
+pub(crate) struct Exit {
     /// Whether the process waits for the drain, see [`ServerSettings::drain_delay`](crate::ServerSettings::drain_delay).
-    is_leaving: Arc<AtomicBool>,
+    pub(crate) is_near: AtomicBool,
+    /// Whether a successor serves: `/readyz` does not respond with `503` then, however this process drains.
+    pub(crate) is_replaced: AtomicBool,
 }
 
 /// Serves `socket` until the future is dropped, or until the socket fails, which is logged.
@@ -179,12 +187,12 @@ async fn accept(admin: Admin, socket: TcpListener) -> std::io::Result<Infallible
 
 impl Admin {
     pub(crate) fn new(pages: Pages, drain: Drain, pulse: Arc<Pulse>) -> Self {
-        Self { pages: Arc::new(pages), drain, pulse, is_leaving: Arc::default() }
+        Self { pages: Arc::new(pages), drain, pulse, exit: Arc::default() }
     }
 
-    /// Makes `/readyz` respond with `503` while `is_leaving` is true.
-    pub(crate) fn leaving(self, is_leaving: Arc<AtomicBool>) -> Self {
-        Self { is_leaving, ..self }
+    /// State that the main thread changes.
+    pub(crate) fn exit(&self) -> &Arc<Exit> {
+        &self.exit
     }
 
     fn begin<B>(&self, request: &Request<B>) -> Begun {
@@ -208,9 +216,11 @@ impl Admin {
     fn show<B>(&self, request: &Request<B>, path: &str) -> Response<Full<Bytes>> {
         match path {
             "/healthz" => text(StatusCode::OK, "ok\n"),
-            // First: a process that drains must lose its traffic, however healthy it is.
+            // Last requests of clients that connected before: those of the successor get its response.
+            "/readyz" if self.exit.is_replaced.load(Ordering::Relaxed) => self.readiness(),
+            // Before the health: a process that drains must lose its traffic, however healthy it is.
             "/readyz" if self.drain.started() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-            "/readyz" if self.is_leaving.load(Ordering::Relaxed) => {
+            "/readyz" if self.exit.is_near.load(Ordering::Relaxed) => {
                 text(StatusCode::SERVICE_UNAVAILABLE, "about to drain\n")
             }
             "/readyz" => self.readiness(),
@@ -326,12 +336,16 @@ mod tests {
 
     #[test]
     fn a_process_that_is_about_to_drain_is_not_ready() {
-        let is_leaving = Arc::new(AtomicBool::new(false));
-        let admin = admin().leaving(Arc::clone(&is_leaving));
+        let (trigger, drain) = drain::channel();
+        let admin = Admin::new(Pages::default(), drain, Pulse::new(1));
         let status = |path| admin.respond(&Request::get(path).body(()).expect("a request")).status().as_u16();
         assert_eq!((status("/readyz"), status("/healthz")), (200, 200));
-        is_leaving.store(true, Ordering::Relaxed);
+        admin.exit().is_near.store(true, Ordering::Relaxed);
         assert_eq!((status("/readyz"), status("/healthz")), (503, 200));
+        trigger.start();
+        assert_eq!(status("/readyz"), 503);
+        admin.exit().is_replaced.store(true, Ordering::Relaxed);
+        assert_eq!(status("/readyz"), 200, "the successor is ready at the same address");
     }
 
     #[tokio::test]

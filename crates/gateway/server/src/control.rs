@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brisk_net::datagram::Halves;
@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
 use crate::ServerError;
+use crate::admin::Exit;
 use crate::files::WatchedFiles;
 use crate::part::Parts;
 use crate::settings::ServerSettings;
@@ -121,8 +122,7 @@ pub(crate) struct Outside {
     pub(crate) halves: Rc<[Halves]>,
     /// The tasks that accept connections to the admin listener.
     pub(crate) admin: Vec<AbortHandle>,
-    /// True from [`SignalAction::Stop`] on, during [`ServerSettings::drain_delay`].
-    pub(crate) is_leaving: Arc<AtomicBool>,
+    pub(crate) exit: Arc<Exit>,
 }
 
 /// Changes that were refused since the configuration in force.
@@ -186,10 +186,11 @@ impl<C: Control> MainThread<C> {
     fn leave(&mut self) -> Instant {
         let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
         outside.successors.note_replacement();
+        outside.exit.is_replaced.store(outside.successors.is_replaced, Ordering::Relaxed);
         if outside.successors.is_replaced || drain_delay.is_zero() {
             return Instant::now();
         }
-        outside.is_leaving.store(true, Ordering::Relaxed);
+        outside.exit.is_near.store(true, Ordering::Relaxed);
         tracing::info!(delay = ?drain_delay, "the drain begins after the delay: /readyz responds with 503");
         Instant::now() + *drain_delay
     }

@@ -5,7 +5,6 @@ use std::mem;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use brisk_net::datagram::Halves;
@@ -165,14 +164,14 @@ impl<L: Copy + Send + 'static> Server<L> {
             report(&halves, stored, &manager, &mut control)?;
             // Only now, since a predecessor serves the same sockets until the report.
             gate.send_replace(true);
-            let is_leaving = Arc::new(AtomicBool::new(false));
-            let page = Admin::new(pages, drain, pulse).leaving(Arc::clone(&is_leaving));
+            let page = Admin::new(pages, drain, pulse);
+            let exit = Arc::clone(page.exit());
             let admin = admin.into_iter().flat_map(|bound| bound.sockets).flatten();
             let admin = admin.map(|socket| tokio::spawn(admin::serve(page.clone(), socket)).abort_handle());
             let admin = admin.collect();
             let dropped_log_lines = program.dropped_log_lines;
             let (refused, halves) = (Refused::default(), Rc::clone(&halves));
-            let outside = Outside { manager, successors, halves, admin, is_leaving };
+            let outside = Outside { manager, successors, halves, admin, exit };
             let main = MainThread {
                 control,
                 settings,

@@ -16,6 +16,9 @@ use crate::succession::Order;
 /// Name of descriptors that were stored without one, as in systemd.
 const UNNAMED: &str = "stored";
 
+/// Maximum number of generations that drain, so that upgrades in succession need bounded memory.
+const MOST_DRAINING: usize = 8;
+
 /// A generation that is not ready yet.
 #[derive(Debug)]
 pub(super) struct Starting {
@@ -144,14 +147,13 @@ impl Supervisor<'_> {
         answer(purpose, Ok(id));
     }
 
-    /// Cuts the connections of generations that drain while another one begins to: the datagram sockets of a group are for two
-    /// generations, of which one drains (`brisk_net::datagram`).
+    /// Cuts the connections of the generations that have drained longest, before one more begins to drain. With datagram sockets,
+    /// none may be left: those of a group are for two generations, of which one drains (`brisk_net::datagram`).
     fn end_drains(&self) {
-        if !self.store.has_datagrams() {
-            return;
-        }
-        for generation in &self.draining {
-            tracing::warn!(process = %generation.id(), "its drain is cut: its sockets for HTTP/3 are for the new gateway");
+        let kept = if self.store.has_datagrams() { 0 } else { MOST_DRAINING - 1 };
+        let ended = self.draining.len().saturating_sub(kept);
+        for generation in &self.draining[..ended] {
+            tracing::warn!(process = %generation.id(), "the drain of an earlier gateway is cut, since another one begins");
             generation.signal(Signal::TERM);
         }
     }
