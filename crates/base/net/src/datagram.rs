@@ -34,8 +34,8 @@ pub fn bind_group(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, 
     Ok((address, sockets))
 }
 
-/// Binds a group of two halves with `workers` sockets each, at most [`LARGEST_GROUP`] in total, for this process and its successors.
-/// Returns the sockets of this process; the others, and the order of all, are in [`Halves`].
+/// Binds a group of two halves with `workers` sockets each, at most [`LARGEST_GROUP`] in total, for this process and its
+/// successors. Returns the sockets of this process; the others, and the order of all, are in [`Halves`].
 pub fn bind_halves(address: SocketAddr, workers: usize) -> io::Result<(Vec<UdpSocket>, Halves)> {
     let sockets = bind_group(address, 2 * workers)?.1;
     let (own, halves) = adopt_group(sockets.into_iter().map(Socket::from).collect(), workers)?;

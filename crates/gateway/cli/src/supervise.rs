@@ -1,4 +1,5 @@
-//! `brisk supervise`: the main process, which survives its gateway; and `brisk upgrade`, which replaces the gateway by a new program.
+//! `brisk supervise`: the main process, which survives its gateway; and `brisk upgrade`, which replaces the gateway by a new
+//! program.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! [`Notifier`], the reports of a service to its service manager.
 //!
-//! The crate `sd-notify` does not suit: it takes a name in the abstract namespace for a path, and blocks the caller for as long as the
-//! manager does not read.
+//! The crate `sd-notify` does not suit: it takes a name in the abstract namespace for a path, and blocks the caller for as long as
+//! the manager does not read.
 
 use std::env;
 use std::io::{self, IoSlice};

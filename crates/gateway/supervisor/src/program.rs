@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The absolute path by which this process was started. Not the file that runs, so that a file that takes its place is the program of
-/// the next generation; links are kept, since an upgrade may change one.
+/// The absolute path by which this process was started. Not the file that runs, so that a file that takes its place is the program
+/// of the next generation; links are kept, since an upgrade may change one.
 pub fn program_path() -> io::Result<PathBuf> {
     let first = env::args_os().next().unwrap_or_default();
     let found = resolve(&first, &env::current_dir()?, env::var_os("PATH").as_deref());

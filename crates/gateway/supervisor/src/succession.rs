@@ -1,5 +1,5 @@
-//! State that a generation passes to its successor, such as ticket keys, over a pair of sockets that the supervisor creates for each
-//! generation.
+//! State that a generation passes to its successor, such as ticket keys, over a pair of sockets that the supervisor creates for
+//! each generation.
 //!
 //! The supervisor gives the outer end of the serving generation's pair to the next generation and reads nothing from it, so no
 //! other process can reach the state. The sockets are datagram sockets, which keep the boundaries of messages.

@@ -48,11 +48,11 @@ impl TicketKeyring {
         bytes
     }
 
-    /// Continues with the keys of a predecessor that [`export`](Self::export) has returned, and returns their number. `None`, without
-    /// a change, for another edition or damaged bytes.
+    /// Continues with the keys of a predecessor that [`export`](Self::export) has returned, and returns their number. `None`,
+    /// without a change, for another edition or damaged bytes.
     ///
-    /// Keys of the same kind of [`KeySource`](crate::KeySource) keep their times, so that the key that seals there seals here too. Keys
-    /// of another source open tickets for one more lifetime, as after [`configure`](Self::configure). To be called before the
+    /// Keys of the same kind of [`KeySource`](crate::KeySource) keep their times, so that the key that seals there seals here too.
+    /// Keys of another source open tickets for one more lifetime, as after [`configure`](Self::configure). To be called before the
     /// first ticket is sealed.
     pub fn import(&self, bytes: &[u8], now: SystemTime) -> Option<usize> {
         let (&EDITION, rest) = bytes.split_first()? else { return None };
