@@ -16,6 +16,7 @@ use brisk_testkit::brisk::{Brisk, Setup, base, host};
 use brisk_testkit::ca::{Leaf, TestCa};
 use brisk_testkit::client::{TlsClient, TlsStream};
 use brisk_testkit::http1::Message;
+use brisk_testkit::origin::GatedOrigin;
 use brisk_testkit::process::{Finished, TIMEOUT, run, wait_until};
 use brisk_testkit::quic::QuicClient;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,7 +24,7 @@ use rustls::HandshakeKind;
 use tempfile::TempDir;
 
 use super::http3::{get, request, response};
-use super::http3_workers::Gate;
+use super::http3_workers::{self, LONG};
 
 /// A supervisor whose program is a link, in place of which tests put other programs.
 pub(crate) struct Supervised {
@@ -189,19 +190,20 @@ fn sessions_are_resumed_across_upgrades() {
 
 #[test]
 fn a_connection_of_http3_is_served_by_the_old_gateway_and_new_ones_by_the_new() {
-    let gate = Gate::new();
+    let slow = GatedOrigin::new("slow");
+    let server = format!("server.workers = 2\n{LONG}");
     let site =
-        Supervised::with(|setup, leaf| setup.config(&gate.config(leaf, "server.workers = 2\n", "first")));
+        Supervised::with(|setup, leaf| setup.config(&http3_workers::config(&slow, leaf, &server, "first")));
     let client = QuicClient::new(&site.ca.root_file(), NAME, "h3");
     let mut before: Vec<_> = (0..8).map(|_| h3_client::connect(&client, site.brisk.https())).collect();
     let streams: Vec<_> = before.iter_mut().map(|own| request(own, "/slow")).collect();
-    wait_until("the requests", || (gate.requests() == 8).then_some(()));
-    site.brisk.write("brisk.toml", gate.config(&site.leaf, "server.workers = 2\n", "second"));
+    wait_until("the requests", || (slow.requests().len() == 8).then_some(()));
+    site.brisk.write("brisk.toml", http3_workers::config(&slow, &site.leaf, &server, "second"));
     site.upgrade();
     for _ in 0..8 {
         assert_eq!(get(&mut h3_client::connect(&client, site.brisk.https()), "/").1, "second");
     }
-    gate.set(true);
+    slow.open();
     for (connection, stream) in before.iter_mut().zip(streams) {
         assert_eq!(response(connection, stream).expect("a response of the old gateway").1, "slow");
         connection.close();

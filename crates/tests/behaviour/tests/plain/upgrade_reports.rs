@@ -42,14 +42,18 @@ impl Manager {
     }
 }
 
-fn config() -> String {
-    let leaf = TestCa::new().server(&[NAME]).issue();
-    base("") + &host(&[NAME], &[&leaf])
+/// A configuration, and the authority whose folder has its files.
+fn config() -> (TestCa, String) {
+    let ca = TestCa::new();
+    let leaf = ca.server(&[NAME]).issue();
+    let config = base("") + &host(&[NAME], &[&leaf]);
+    (ca, config)
 }
 
 #[test]
 fn a_gateway_reports_start_reload_and_stop() {
-    let (manager, setup) = Manager::of(setup().config(&config()));
+    let (_ca, config) = config();
+    let (manager, setup) = Manager::of(setup().config(&config));
     let mut brisk = setup.environment("WATCHDOG_USEC", "30000000").start();
     assert!(manager.until("READY=1").is_empty());
     manager.until("WATCHDOG=1");
@@ -67,7 +71,7 @@ fn a_gateway_reports_start_reload_and_stop() {
 
 #[test]
 fn sockets_are_stored_before_the_gateway_is_ready_if_there_is_a_store() {
-    let config = config();
+    let (_ca, config) = config();
     let (manager, setup) = Manager::of(setup().config(&config));
     let _brisk = setup.environment("FDSTORE", "64").start();
     let stored = manager.until("READY=1");
@@ -76,7 +80,8 @@ fn sockets_are_stored_before_the_gateway_is_ready_if_there_is_a_store() {
 
 #[test]
 fn a_store_without_room_for_all_sockets_gets_none() {
-    let (manager, setup) = Manager::of(setup().config(&config()));
+    let (_ca, config) = config();
+    let (manager, setup) = Manager::of(setup().config(&config));
     let brisk = setup.environment("FDSTORE", "2").start();
     assert!(manager.until("READY=1").is_empty());
     brisk.log_with("FileDescriptorStoreMax=5");
@@ -84,7 +89,8 @@ fn a_store_without_room_for_all_sockets_gets_none() {
 
 #[test]
 fn a_supervisor_reports_for_its_gateways_and_replaces_one_that_is_silent() {
-    let (manager, setup) = Manager::of(setup().supervised().config(&config()));
+    let (_ca, config) = config();
+    let (manager, setup) = Manager::of(setup().supervised().config(&config));
     let mut brisk = setup.environment("WATCHDOG_USEC", "8000000").start();
     assert!(manager.until(&format!("READY=1\nMAINPID={}", brisk.process().id())).is_empty());
     manager.until("WATCHDOG=1");
