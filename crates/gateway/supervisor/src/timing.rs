@@ -26,16 +26,27 @@ impl Restarts {
     }
 }
 
-/// The watchdog of the serving generation, with the limit that the service manager has set for the whole service.
+/// Shortest limit of a [`Watchdog`]: a generation may be held up for a second by a reload.
+const SHORTEST: Duration = Duration::from_secs(3);
+
+/// The watchdog of the serving generation, with the limit that the service manager has set for the whole service, or three seconds
+/// if that is shorter.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     limit: Duration,
+    /// Time between two looks: half of the limit of the service manager, which gets a beat at each.
+    interval: Duration,
     due: Instant,
 }
 
 impl Watchdog {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, due: Instant::now() }
+        if limit < SHORTEST {
+            tracing::warn!(
+                "WATCHDOG_USEC is {limit:?}: the gateway is replaced after {SHORTEST:?} without a beat; write WatchdogSec=3 or more"
+            );
+        }
+        Self { limit: limit.max(SHORTEST), interval: limit / 2, due: Instant::now() }
     }
 
     /// The time of the next [`look`](Self::look).
@@ -43,14 +54,14 @@ impl Watchdog {
         self.due
     }
 
-    /// Whether a look is due, and plans the next one, half the limit later. `beat` is the last sign of life of the serving
+    /// Whether a look is due, and plans the next one, an interval later. `beat` is the last sign of life of the serving
     /// generation, which is renewed if the look is late: the supervisor was held up then, and may have missed beats.
     pub(crate) fn look(&mut self, now: Instant, beat: Option<&mut Instant>) -> Look {
         if now < self.due {
             return Look::TooEarly;
         }
-        let is_late = now.duration_since(self.due) > self.limit / 4;
-        self.due = now + self.limit / 2;
+        let is_late = now.duration_since(self.due) > self.interval / 2;
+        self.due = now + self.interval;
         match beat {
             Some(beat) if is_late => *beat = now,
             Some(beat) if now.duration_since(*beat) > self.limit => return Look::Silent,
@@ -101,5 +112,16 @@ mod tests {
         assert_eq!((look(44, &mut beat), look(48, &mut beat)), (Look::Alive, Look::Alive));
         assert_eq!(look(52, &mut beat), Look::Silent);
         assert_eq!(watchdog.look(start + Duration::from_secs(60), None), Look::Alive);
+    }
+
+    #[test]
+    fn a_short_limit_of_the_service_manager_is_for_the_supervisor_alone() {
+        let mut watchdog = Watchdog::new(Duration::from_secs(1));
+        let start = watchdog.due();
+        let mut beat = start;
+        let mut looks =
+            (0..8).map(|half| watchdog.look(start + half * Duration::from_millis(500), Some(&mut beat)));
+        assert!(looks.by_ref().take(7).all(|look| look == Look::Alive));
+        assert_eq!(looks.next(), Some(Look::Silent));
     }
 }
