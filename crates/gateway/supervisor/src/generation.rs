@@ -8,10 +8,11 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, Signal, WaitStatus, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitStatus, kill_process, waitid};
 use tokio::time::Instant;
 
 use crate::environment::{
@@ -23,16 +24,24 @@ use crate::succession::{Order, PREDECESSOR, STATE};
 /// Number of the first passed descriptor, `SD_LISTEN_FDS_START`.
 const FIRST: i32 = 3;
 
+/// Time within which a generation that is stopped has to report that it drains, and within which one whose connections are cut has
+/// to end. Both are the work of a moment, unless its main thread hangs.
+const OBEDIENCE: Duration = Duration::from_secs(10);
+
 /// A running process of the gateway.
 #[derive(Debug)]
 pub(crate) struct Generation {
     child: Child,
     /// Outer end of the pair over which the generation receives [`Order`]s and passes its state.
     state: UnixDatagram,
-    /// Time of the start.
-    pub(crate) started: Instant,
+    /// Time of the start; of the readiness, when it is ready.
+    pub(crate) since: Instant,
     /// Last sign of life for the watchdog.
     pub(crate) beat: Instant,
+    /// Time at which it is killed, while it has not obeyed a signal.
+    kill_at: Option<Instant>,
+    /// Whether it has got a second signal, which cuts its connections.
+    is_cut: bool,
 }
 
 /// The command line of all generations.
@@ -55,7 +64,7 @@ impl Generation {
         }
         let child = command(line, passed)?.spawn()?;
         let now = Instant::now();
-        Ok(Self { child, state, started: now, beat: now })
+        Ok(Self { child, state, since: now, beat: now, kill_at: None, is_cut: false })
     }
 
     /// Process id.
@@ -70,6 +79,48 @@ impl Generation {
         if let Err(error) = kill_process(self.id(), signal) {
             tracing::debug!(process = %self.id(), %error, "a signal was not sent");
         }
+    }
+
+    /// Sends `SIGTERM`, after which the generation has to report within [`OBEDIENCE`] that it drains.
+    pub(crate) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        self.kill_at = Some(Instant::now() + OBEDIENCE);
+    }
+
+    /// Sends a further `SIGTERM`, once, which cuts the connections of a generation that drains. It has to end within [`OBEDIENCE`].
+    pub(crate) fn cut(&mut self) {
+        if self.is_cut {
+            return;
+        }
+        tracing::warn!(process = %self.id(), "the drain of an earlier gateway is cut, since another one begins");
+        self.stop();
+        self.is_cut = true;
+    }
+
+    /// Notes that the generation drains, which it limits itself.
+    pub(crate) fn drains(&mut self) {
+        if !self.is_cut {
+            self.kill_at = None;
+        }
+    }
+
+    /// The time at which [`end_if_late`](Self::end_if_late) kills it; `None` without a signal that it has not obeyed.
+    pub(crate) fn kill_at(&self) -> Option<Instant> {
+        self.kill_at
+    }
+
+    /// Kills a generation that has not obeyed a signal in time. `SIGCHLD` reports its end.
+    pub(crate) fn end_if_late(&mut self, now: Instant) {
+        if self.kill_at.take_if(|at| *at <= now).is_some() {
+            tracing::error!(process = %self.id(), "an earlier gateway does not respond to a signal: it is killed");
+            self.signal(Signal::KILL);
+        }
+    }
+
+    /// Whether the process has ended. Its status stays for `wait`.
+    pub(crate) fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.id()), options).is_ok_and(|status| status.is_some())
     }
 
     /// Sends an order. It is left out with a debug line if the generation reads none.
@@ -120,8 +171,78 @@ pub(crate) fn ended(status: WaitStatus) -> String {
     }
 }
 
+/// Whether a process was ended by a signal to stop, which it did not catch yet.
+pub(crate) fn is_stopped(status: WaitStatus) -> bool {
+    let stops = [Signal::TERM, Signal::INT, Signal::QUIT];
+    status.terminating_signal().is_some_and(|signal| stops.iter().any(|stop| stop.as_raw() == signal))
+}
+
 /// The exit status that a shell would report for the end of a process.
 pub(crate) fn exit_code(status: WaitStatus) -> u8 {
     let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn generation(program: &str, argument: &str) -> Generation {
+        let mut command = Command::new(program);
+        let child = command.arg(argument).spawn().expect("a process");
+        let (now, (state, _)) = (Instant::now(), UnixDatagram::pair().expect("a pair"));
+        Generation { child, state, since: now, beat: now, kill_at: None, is_cut: false }
+    }
+
+    /// Waits for the end, whose status stays.
+    fn end(generation: &mut Generation) -> WaitStatus {
+        while !generation.has_ended() {
+            thread::yield_now();
+        }
+        assert!(generation.has_ended(), "the status stays");
+        let status = rustix::process::waitpid(Some(generation.id()), rustix::process::WaitOptions::empty());
+        status.expect("a child").expect("an end").1
+    }
+
+    #[test]
+    fn a_generation_that_has_ended_is_recognised_before_its_status_is_read() {
+        let mut generation = generation("true", "");
+        assert_eq!(exit_code(end(&mut generation)), 0);
+        assert!(!generation.has_ended(), "no child any more");
+    }
+
+    #[test]
+    fn a_generation_that_does_not_obey_is_killed_at_its_time_only() {
+        let mut generation = generation("sleep", "600");
+        // A stopped process obeys nothing but `SIGKILL`, like one whose main thread hangs.
+        generation.signal(Signal::STOP);
+        generation.stop();
+        let at = generation.kill_at().expect("a time");
+        generation.end_if_late(at - Duration::from_millis(1));
+        assert_eq!(generation.kill_at(), Some(at));
+        generation.drains();
+        assert_eq!(generation.kill_at(), None, "it drains, for a time of its own");
+        generation.cut();
+        let at = generation.kill_at().expect("a time");
+        generation.drains();
+        generation.cut();
+        assert_eq!(generation.kill_at(), Some(at), "a drain that was cut is over, and is not cut again");
+        assert!(!generation.has_ended());
+        generation.end_if_late(at);
+        let status = end(&mut generation);
+        assert_eq!((exit_code(status), is_stopped(status)), (137, false));
+    }
+
+    #[test]
+    fn an_end_by_a_signal_to_stop_is_no_failure() {
+        for (signal, stops) in
+            [(Signal::TERM, true), (Signal::INT, true), (Signal::QUIT, true), (Signal::ABORT, false)]
+        {
+            let mut generation = generation("sleep", "600");
+            generation.signal(signal);
+            assert_eq!(is_stopped(end(&mut generation)), stops, "{signal:?}");
+        }
+    }
 }

@@ -8,6 +8,9 @@ pub(crate) const LONGEST: usize = 4096;
 /// Maximum length of a descriptor's name in bytes, as in systemd (`FDNAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
+/// Maximum length of a status in characters.
+const LONGEST_STATUS: usize = 512;
+
 /// A notification by the protocol of `sd_notify(3)`. Fields that the supervisor does not use are left out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -23,6 +26,8 @@ pub(crate) struct Message {
     pub(crate) stores: bool,
     /// `FDNAME=`, if it is a valid name.
     pub(crate) name: Option<String>,
+    /// `STATUS=`, for people: at most 512 characters without control characters.
+    pub(crate) status: Option<String>,
 }
 
 impl Message {
@@ -40,6 +45,10 @@ impl Message {
                 Some(("WATCHDOG", "1")) => message.is_alive = true,
                 Some(("FDSTORE", "1")) => message.stores = true,
                 Some(("FDNAME", name)) if is_name(name) => message.name = Some(name.to_owned()),
+                Some(("STATUS", text)) => {
+                    let shown = text.chars().filter(|sign| !sign.is_control()).take(LONGEST_STATUS);
+                    message.status = Some(shown.collect());
+                }
                 _ => {}
             }
         }
@@ -60,7 +69,8 @@ mod tests {
     #[test]
     fn the_lines_of_a_message_are_read_in_any_order() {
         let message = Message::read(b"STATUS=serves\nREADY=1\nWATCHDOG=1\nX_OTHER=1").expect("a message");
-        assert_eq!(message, Message { is_ready: true, is_alive: true, ..Message::default() });
+        let status = Some("serves".to_owned());
+        assert_eq!(message, Message { is_ready: true, is_alive: true, status, ..Message::default() });
         let message = Message::read(b"FDSTORE=1\nFDNAME=https\n").expect("a message");
         assert_eq!(message, Message { stores: true, name: Some("https".to_owned()), ..Message::default() });
         let message = Message::read(b"RELOADING=1\nMONOTONIC_USEC=17\nSTOPPING=1").expect("a message");
@@ -78,6 +88,13 @@ mod tests {
         for name in ["a:b", "a b", "a\u{1}b", "\u{e9}", &"a".repeat(256)] {
             assert_eq!(Message::read(format!("FDNAME={name}").as_bytes()), nothing, "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_status_is_one_line_of_limited_length() {
+        let status = |text: &str| Message::read(text.as_bytes()).and_then(|message| message.status);
+        assert_eq!(status("STATUS=a\u{1b}[1m=b\nREADY=1").as_deref(), Some("a[1m=b"));
+        assert_eq!(status(&format!("STATUS={}", "\u{e9}".repeat(600))), Some("\u{e9}".repeat(512)));
     }
 
     #[test]

@@ -11,11 +11,11 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep_until};
 
-use self::upgrade::{Purpose, Starting};
+use self::upgrade::{MOST_DRAINING, Purpose, Starting};
 use crate::control::{ControlSocket, Operator};
 use crate::environment::LISTEN_FDS;
 use crate::error::SupervisorError;
-use crate::generation::{Generation, Line, ended, exit_code};
+use crate::generation::{Generation, Line, ended, exit_code, is_stopped};
 use crate::inherited;
 use crate::notifier::Notifier;
 use crate::notify_socket::{NotifySocket, Received};
@@ -48,11 +48,6 @@ pub fn run(settings: &Settings) -> Result<u8, SupervisorError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(SupervisorError::System)?;
     runtime.block_on(async {
         let signals = Signals::catch().map_err(SupervisorError::Signals)?;
-        let pid_file = settings.pid_file.as_deref().map(|path| {
-            let wrong = |source| SupervisorError::PidFile { path: path.to_owned(), source };
-            PidFile::write(path).map_err(wrong)
-        });
-        let _pid_file = pid_file.transpose()?;
         let mut supervisor = Supervisor::new(settings)?;
         supervisor.start_first()?;
         Ok(supervisor.run(signals).await)
@@ -69,6 +64,7 @@ struct Supervisor<'s> {
     manager: Notifier,
     watchdog: Option<Watchdog>,
     store: Store,
+    pid_file: Option<PidFile>,
     serving: Option<Generation>,
     starting: Option<Starting>,
     /// Generations that finish their connections, the oldest first.
@@ -85,6 +81,11 @@ struct Supervisor<'s> {
 
 impl<'s> Supervisor<'s> {
     fn new(settings: &'s Settings) -> Result<Self, SupervisorError> {
+        let pid_file = settings.pid_file.as_deref().map(|path| {
+            let wrong = |source| SupervisorError::PidFile { path: path.to_owned(), source };
+            PidFile::prepare(path).map_err(wrong)
+        });
+        let pid_file = pid_file.transpose()?;
         let random = RandomState::new().hash_one(LISTEN_FDS);
         let name = format!("brisk-notify-{}-{random:016x}", std::process::id());
         let notify = NotifySocket::bind(name).map_err(SupervisorError::System)?;
@@ -104,6 +105,7 @@ impl<'s> Supervisor<'s> {
             watchdog: manager.watchdog().map(Watchdog::new),
             manager,
             store,
+            pid_file,
             serving: None,
             starting: None,
             draining: Vec::new(),
@@ -140,7 +142,8 @@ impl<'s> Supervisor<'s> {
     fn wake(&self) -> Instant {
         let starting = self.starting.as_ref().map(|starting| starting.deadline);
         let watchdog = self.watchdog.as_ref().map(Watchdog::due);
-        let times = [starting, watchdog, self.restart_at].into_iter().flatten();
+        let drains = self.draining.iter().filter_map(Generation::kill_at);
+        let times = [starting, watchdog, self.restart_at].into_iter().flatten().chain(drains);
         times.min().unwrap_or_else(|| Instant::now() + Duration::from_hours(1))
     }
 
@@ -167,7 +170,7 @@ impl<'s> Supervisor<'s> {
             Action::Reap => self.reap(),
             Action::Stop(signal) => self.stop(signal),
             Action::Reload => self.reload(),
-            Action::ReopenLogs => self.all().for_each(|generation| generation.signal(Signal::USR1)),
+            Action::ReopenLogs => self.reopen_logs(),
             Action::Upgrade => self.upgrade(None),
             Action::Ignore => tracing::warn!("SIGALRM is ignored: SIGUSR2 upgrades, SIGTERM drains and ends"),
         }
@@ -186,14 +189,28 @@ impl<'s> Supervisor<'s> {
             return self.all().for_each(|generation| generation.signal(signal));
         }
         self.is_stopping = true;
+        // Earlier failures are not those of the stop.
+        self.last = 0;
         // Before the generations stop, so that no end of one looks like a crash to the service manager.
         self.manager.stopping();
         let starting = self.starting.as_ref().map(|starting| &starting.generation);
         self.serving.iter().chain(starting).for_each(|generation| generation.signal(signal));
     }
 
+    /// The generation that starts would be ended by the signal until it catches signals, so it gets it when it is ready.
+    fn reopen_logs(&mut self) {
+        self.draining.iter().chain(&self.serving).for_each(|generation| generation.signal(Signal::USR1));
+        if let Some(starting) = &mut self.starting {
+            starting.reopens = true;
+        }
+    }
+
     /// The generation that starts may have read the former configuration already, so it reloads when it is ready.
     fn reload(&mut self) {
+        if self.serving.is_none() && self.starting.is_none() && !self.is_stopping {
+            // The next generation reads the configuration, and its readiness ends the reload.
+            self.manager.reloading();
+        }
         if let Some(serving) = &self.serving {
             serving.signal(Signal::HUP);
         }
@@ -212,7 +229,7 @@ impl<'s> Supervisor<'s> {
                 if message.stores {
                     starting.keep(message.name.as_deref(), descriptors);
                 }
-                if message.is_ready {
+                if message.is_ready && starting.can_serve() {
                     self.ready();
                 }
             }
@@ -221,19 +238,24 @@ impl<'s> Supervisor<'s> {
                 if message.is_reloading {
                     self.manager.reloading();
                 } else if message.is_ready {
-                    self.manager.reloaded("serves");
+                    self.manager.reloaded(message.status.as_deref().unwrap_or("serves"));
                 }
                 if message.is_stopping && !self.is_stopping {
                     self.replace_stopping();
                 }
             }
-            (None, None) => tracing::debug!(process = %sender, "a report of another process is ignored"),
+            (None, None) => match self.draining.iter_mut().find(|draining| draining.id() == sender) {
+                Some(draining) if message.is_stopping => draining.drains(),
+                Some(_) => {}
+                None => tracing::debug!(process = %sender, "a report of another process is ignored"),
+            },
         }
     }
 
     /// The serving generation was stopped by another process: it accepts no further connections, which wait in the sockets.
     fn replace_stopping(&mut self) {
         tracing::warn!("the gateway stops although the supervisor has not stopped it: it is started again");
+        self.end_drains(MOST_DRAINING - 1);
         let serving = self.serving.take();
         self.draining.extend(serving);
         self.restart_after(Duration::ZERO);
@@ -241,33 +263,38 @@ impl<'s> Supervisor<'s> {
 
     /// Waits for all children that have ended.
     fn reap(&mut self) {
-        // First the reports that they have sent before their end. Bounded, since any process can send more without end.
-        for _ in 0..REPORTS {
-            let Ok(received) = self.notify.try_receive() else { break };
-            self.obey(received);
-        }
+        // First the reports that they have sent before their end.
+        self.read_reports();
         while let Ok(Some((id, status))) = wait(WaitOptions::NOHANG) {
             self.note_end(id, status);
         }
     }
 
+    /// Follows the reports that have arrived. Bounded, since any process can send more without end.
+    fn read_reports(&mut self) {
+        for _ in 0..REPORTS {
+            let Ok(received) = self.notify.try_receive() else { break };
+            self.obey(received);
+        }
+    }
+
     fn note_end(&mut self, id: Pid, status: WaitStatus) {
-        self.draining.retain(|generation| {
-            let has_ended = generation.id() == id;
-            if has_ended {
-                self.last = exit_code(status);
-                tracing::info!(process = %id, "a drained gateway has ended: {}", ended(status));
-            }
-            !has_ended
-        });
+        let code = if self.is_stopping && is_stopped(status) { 0 } else { exit_code(status) };
+        if let Some(place) = self.draining.iter().position(|generation| generation.id() == id) {
+            self.draining.remove(place);
+            self.last = code;
+            tracing::info!(process = %id, "a drained gateway has ended: {}", ended(status));
+        }
         if let Some(starting) = self.starting.take_if(|starting| starting.generation.id() == id) {
-            self.last = exit_code(status);
+            self.last = code;
             self.abandon(starting, &ended(status));
         }
         if let Some(serving) = self.serving.take_if(|serving| serving.id() == id) {
-            self.last = exit_code(status);
+            self.last = code;
             if !self.is_stopping {
-                self.restart_after(serving.started.elapsed());
+                // The next generation uses the datagram sockets of one that still drains.
+                self.end_drains(MOST_DRAINING);
+                self.restart_after(serving.since.elapsed());
                 let reason = ended(status);
                 tracing::error!(process = %id, "the gateway has ended ({reason}): it is started again, connections wait");
             }
@@ -283,6 +310,8 @@ impl<'s> Supervisor<'s> {
 
     /// Does everything that is due by time.
     fn look(&mut self) {
+        // Those that have arrived while the supervisor was held up, before it judges by time.
+        self.read_reports();
         let now = Instant::now();
         if self.restart_at.take_if(|at| *at <= now).is_some() {
             self.restart();
@@ -290,8 +319,11 @@ impl<'s> Supervisor<'s> {
         if let Some(starting) = &mut self.starting {
             starting.end_if_late(now, self.settings.ready_timeout);
         }
+        self.draining.iter_mut().for_each(|generation| generation.end_if_late(now));
         let Some(watchdog) = &mut self.watchdog else { return };
-        match watchdog.look(now, self.serving.as_mut().map(|serving| &mut serving.beat)) {
+        // A generation that drains sends no beats.
+        let serving = self.serving.as_mut().filter(|_| !self.is_stopping);
+        match watchdog.look(now, serving.map(|serving| &mut serving.beat)) {
             Look::TooEarly => {}
             Look::Alive => self.manager.alive(),
             Look::Silent => {

@@ -17,7 +17,7 @@ use crate::succession::Order;
 const UNNAMED: &str = "stored";
 
 /// Maximum number of generations that drain, so that upgrades in succession need bounded memory.
-const MOST_DRAINING: usize = 8;
+pub(super) const MOST_DRAINING: usize = 8;
 
 /// A generation that is not ready yet.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(super) struct Starting {
     pub(super) deadline: Instant,
     /// Whether a `SIGHUP` is due when it is ready.
     pub(super) reloads: bool,
+    /// Whether a `SIGUSR1` is due when it is ready: before, it would end the process.
+    pub(super) reopens: bool,
     /// The descriptors that it has stored. They replace the store when it is ready, and are closed if it fails.
     stored: Store,
     /// The reason for which the supervisor has killed it.
@@ -47,8 +49,16 @@ pub(super) enum Purpose {
 
 impl Starting {
     pub(super) fn new(generation: Generation, purpose: Purpose, limit: Duration) -> Self {
-        let deadline = generation.started + limit;
-        Self { generation, purpose, deadline, reloads: false, stored: Store::default(), killed: None }
+        let deadline = generation.since + limit;
+        Self {
+            generation,
+            purpose,
+            deadline,
+            reloads: false,
+            reopens: false,
+            stored: Store::default(),
+            killed: None,
+        }
     }
 
     /// Keeps descriptors for later generations.
@@ -59,6 +69,11 @@ impl Starting {
                 return;
             }
         }
+    }
+
+    /// Whether the generation can take the place of the one before: not if it has been killed, or has ended since its report.
+    pub(super) fn can_serve(&self) -> bool {
+        self.killed.is_none() && !self.generation.has_ended()
     }
 
     /// Kills the generation if it is not ready within `limit`.
@@ -117,25 +132,34 @@ impl Supervisor<'_> {
     /// The generation that was starting is ready: it serves from now on, and the one before drains.
     pub(super) fn ready(&mut self) {
         let Some(starting) = self.starting.take() else { return };
-        let Starting { mut generation, purpose, reloads, stored, .. } = starting;
+        let Starting { mut generation, purpose, reloads, reopens, stored, .. } = starting;
         // A program that stores nothing, such as one of another version, keeps the sockets at least for its successor.
         if !stored.is_empty() {
             self.store = stored;
         }
         let id = generation.id();
+        if let Some(file) = &mut self.pid_file {
+            file.publish();
+        }
         tracing::info!(process = %id, descriptors = self.store.len(), "the gateway serves");
-        generation.beat = Instant::now();
+        (generation.since, generation.beat) = (Instant::now(), Instant::now());
+        if reopens {
+            generation.signal(Signal::USR1);
+        }
         let before = self.serving.replace(generation);
         if self.is_stopping {
             // Both have received the signal already, and a second one would cut their connections.
             self.draining.extend(before);
             return answer(purpose, Err("the supervisor is stopping"));
         }
-        if let Some(before) = before {
-            self.end_drains();
-            // Before the signal, which the generation understands by this order.
-            before.order(Order::Replaced);
-            before.signal(Signal::TERM);
+        if before.is_some() {
+            self.end_drains(MOST_DRAINING - 1);
+        }
+        // Also to those that another process has stopped: they leave the admin socket to this generation. Before the signal, which
+        // the generation understands by this order.
+        self.draining.iter().chain(&before).for_each(|generation| generation.order(Order::Replaced));
+        if let Some(mut before) = before {
+            before.stop();
             self.draining.push(before);
         }
         if let Some(serving) = self.serving.as_ref().filter(|_| reloads) {
@@ -147,20 +171,17 @@ impl Supervisor<'_> {
         answer(purpose, Ok(id));
     }
 
-    /// Cuts the connections of the generations that have drained longest, before one more begins to drain. With datagram sockets,
-    /// none may be left: those of a group are for two generations, of which one drains (`brisk_net::datagram`).
-    fn end_drains(&self) {
-        let kept = if self.store.has_datagrams() { 0 } else { MOST_DRAINING - 1 };
+    /// Cuts the connections of the generations that have drained longest, except for `kept`. With datagram sockets, none may be
+    /// left: those of a group are for two generations (`brisk_net::datagram`), of which one serves or starts and one drains.
+    pub(super) fn end_drains(&mut self, kept: usize) {
+        let kept = if self.store.has_datagrams() { 0 } else { kept };
         let ended = self.draining.len().saturating_sub(kept);
-        for generation in &self.draining[..ended] {
-            tracing::warn!(process = %generation.id(), "the drain of an earlier gateway is cut, since another one begins");
-            generation.signal(Signal::TERM);
-        }
+        self.draining[..ended].iter_mut().for_each(Generation::cut);
     }
 
     /// A generation has ended before it was ready. The one before serves on, if there is one.
     pub(super) fn abandon(&mut self, starting: Starting, ended: &str) {
-        let Starting { generation, purpose, killed, .. } = starting;
+        let Starting { purpose, killed, .. } = starting;
         let reason = killed.unwrap_or_else(|| format!("it ended with {ended}; its log has the reason"));
         if let Some(serving) = &self.serving {
             serving.discard_answers();
@@ -178,12 +199,12 @@ impl Supervisor<'_> {
                 tracing::error!(
                     "the gateway did not become ready: {reason}; it is tried again, and connections wait"
                 );
-                self.restart_after(generation.started.elapsed());
+                self.restart_after(Duration::ZERO);
             }
             Purpose::Upgrade(operator) => {
                 refuse(operator, format_args!("the new gateway did not become ready: {reason}"));
                 // The old one may have ended meanwhile.
-                self.restart_after(generation.started.elapsed());
+                self.restart_after(Duration::ZERO);
             }
         }
     }
