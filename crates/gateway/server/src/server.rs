@@ -74,11 +74,11 @@ impl<L: Copy + Send + 'static> Listening<L> {
         process: Process,
     ) -> Result<Self, ServerError> {
         let Process { program, mut sockets, files } = process;
-        let manager = Notifier::from_environment();
+        let mut succession = mem::take(&mut sockets.succession);
+        let manager = succession.manager();
         let sockets_per_worker = listeners.iter().map(|own| 1 + 2 * usize::from(own.datagrams)).sum();
         let shared = Arc::new(Shared::new(&settings, sockets_per_worker, program));
         let admin = settings.admin.map(ListenerSettings::new);
-        let succession = mem::take(&mut sockets.succession);
         let AllBound { listeners: bound, admin, stored } =
             sockets.bind_all(listeners, admin.as_ref(), (settings.workers.get(), manager.stores()))?;
         Ok(Self { settings, program, shared, bound, admin, stored, succession, manager, files })

@@ -58,8 +58,7 @@ impl Stored {
             return Ok(());
         }
         for (name, sockets) in &self.sockets {
-            let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-            manager.store(name, &sockets)?;
+            sockets.iter().try_for_each(|socket| manager.store(name, socket.as_fd()))?;
         }
         Ok(())
     }

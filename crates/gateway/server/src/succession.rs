@@ -4,18 +4,19 @@ use std::io;
 use std::os::unix::net;
 
 use brisk_supervisor::inherited::Passed;
-use brisk_supervisor::is_supervised;
-use brisk_supervisor::succession::{Order, PREDECESSOR, Predecessor, STATE, StatePart, answer};
+use brisk_supervisor::succession::{Order, PREDECESSOR, Predecessor, REPORTS, STATE, StatePart, answer};
+use brisk_supervisor::{Notifier, is_supervised};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::net::UnixDatagram;
 
 /// Buffer for one [`Order`]. A longer message is cut, and then is no order.
 const LONGEST: usize = 64;
 
-/// The descriptors [`STATE`] and [`PREDECESSOR`]; none without a supervisor.
+/// The descriptors [`STATE`], [`REPORTS`] and [`PREDECESSOR`]; none without a supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
     state: Option<net::UnixDatagram>,
+    supervisor: Option<Notifier>,
     pub(crate) predecessor: Option<Predecessor>,
 }
 
@@ -28,14 +29,20 @@ pub(crate) struct Successors {
 }
 
 impl Succession {
-    /// Takes [`STATE`] or [`PREDECESSOR`], or returns any other descriptor.
+    /// Takes [`STATE`], [`REPORTS`] or [`PREDECESSOR`], or returns any other descriptor.
     pub(crate) fn take(&mut self, passed: Passed) -> Option<Passed> {
         match &*passed.name {
             STATE if is_supervised() => self.state = Some(passed.descriptor.into()),
+            REPORTS if is_supervised() => self.supervisor = Some(Notifier::through(passed.descriptor)),
             PREDECESSOR if is_supervised() => self.predecessor = Some(Predecessor::new(passed.descriptor)),
             _ => return Some(passed),
         }
         None
+    }
+
+    /// The service manager of this process: its supervisor, or systemd.
+    pub(crate) fn manager(&mut self) -> Notifier {
+        self.supervisor.take().unwrap_or_else(Notifier::from_environment)
     }
 
     /// [`Successors`] of this process. Must be called inside a runtime.

@@ -16,10 +16,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitStatus, kill_proce
 use tokio::time::Instant;
 
 use crate::environment::{
-    FDSTORE, LISTEN_FDNAMES, LISTEN_FDS, LISTEN_PID, NOTIFY_SOCKET, SUPERVISOR, WATCHDOG_PID,
+    FDSTORE, LISTEN_FDNAMES, LISTEN_FDS, LISTEN_PID, NOTIFY_SOCKET, SUPERVISOR, WATCHDOG_PID, WATCHDOG_USEC,
 };
+use crate::reports::Reports;
 use crate::store::{MOST, Store};
-use crate::succession::{Order, PREDECESSOR, STATE};
+use crate::succession::{Order, PREDECESSOR, REPORTS, STATE};
 
 /// Number of the first passed descriptor, `SD_LISTEN_FDS_START`.
 const FIRST: i32 = 3;
@@ -34,6 +35,7 @@ pub(crate) struct Generation {
     child: Child,
     /// Outer end of the pair over which the generation receives [`Order`]s and passes its state.
     state: UnixDatagram,
+    pub(crate) reports: Reports,
     /// Time of the start; of the readiness, when it is ready.
     pub(crate) since: Instant,
     /// Last sign of life for the watchdog.
@@ -49,8 +51,6 @@ pub(crate) struct Generation {
 pub(crate) struct Line<'a> {
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [OsString],
-    /// Value of `NOTIFY_SOCKET`.
-    pub(crate) notify: String,
 }
 
 impl Generation {
@@ -59,12 +59,14 @@ impl Generation {
         let (state, inner) = UnixDatagram::pair()?;
         let mut passed = store.copies()?;
         passed.push((STATE.to_owned(), inner.into()));
+        let (reports, inner) = Reports::pair()?;
+        passed.push((REPORTS.to_owned(), inner));
         if let Some(predecessor) = predecessor {
             passed.push((PREDECESSOR.to_owned(), predecessor.state.try_clone()?.into()));
         }
         let child = command(line, passed)?.spawn()?;
         let now = Instant::now();
-        Ok(Self { child, state, since: now, beat: now, kill_at: None, is_cut: false })
+        Ok(Self { child, state, reports, since: now, beat: now, kill_at: None, is_cut: false })
     }
 
     /// Process id.
@@ -148,11 +150,11 @@ fn command(line: &Line<'_>, passed: Vec<(String, OwnedFd)>) -> io::Result<Comman
     command.arg("serve").args(line.arguments).stdin(Stdio::null());
     command.env(LISTEN_FDS, names.len().to_string()).env(LISTEN_FDNAMES, names.join(":"));
     command.env(SUPERVISOR, std::process::id().to_string());
-    command.env(NOTIFY_SOCKET, &line.notify).env(FDSTORE, MOST.to_string());
+    command.env(FDSTORE, MOST.to_string());
     // Meant for the supervisor itself; the time of the watchdog applies to the generation too.
-    command.env_remove(LISTEN_PID).env_remove(WATCHDOG_PID);
+    command.env_remove(NOTIFY_SOCKET).env_remove(LISTEN_PID).env_remove(WATCHDOG_PID);
     if env::var_os(WATCHDOG_PID).is_some_and(|id| *id != *std::process::id().to_string()) {
-        command.env_remove(crate::environment::WATCHDOG_USEC);
+        command.env_remove(WATCHDOG_USEC);
     }
     // A group of its own: Ctrl-C of a terminal would reach the generation twice, and the second signal cuts its connections.
     command.process_group(0);
@@ -193,7 +195,8 @@ mod tests {
         let mut command = Command::new(program);
         let child = command.arg(argument).spawn().expect("a process");
         let (now, (state, _)) = (Instant::now(), UnixDatagram::pair().expect("a pair"));
-        Generation { child, state, since: now, beat: now, kill_at: None, is_cut: false }
+        let reports = Reports::pair().expect("a pair").0;
+        Generation { child, state, reports, since: now, beat: now, kill_at: None, is_cut: false }
     }
 
     /// Waits for the end, whose status stays.
@@ -206,15 +209,15 @@ mod tests {
         status.expect("a child").expect("an end").1
     }
 
-    #[test]
-    fn a_generation_that_has_ended_is_recognised_before_its_status_is_read() {
+    #[tokio::test]
+    async fn a_generation_that_has_ended_is_recognised_before_its_status_is_read() {
         let mut generation = generation("true", "");
         assert_eq!(exit_code(end(&mut generation)), 0);
         assert!(!generation.has_ended(), "no child any more");
     }
 
-    #[test]
-    fn a_generation_that_does_not_obey_is_killed_at_its_time_only() {
+    #[tokio::test]
+    async fn a_generation_that_does_not_obey_is_killed_at_its_time_only() {
         let mut generation = generation("sleep", "600");
         // A stopped process obeys nothing but `SIGKILL`, like one whose main thread hangs.
         generation.signal(Signal::STOP);
@@ -235,8 +238,8 @@ mod tests {
         assert_eq!((exit_code(status), is_stopped(status)), (137, false));
     }
 
-    #[test]
-    fn an_end_by_a_signal_to_stop_is_no_failure() {
+    #[tokio::test]
+    async fn an_end_by_a_signal_to_stop_is_no_failure() {
         for (signal, stops) in
             [(Signal::TERM, true), (Signal::INT, true), (Signal::QUIT, true), (Signal::ABORT, false)]
         {

@@ -6,22 +6,19 @@
 use std::env;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::environment::{FDSTORE, NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC};
 
 /// Maximum wait for a manager whose queue of notifications is full.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// Descriptors per message; the kernel permits 253 (`SCM_MAX_FD`).
-const AT_ONCE: usize = 64;
 
 /// Sender of notifications to systemd or to a supervisor (`sd_notify(3)`). Without a manager, all methods do nothing.
 #[derive(Debug, Default)]
@@ -30,11 +27,20 @@ pub struct Notifier(Option<Manager>);
 /// The service manager that the environment names.
 #[derive(Debug)]
 struct Manager {
-    address: SocketAddr,
+    channel: Channel,
     /// Maximum number of descriptors in its store.
     stores: usize,
     /// Time after the last beat at which it takes the service for dead.
     watchdog: Option<Duration>,
+}
+
+/// The way to a service manager.
+#[derive(Debug)]
+enum Channel {
+    /// The socket of systemd.
+    Address(SocketAddr),
+    /// One end of a pair, of which a supervisor has the other.
+    Pair(UnixDatagram),
 }
 
 impl Notifier {
@@ -50,15 +56,18 @@ impl Notifier {
                 return Self::default();
             }
         };
-        let stores = env::var(FDSTORE).ok().and_then(|number| number.parse().ok()).unwrap_or(0);
-        Self(Some(Manager { address, stores, watchdog: watchdog() }))
+        Self::of(Channel::Address(address))
     }
 
-    /// A notifier for this address, with a store for `stores` descriptors.
-    #[cfg(test)]
-    pub(crate) fn to(written: &str, stores: usize) -> Self {
-        let address = address(written).expect("an address");
-        Self(Some(Manager { address, stores, watchdog: None }))
+    /// The supervisor that has passed this descriptor by the name [`REPORTS`](crate::succession::REPORTS), with `FDSTORE` and
+    /// `WATCHDOG_USEC` from the environment.
+    pub fn through(descriptor: OwnedFd) -> Self {
+        Self::of(Channel::Pair(descriptor.into()))
+    }
+
+    fn of(channel: Channel) -> Self {
+        let stores = env::var(FDSTORE).ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+        Self(Some(Manager { channel, stores, watchdog: watchdog() }))
     }
 
     /// Whether there is a manager.
@@ -109,19 +118,17 @@ impl Notifier {
     /// `WATCHDOG=1`, if the manager has a watchdog. Does not wait: while the manager does not read, the beat is left out.
     pub fn alive(&self) {
         let Some(manager) = self.0.as_ref().filter(|manager| manager.watchdog.is_some()) else { return };
-        let sent = manager.connect().and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            socket.send(b"WATCHDOG=1")
-        });
+        // By a flag: `O_NONBLOCK` would also apply to other reports through a pair.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = manager.connect().and_then(|socket| Ok(send(socket.as_fd(), b"WATCHDOG=1", flags)?));
         if let Err(error) = sent {
             tracing::debug!(%error, "a beat for the watchdog of the service manager is left out");
         }
     }
 
-    /// Stores copies of descriptors under a name, in their order.
-    pub fn store(&self, name: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let text = format!("FDSTORE=1\nFDNAME={name}");
-        descriptors.chunks(AT_ONCE).try_for_each(|some| self.send(&text, some))
+    /// Stores a copy of a descriptor under a name. It is kept although a listening socket that is paused looks closed (`FDPOLL=0`).
+    pub fn store(&self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.send(&format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}"), &[descriptor])
     }
 
     /// Removes the descriptors with this name from the store.
@@ -140,7 +147,7 @@ impl Notifier {
         let Some(manager) = &self.0 else { return Ok(()) };
         let socket = manager.connect()?;
         socket.set_write_timeout(Some(LIMIT))?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut passed = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             passed.push(SendAncillaryMessage::ScmRights(descriptors));
@@ -151,11 +158,16 @@ impl Notifier {
 }
 
 impl Manager {
-    /// A new socket for each message: after a restart, a manager has another socket with the same address.
+    /// The socket for a message, for an address a new one: after a restart, a manager has another socket with the same address.
     fn connect(&self) -> io::Result<UnixDatagram> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect_addr(&self.address)?;
-        Ok(socket)
+        match &self.channel {
+            Channel::Pair(socket) => socket.try_clone(),
+            Channel::Address(address) => {
+                let socket = UnixDatagram::unbound()?;
+                socket.connect_addr(address)?;
+                Ok(socket)
+            }
+        }
     }
 }
 
@@ -184,7 +196,7 @@ mod tests {
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).expect("a socket");
         let address = address(path.to_str().expect("UTF-8")).expect("an address");
-        (manager, Notifier(Some(Manager { address, stores: 8, watchdog })))
+        (manager, Notifier(Some(Manager { channel: Channel::Address(address), stores: 8, watchdog })))
     }
 
     fn received(manager: &UnixDatagram) -> String {
@@ -206,8 +218,8 @@ mod tests {
         notifier.alive();
         assert_eq!(received(&manager), "WATCHDOG=1");
         let file = File::open("/dev/null").expect("a file");
-        notifier.store("https", &[file.as_fd()]).expect("sent");
-        assert_eq!(received(&manager), "FDSTORE=1\nFDNAME=https");
+        notifier.store("https", file.as_fd()).expect("sent");
+        assert_eq!(received(&manager), "FDSTORE=1\nFDPOLL=0\nFDNAME=https");
     }
 
     #[test]

@@ -16,6 +16,9 @@ use zeroize::Zeroizing;
 /// Name of the descriptor on which a generation receives [`Order`]s.
 pub const STATE: &str = "state";
 
+/// Name of the descriptor on which a generation reports to its supervisor ([`Notifier::through`](crate::Notifier::through)).
+pub const REPORTS: &str = "reports";
+
 /// Name of the descriptor on which a generation asks the [`Predecessor`].
 pub const PREDECESSOR: &str = "predecessor";
 

@@ -3,8 +3,10 @@
 mod upgrade;
 
 use std::ffi::OsString;
-use std::hash::{BuildHasher, RandomState};
+use std::future::poll_fn;
+use std::io;
 use std::path::PathBuf;
+use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
@@ -13,18 +15,17 @@ use tokio::time::{Instant, sleep_until};
 
 use self::upgrade::{MOST_DRAINING, Purpose, Starting};
 use crate::control::{ControlSocket, Operator};
-use crate::environment::LISTEN_FDS;
 use crate::error::SupervisorError;
 use crate::generation::{Generation, Line, ended, exit_code, is_stopped};
 use crate::inherited;
 use crate::notifier::Notifier;
-use crate::notify_socket::{NotifySocket, Received};
 use crate::pid_file::PidFile;
+use crate::reports::Received;
 use crate::signals::{Action, Signals};
 use crate::store::Store;
 use crate::timing::{Look, Restarts, Watchdog};
 
-/// Reports that are read before the end of a child is noted: more than wait in the queue of a socket by default.
+/// Reports of a generation that are read at once: more than wait in the queue of a socket by default.
 const REPORTS: usize = 1024;
 
 /// The settings of a supervisor.
@@ -57,7 +58,6 @@ pub fn run(settings: &Settings) -> Result<u8, SupervisorError> {
 /// The generations of a gateway, of which one serves.
 struct Supervisor<'s> {
     settings: &'s Settings,
-    notify: NotifySocket,
     /// `None` if another process has taken its name; `SIGUSR2` upgrades then too.
     control: Option<ControlSocket>,
     /// The service manager of the supervisor itself.
@@ -86,9 +86,6 @@ impl<'s> Supervisor<'s> {
             PidFile::prepare(path).map_err(wrong)
         });
         let pid_file = pid_file.transpose()?;
-        let random = RandomState::new().hash_one(LISTEN_FDS);
-        let name = format!("brisk-notify-{}-{random:016x}", std::process::id());
-        let notify = NotifySocket::bind(name).map_err(SupervisorError::System)?;
         let control = ControlSocket::bind().inspect_err(|error| {
             tracing::warn!(%error, "`brisk upgrade` cannot reach this supervisor; SIGUSR2 upgrades");
         });
@@ -100,7 +97,6 @@ impl<'s> Supervisor<'s> {
         }
         Ok(Self {
             settings,
-            notify,
             control: control.ok(),
             watchdog: manager.watchdog().map(Watchdog::new),
             manager,
@@ -118,15 +114,16 @@ impl<'s> Supervisor<'s> {
     }
 
     async fn run(&mut self, mut signals: Signals) -> u8 {
+        let mut control = self.control.take();
         while !self.has_ended() {
             let wake = self.wake();
             tokio::select! {
-                received = self.notify.receive() => match received {
-                    Ok(received) => self.obey(received),
+                (sender, received) = self.next_report() => match received {
+                    Ok(received) => self.obey(sender, received),
                     Err(error) => tracing::error!(%error, "a report of a generation was not received"),
                 },
                 action = signals.next() => self.act(action),
-                operator = next_order(&mut self.control) => self.upgrade(Some(operator)),
+                operator = next_order(&mut control) => self.upgrade(Some(operator)),
                 () = sleep_until(wake) => self.look(),
             }
         }
@@ -148,11 +145,7 @@ impl<'s> Supervisor<'s> {
     }
 
     fn line(&self) -> Line<'s> {
-        Line {
-            program: &self.settings.program,
-            arguments: &self.settings.arguments,
-            notify: self.notify.address(),
-        }
+        Line { program: &self.settings.program, arguments: &self.settings.arguments }
     }
 
     /// Starts the first generation.
@@ -219,36 +212,43 @@ impl<'s> Supervisor<'s> {
         }
     }
 
-    /// Follows the report of a generation; reports of other processes are ignored.
-    fn obey(&mut self, received: Option<Received>) {
-        let Some(Received { sender, message, descriptors }) = received else { return };
-        let serving = self.serving.as_mut().filter(|serving| serving.id() == sender);
-        let starting = self.starting.as_mut().filter(|starting| starting.generation.id() == sender);
-        match (serving, starting) {
-            (_, Some(starting)) => {
-                if message.stores {
-                    starting.keep(message.name.as_deref(), descriptors);
-                }
-                if message.is_ready && starting.can_serve() {
-                    self.ready();
-                }
+    /// The next report of any generation, with its process id.
+    async fn next_report(&self) -> (Pid, io::Result<Option<Received>>) {
+        poll_fn(|context| {
+            let mut polled = self.all().map(|generation| (generation.id(), generation.reports.poll(context)));
+            let ready = polled.find_map(|(id, report)| match report {
+                Poll::Ready(received) => Some((id, received)),
+                Poll::Pending => None,
+            });
+            ready.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// Follows a report of the generation with this process id.
+    fn obey(&mut self, sender: Pid, received: Option<Received>) {
+        let Some(Received { message, descriptors }) = received else { return };
+        if let Some(starting) = self.starting.as_mut().filter(|own| own.generation.id() == sender) {
+            if message.stores {
+                starting.keep(message.name.as_deref(), descriptors);
             }
-            (Some(serving), None) => {
-                serving.beat = Instant::now();
-                if message.is_reloading {
-                    self.manager.reloading();
-                } else if message.is_ready {
-                    self.manager.reloaded(message.status.as_deref().unwrap_or("serves"));
-                }
-                if message.is_stopping && !self.is_stopping {
-                    self.replace_stopping();
-                }
+            if message.is_ready && starting.can_serve() {
+                self.ready();
             }
-            (None, None) => match self.draining.iter_mut().find(|draining| draining.id() == sender) {
-                Some(draining) if message.is_stopping => draining.drains(),
-                Some(_) => {}
-                None => tracing::debug!(process = %sender, "a report of another process is ignored"),
-            },
+        } else if let Some(serving) = self.serving.as_mut().filter(|own| own.id() == sender) {
+            serving.beat = Instant::now();
+            if message.is_reloading {
+                self.manager.reloading();
+            } else if message.is_ready {
+                self.manager.reloaded(message.status.as_deref().unwrap_or("serves"));
+            }
+            if message.is_stopping && !self.is_stopping {
+                self.replace_stopping();
+            }
+        } else if let Some(draining) = self.draining.iter_mut().find(|own| own.id() == sender)
+            && message.is_stopping
+        {
+            draining.drains();
         }
     }
 
@@ -270,11 +270,15 @@ impl<'s> Supervisor<'s> {
         }
     }
 
-    /// Follows the reports that have arrived. Bounded, since any process can send more without end.
+    /// Follows the reports that have arrived.
     fn read_reports(&mut self) {
-        for _ in 0..REPORTS {
-            let Ok(received) = self.notify.try_receive() else { break };
-            self.obey(received);
+        let generations: Vec<_> = self.all().map(Generation::id).collect();
+        for id in generations {
+            for _ in 0..REPORTS {
+                let generation = self.all().find(|generation| generation.id() == id);
+                let Some(Ok(received)) = generation.map(|own| own.reports.try_receive()) else { break };
+                self.obey(id, received);
+            }
         }
     }
 
