@@ -29,74 +29,78 @@ pub const LARGEST_GROUP: usize = 256;
 pub fn bind_group(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<UdpSocket>)> {
     // The first bind is without `SO_REUSEPORT`, for a moment, so that the address of another program is an error.
     let address = bind(address, false)?.local_addr()?;
+    Ok((address, bind_beside(address, count)?))
+}
+
+/// As [`bind_group`], for an `address` with a port that sockets of a group of the same user may have too, among others: the
+/// kernel prefers the group whose address is more specific.
+pub fn bind_beside(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
     let sockets = (0..count).map(|_| bind(address, true)).collect::<io::Result<Vec<_>>>()?;
-    Steering::alone(sockets.len()).attach(&sockets)?;
-    Ok((address, sockets))
+    let Some(first) = sockets.first() else { return Ok(sockets) };
+    Steering::alone(sockets.len()).attach(first)?;
+    Ok(sockets)
 }
 
-/// Binds a group of two halves with `workers` sockets each, at most [`LARGEST_GROUP`] in total, for this process and its
-/// successors. Returns the sockets of this process; the others, and the order of all, are in [`Halves`].
-pub fn bind_halves(address: SocketAddr, workers: usize) -> io::Result<(Vec<UdpSocket>, Halves)> {
-    let sockets = bind_group(address, 2 * workers)?.1;
-    let (own, halves) = adopt_group(sockets.into_iter().map(Socket::from).collect(), workers)?;
-    let halves = halves.ok_or_else(|| io::Error::other("a group has at most 256 sockets"))?;
-    Ok((own, halves))
-}
-
-/// Adopts the sockets of a group that another process has bound, in their order. They become non-blocking.
+/// Adopts the sockets of a group that this or another process has bound, in their order. They become non-blocking. An empty group
+/// is an error.
 ///
 /// Twice as many sockets as `workers` are two halves, one for each generation of processes: a process and its predecessor,
 /// which still drains, then receive the packets of their own connections. Nothing changes for the predecessor until
-/// [`Halves::take_over`].
-pub fn adopt_group(sockets: Vec<Socket>, workers: usize) -> io::Result<(Vec<UdpSocket>, Option<Halves>)> {
+/// [`Halves::take_over`], with any number of sockets.
+pub fn adopt_group(sockets: Vec<Socket>, workers: usize) -> io::Result<(Vec<UdpSocket>, Halves)> {
     let adopt = |socket: Socket| {
         socket.set_nonblocking(true)?;
         enlarge_buffers(&socket)?;
         Ok(socket.into())
     };
     let mut sockets = sockets.into_iter().map(adopt).collect::<io::Result<Vec<UdpSocket>>>()?;
-    if sockets.len() != 2 * workers || sockets.len() > LARGEST_GROUP {
-        Steering::alone(sockets.len()).attach(&sockets)?;
-        return Ok((sockets, None));
-    }
-    let is_second = !stored_half(&sockets[0])?;
+    let Some(first) = sockets.first() else { return Err(io::ErrorKind::InvalidInput.into()) };
     // The first socket is the memory of `store_half` for every process of the group,
     // whichever half it serves.
-    let first = sockets[0].try_clone()?;
+    let first = first.try_clone()?;
+    if sockets.len() != 2 * workers || sockets.len() > LARGEST_GROUP {
+        let steering = Steering::alone(sockets.len());
+        return Ok((sockets, Halves { steering, first, rest: Vec::new() }));
+    }
+    let is_second = !stored_half(&first)?;
     let second = sockets.split_off(workers);
     let (own, rest) = if is_second { (second, sockets) } else { (sockets, second) };
-    Ok((own, Some(Halves { is_second, first, rest })))
+    Ok((own, Halves { steering: Steering { own: workers, halves: 2, is_second }, first, rest }))
 }
 
-/// The halves of a group of sockets, of which one is for the connections of this process.
+/// The halves of a group of sockets, of which one is for the connections of this process; or a group that is for this process
+/// alone.
 #[derive(Debug)]
 pub struct Halves {
-    is_second: bool,
+    steering: Steering,
     first: UdpSocket,
-    /// The other half, which stays open so that the sockets keep their places.
+    /// The other half, which stays open so that the sockets keep their places. None without halves.
     rest: Vec<UdpSocket>,
 }
 
 impl Halves {
-    /// Whether the sockets of this process are the second half.
-    pub fn is_second(&self) -> bool {
-        self.is_second
+    /// Whether the sockets of this process are the second half; `None` if the group has no halves.
+    pub fn half(&self) -> Option<bool> {
+        (self.steering.halves == 2).then_some(self.steering.is_second)
     }
 
     /// The sockets of both halves in the order of binding, where `own` are those of this process.
     pub fn all<'s>(&'s self, own: &'s [UdpSocket]) -> impl Iterator<Item = &'s UdpSocket> {
-        let (first, second) = if self.is_second { (&*self.rest, own) } else { (own, &*self.rest) };
+        let (first, second) = if self.steering.is_second { (&*self.rest, own) } else { (own, &*self.rest) };
         first.iter().chain(second)
     }
 
     /// Directs the packets of new connections to the sockets of this process, and makes the next process use the other half.
+    /// Without halves, all packets are distributed among the sockets of this process.
+    ///
     /// To be called when the process is about to serve, and again after a successor has called it and ended without serving.
     pub fn take_over(&self) -> io::Result<()> {
-        let own = self.rest.len();
-        store_half(&self.first, self.is_second)?;
+        if let Some(is_second) = self.half() {
+            store_half(&self.first, is_second)?;
+        }
         // One socket suffices, because the program belongs to the group. The other half stays in the program,
         // so that the predecessor still gets the packets of its connections.
-        Steering { own, halves: 2, is_second: self.is_second }.attach(std::slice::from_ref(&self.first))
+        self.steering.attach(&self.first)
     }
 }
 
@@ -237,7 +241,7 @@ mod tests {
     fn sockets_that_are_handed_over_keep_their_places() {
         let (address, group) = bind_group(ANY, 3).expect("a group");
         let (adopted, halves) = adopt_group(copies(&group), 3).expect("adopted");
-        assert!(halves.is_none());
+        assert_eq!(halves.half(), None);
         drop(group);
         assert_eq!(right(&adopted, address), DATAGRAMS);
     }
@@ -260,10 +264,9 @@ mod tests {
         let mut before = None;
         for round in 0..4 {
             let (own, halves) = adopt_group(copies(&group), 3).expect("adopted");
-            let halves = halves.expect("two halves");
-            assert_eq!((own.len(), halves.is_second()), (3, round % 2 == 0), "not used by its predecessor");
+            assert_eq!((own.len(), halves.half()), (3, Some(round % 2 == 0)), "not used by its predecessor");
             halves.take_over().expect("no privilege is needed");
-            let half = if halves.is_second() { 3 } else { 0 };
+            let half = if halves.half() == Some(true) { 3 } else { 0 };
             for id in 0..12_u8 {
                 let (index, place) = (usize::from(id % 3), usize::from(id % 6));
                 assert_eq!(
@@ -281,22 +284,49 @@ mod tests {
 
     #[test]
     fn a_process_takes_over_again_after_a_successor_that_did_not_serve() {
-        let (own, halves) = bind_halves(ANY, 2).expect("two halves");
-        let address = own[0].local_addr().expect("an address");
-        let group: Vec<_> = halves.all(&own).map(|socket| socket.try_clone().expect("a copy")).collect();
+        let (address, group) = bind_group(ANY, 4).expect("a group");
+        let (own, halves) = adopt_group(copies(&group), 2).expect("two halves");
+        assert_eq!(halves.all(&own).count(), 4);
         halves.take_over().expect("no privilege is needed");
         let initial = [0xc0, 0, 0, 0, 1, 8, 0];
         let place = receiver(&group, address, &initial);
-        assert_eq!(place / 2, usize::from(halves.is_second()));
+        assert_eq!(Some(place / 2 == 1), halves.half());
         let (_, successor) = adopt_group(copies(&group), 2).expect("adopted");
-        let successor = successor.expect("two halves");
         successor.take_over().expect("no privilege is needed");
         assert_ne!(receiver(&group, address, &initial), place);
         halves.take_over().expect("no privilege is needed");
         assert_eq!(receiver(&group, address, &initial), place);
         // The next successor uses the half that is free.
         let (_, next) = adopt_group(copies(&group), 2).expect("adopted");
-        assert_eq!(next.expect("two halves").is_second(), successor.is_second());
+        assert_eq!(next.half(), successor.half());
+    }
+
+    #[test]
+    fn a_successor_with_other_workers_changes_nothing_before_it_takes_over() {
+        let (address, group) = bind_group(ANY, 4).expect("a group");
+        let (_, halves) = adopt_group(copies(&group), 2).expect("two halves");
+        halves.take_over().expect("no privilege is needed");
+        let places =
+            || (0..4_u8).map(|id| receiver(&group, address, &[0xc0, 0, 0, 0, 1, 8, id])).collect::<Vec<_>>();
+        let before = places();
+        assert_eq!(before, [2, 3, 2, 3]);
+        let (own, alone) = adopt_group(copies(&group), 4).expect("adopted");
+        assert_eq!((own.len(), alone.half()), (4, None));
+        assert_eq!(places(), before);
+        alone.take_over().expect("no privilege is needed");
+        assert_eq!(places(), [0, 1, 2, 3]);
+        halves.take_over().expect("no privilege is needed");
+        assert_eq!(places(), before);
+    }
+
+    #[test]
+    fn a_group_can_have_an_address_beside_the_one_for_all_addresses() {
+        let (all, wide) = bind_group(SocketAddr::from(([0, 0, 0, 0], 0)), 2).expect("a group");
+        let address = SocketAddr::new(ANY.ip(), all.port());
+        assert_eq!(bind_group(address, 2).expect_err("in use").kind(), io::ErrorKind::AddrInUse);
+        let narrow = bind_beside(address, 2).expect("another group");
+        receiver(&narrow, address, &[0xc0, 0, 0, 0, 1, 8, 0]);
+        drop((wide, narrow));
     }
 
     #[test]

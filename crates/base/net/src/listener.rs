@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -86,7 +87,7 @@ pub fn pause(socket: &std::net::TcpListener) -> io::Result<()> {
 
 /// Listens again after [`pause`]. The socket must have been bound to a specific port: a port chosen by the kernel is
 /// given up by the pause.
-pub fn resume(socket: &std::net::TcpListener, backlog: i32) -> io::Result<()> {
+pub fn resume(socket: &impl AsFd, backlog: i32) -> io::Result<()> {
     SockRef::from(socket).listen(backlog)
 }
 

@@ -16,10 +16,11 @@ use brisk_supervisor::succession::{Order, StatePart};
 use brisk_telemetry::metrics::Reload;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, sleep_until};
 
 use crate::ServerError;
 use crate::admin::Exit;
+use crate::ending::drain;
 use crate::files::WatchedFiles;
 use crate::part::Parts;
 use crate::settings::ServerSettings;
@@ -39,6 +40,12 @@ const CHANGED: &str = "changed files";
 /// Maximum time for which the main thread waits until workers have applied new settings. The watchdog deals with a
 /// worker that does not.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(1);
+
+/// Shortest interval of beats for the service manager.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// Maximum length of the reason for a refused reload in a report to the service manager, in characters.
+const LONGEST_REASON: usize = 400;
 
 /// Reason for which [`Control::read`] has no settings, or a [`Part`](crate::Part) refuses them.
 #[derive(Debug)]
@@ -143,21 +150,27 @@ impl<C: Control> MainThread<C> {
         let mut minute = tokio::time::interval(MINUTE);
         let mut log_check = tokio::time::interval(LOG_CHECK);
         let mut dropped = 0;
-        let mut beats = tokio::time::interval(BEAT);
-        // A process that was held up as a whole has no beats to make up for.
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = beats(BEAT);
+        let watched = self.outside.manager.watchdog();
+        // A third of the limit, so that one late beat is no sign of death.
+        let mut alive = beats(watched.map_or(BEAT, |limit| (limit / 3).clamp(SHORTEST, BEAT)));
         let mut leave = None;
         loop {
             tokio::select! {
                 _ = minute.tick() => self.control.each_minute(),
                 _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
-                _ = beats.tick() => self.beat(),
+                _ = looks.tick() => self.watchdog.look(),
+                // Without a worker that turns, the service manager is to start the process again.
+                _ = alive.tick() => if self.watchdog.sees_life() { self.outside.manager.alive() },
                 Some(failure) = self.failures.recv() => return Err(failure),
                 order = self.outside.successors.next() => self.obey(order),
                 () = at(leave) => break,
                 action = self.signals.next() => match action {
                     // The second signal ends the delay.
-                    SignalAction::Stop if leave.is_some() => break,
+                    SignalAction::Stop if leave.is_some() => {
+                        self.outside.successors.has_lost_supervisor();
+                        break;
+                    }
                     SignalAction::Stop => leave = Some(self.leave()),
                     SignalAction::Reload => self.reload("SIGHUP").await,
                     SignalAction::ReopenLogs => self.control.reopen_logs(),
@@ -168,39 +181,32 @@ impl<C: Control> MainThread<C> {
                 changed = self.files.changed() => self.follow(changed).await,
             }
         }
-        let Self { mut control, settings, mut signals, mut watchdog, outside, .. } = self;
+        let Self { mut control, settings, mut signals, mut watchdog, mut outside, .. } = self;
         outside.manager.stopping();
         // Before the drain, so that the addresses of the dashboard and of the listeners are
         // free for the next process.
         control.end();
         watchdog.end();
         if outside.successors.is_replaced {
-            // The successor has the same socket: a balancer must not learn from this process that it drains.
-            outside.admin.iter().for_each(AbortHandle::abort);
+            outside.give_way();
         }
-        drain(trigger, settings.drain_timeout, &mut signals, &mut control).await;
+        drain(trigger, settings.drain_timeout, (&mut signals, &mut outside), &mut control).await;
         Ok(())
     }
 
-    /// The time at which the drain begins, after [`SignalAction::Stop`]: now, if a successor serves.
+    /// The time at which the drain begins, after [`SignalAction::Stop`]: now, if a successor serves, or if another supervisor needs the
+    /// ports since the one of this process has ended.
     fn leave(&mut self) -> Instant {
         let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
         outside.successors.note_replacement();
         outside.exit.is_replaced.store(outside.successors.is_replaced, Ordering::Relaxed);
-        if outside.successors.is_replaced || drain_delay.is_zero() {
+        let is_orphan = outside.successors.has_lost_supervisor();
+        if outside.successors.is_replaced || is_orphan || drain_delay.is_zero() {
             return Instant::now();
         }
         outside.exit.is_near.store(true, Ordering::Relaxed);
         tracing::info!(delay = ?drain_delay, "the drain begins after the delay: /readyz responds with 503");
         Instant::now() + *drain_delay
-    }
-
-    fn beat(&mut self) {
-        self.watchdog.look();
-        // Without a worker that turns, the service manager is to start the process again.
-        if self.watchdog.sees_life() {
-            self.outside.manager.alive();
-        }
     }
 
     /// Follows an [`Order`] of the supervisor or of a successor.
@@ -275,7 +281,9 @@ impl<C: Control> MainThread<C> {
                 self.refused.configuration = true;
                 self.refused.sources = refusal.files.into_iter().collect();
                 self.refuse(why, &refusal.message);
-                self.outside.manager.reloaded("serves with the old configuration: the new one was refused");
+                let reason: String =
+                    refusal.message.lines().next().unwrap_or_default().chars().take(LONGEST_REASON).collect();
+                self.outside.manager.reloaded(&format!("serves with the old configuration: {reason}"));
             }
         }
     }
@@ -331,36 +339,25 @@ impl<C: Control> MainThread<C> {
     }
 }
 
+impl Outside {
+    /// Leaves the admin socket to a successor, which has the same: a balancer must not learn from this process that it drains.
+    pub(crate) fn give_way(&self) {
+        self.exit.is_replaced.store(true, Ordering::Relaxed);
+        self.admin.iter().for_each(AbortHandle::abort);
+    }
+}
+
+fn beats(interval: Duration) -> Interval {
+    let mut beats = tokio::time::interval(interval);
+    // A process that was held up as a whole has no beats to make up for.
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beats
+}
+
 /// Waits until `time`, or without an end if there is none.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
-    }
-}
-
-async fn drain(trigger: &DrainTrigger, limit: Duration, signals: &mut Signals, control: &mut impl Control) {
-    trigger.start();
-    tracing::info!(?limit, open = trigger.open(), "draining: no new connections, running requests finish");
-    tokio::select! {
-        left = trigger.finished(limit) => match left {
-            0 => return tracing::info!("drained"),
-            left => tracing::warn!(left, "the drain took too long: connections are cut"),
-        },
-        () = stopped(signals, control) => {
-            tracing::warn!(left = trigger.open(), "second signal to stop: connections are cut");
-        }
-    }
-    trigger.cut();
-}
-
-/// Waits for [`SignalAction::Stop`]. Logs are reopened meanwhile, since a drain may take longer than their rotation.
-async fn stopped(signals: &mut Signals, control: &mut impl Control) {
-    loop {
-        match signals.next().await {
-            SignalAction::Stop => return,
-            SignalAction::ReopenLogs => control.reopen_logs(),
-            SignalAction::Reload | SignalAction::Ignore(_) => {}
-        }
     }
 }

@@ -9,6 +9,7 @@ mod admin;
 mod context;
 mod control;
 mod descriptors;
+mod ending;
 mod error;
 mod files;
 mod load;

@@ -161,7 +161,9 @@ impl<L: Copy + Send + 'static> Server<L> {
                 }
             }
             let successors = succession.serve().map_err(ServerError::Threads)?;
-            report(&halves, stored, &manager, &mut control)?;
+            report(&halves, &stored, &manager, &mut control)?;
+            stored.resume();
+            drop(stored);
             // Only now, since a predecessor serves the same sockets until the report.
             gate.send_replace(true);
             let page = Admin::new(pages, drain, pulse);
@@ -211,7 +213,7 @@ fn start_workers<S: Service>(
 /// Calls [`Stored::pass_to`], [`Halves::take_over`], [`Notifier::ready`] and [`Control::announce`].
 fn report(
     halves: &[Halves],
-    stored: Stored,
+    stored: &Stored,
     manager: &Notifier,
     control: &mut impl Control,
 ) -> Result<(), ServerError> {
@@ -246,7 +248,7 @@ fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> (Vec<WorkerSocke
     let mut all: Vec<_> = (0..workers).map(none).collect();
     let mut kept = Vec::new();
     for Bound { kind, address, sockets, datagrams, halves, .. } in bound {
-        let half = halves.as_ref().map(Halves::is_second);
+        let half = halves.as_ref().and_then(Halves::half);
         kept.extend(halves);
         for (worker, sockets) in all.iter_mut().zip(sockets) {
             worker.streams.extend(sockets.into_iter().map(|socket| (kind, socket)));

@@ -2,19 +2,22 @@
 //!
 //! All sockets are prepared before anything is served, so that no server starts with a part of its listeners.
 
+mod binding;
+
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
-use brisk_net::datagram::{self, Halves, LARGEST_GROUP};
+use brisk_net::datagram::{self, Halves};
 use brisk_net::listener::{self, FastOpenState, ListenerSettings};
 use brisk_supervisor::inherited::{self, Passed};
 use socket2::{Socket, Type};
 
+use self::binding::{Conditions, bind, bind_listener};
 use crate::ServerError;
 use crate::settings::Listen;
-use crate::stored::Stored;
+use crate::stored::{Stored, StoredName};
 use crate::succession::Succession;
 
 /// The name of the admin listener.
@@ -23,7 +26,8 @@ const ADMIN: &str = "admin";
 /// Sockets that were passed to the process and are not taken by a listener yet.
 ///
 /// A listener takes the sockets with its address. If there are none, it takes sockets with its name
-/// (`FileDescriptorName=` of systemd) and port; with port 0, any port. If there is one for each worker, with one address, each
+/// (`FileDescriptorName=` of systemd) and port; with port 0, any port. Of the sockets that an earlier process has bound
+/// ([`StoredName`]), it takes those that were bound for the same address in the configuration. If there is one for each worker, with one address, each
 /// worker gets its own, as without passed sockets: a listener without any binds one per worker with `SO_REUSEPORT`.
 /// Otherwise every worker accepts from each of them through a copy of the descriptor: a free worker gets a connection. A
 /// connection that is still in the backlog when the server ends waits for the next process with that socket.
@@ -41,6 +45,8 @@ pub struct Sockets {
 struct Inherited {
     number: RawFd,
     name: String,
+    /// The meaning of `name`, if an earlier process has stored the socket.
+    stored: Option<StoredName>,
     socket: Socket,
     /// Kind and address of a TCP or UDP socket.
     bound: Option<(Kind, SocketAddr)>,
@@ -70,6 +76,10 @@ pub(crate) struct Bound<L> {
     pub(crate) kind: L,
     /// Address, with the port that the system chose for port `0`.
     pub(crate) address: SocketAddr,
+    /// [`StoredName::configured`] of the stream sockets.
+    pub(crate) configured: Option<SocketAddr>,
+    /// [`StoredName::configured`] of the datagram sockets.
+    pub(crate) datagrams_configured: Option<SocketAddr>,
     pub(crate) backlog: i32,
     /// Whether all workers accept from the same sockets.
     pub(crate) is_shared: bool,
@@ -87,7 +97,8 @@ impl Sockets {
     pub fn inherited() -> Self {
         let mut succession = Succession::default();
         let passed = inherited::take().into_iter().filter_map(|passed| succession.take(passed));
-        let passed = passed.map(Inherited::from).collect();
+        let mut passed: Vec<_> = passed.map(Inherited::from).collect();
+        passed.sort_by_key(Inherited::index);
         Self { passed, succession }
     }
 
@@ -105,6 +116,8 @@ impl Sockets {
         wanted.extend(with_datagrams.map(|own| (Kind::Datagram, own.name, own.settings.address)));
         wanted.extend(admin.map(|settings| (Kind::Stream, ADMIN, settings.address)));
         let mut streams = self.take_for(&wanted);
+        let beside: Vec<_> = self.passed.iter().filter_map(|own| own.bound).collect();
+        let conditions = Conditions { workers, has_store: stores > 0, beside: &beside };
         let mut stored = Stored::new(stores);
         self.close(&mut stored);
         let mut datagrams = streams.split_off(listeners.len());
@@ -113,11 +126,12 @@ impl Sockets {
         let mut bound = Vec::with_capacity(listeners.len());
         for (listener, streams) in listeners.iter().zip(streams) {
             let datagrams = listener.datagrams.then(|| datagrams.next().unwrap_or_default());
-            let new = bind_listener(listener, streams, datagrams, (workers, stores > 0))?;
+            let new = bind_listener(listener, streams, datagrams, conditions)?;
             stored.add(listener.name, &new)?;
             bound.push(new);
         }
-        let admin = admin.map(|settings| bind((), settings, for_admin.unwrap_or_default(), 1));
+        let conditions = Conditions { workers: 1, ..conditions };
+        let admin = admin.map(|settings| bind((), settings, for_admin.unwrap_or_default(), conditions));
         let admin = admin.transpose()?;
         if let Some(admin) = &admin {
             stored.add(ADMIN, admin)?;
@@ -138,7 +152,11 @@ impl Sockets {
             |(kind, _, address): &Wanted<'_>| self.take_if(|own| own.bound == Some((*kind, *address)));
         let mut taken: Vec<_> = wanted.iter().map(of_address).collect();
         for (wanted, taken) in wanted.iter().zip(&mut taken).filter(|(_, taken)| taken.is_empty()) {
-            *taken = self.take_if(|own| own.is_called(wanted));
+            let first = self.passed.iter().find(|own| own.is_called(wanted));
+            // Two listeners with port 0 have the same configured address.
+            let only = first.filter(|own| own.configured().is_some()).and_then(Inherited::address);
+            let fits = |own: &Inherited| only.is_none() || own.address() == only;
+            *taken = self.take_if(|own| own.is_called(wanted) && fits(own));
         }
         taken
     }
@@ -160,8 +178,8 @@ impl Sockets {
 }
 
 impl<L> Bound<L> {
-    /// Copies of all sockets, each kind in the order of binding.
-    pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
+    /// Copies of all stream sockets and of all datagram sockets, each in the order of binding.
+    pub(crate) fn copies(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         // All workers have copies of the same sockets if these are shared.
         let workers = if self.is_shared { 1 } else { self.sockets.len() };
         let streams = self.sockets.iter().take(workers).flatten().map(AsFd::as_fd);
@@ -169,14 +187,30 @@ impl<L> Bound<L> {
             Some(halves) => halves.all(&self.datagrams).map(AsFd::as_fd).collect(),
             None => self.datagrams.iter().map(AsFd::as_fd).collect(),
         };
-        streams.chain(datagrams).map(|socket| socket.try_clone_to_owned()).collect()
+        let streams = streams.map(|socket| socket.try_clone_to_owned()).collect::<io::Result<_>>()?;
+        let datagrams = datagrams.into_iter().map(|socket| socket.try_clone_to_owned());
+        Ok((streams, datagrams.collect::<io::Result<_>>()?))
     }
 }
 
 impl Inherited {
     fn is_called(&self, (kind, name, wanted): &Wanted<'_>) -> bool {
-        let fits = |port: u16| wanted.port() == 0 || wanted.port() == port;
-        self.name == *name && self.bound.is_some_and(|(own, address)| own == *kind && fits(address.port()))
+        let fits = |address: SocketAddr| match self.configured() {
+            Some(configured) => configured == *wanted,
+            None => wanted.port() == 0 || wanted.port() == address.port(),
+        };
+        let own = self.stored.as_ref().map_or(&self.name, |stored| &stored.listener);
+        own == name && self.bound.is_some_and(|(own, address)| own == *kind && fits(address))
+    }
+
+    /// [`StoredName::configured`]; `None` for a socket of an operator.
+    fn configured(&self) -> Option<SocketAddr> {
+        self.stored.as_ref().and_then(|stored| stored.configured)
+    }
+
+    /// [`StoredName::index`]; `None` for a socket that was not stored.
+    fn index(&self) -> Option<usize> {
+        self.stored.as_ref().map(|stored| stored.index)
     }
 
     fn address(&self) -> Option<SocketAddr> {
@@ -193,7 +227,8 @@ impl From<Passed> for Inherited {
             _ => None,
         };
         let address = socket.local_addr().ok().and_then(|address| address.as_socket());
-        Self { number, name, socket, bound: kind.zip(address) }
+        let stored = StoredName::read(&name);
+        Self { number, name, stored, socket, bound: kind.zip(address) }
     }
 }
 
@@ -205,122 +240,6 @@ impl fmt::Display for Inherited {
             None => f.write_str("descriptor, which is no TCP or UDP socket,"),
         }
     }
-}
-
-/// Attempts to find a port that is free for TCP and UDP, if the system chooses it.
-const PORT_ATTEMPTS: usize = 16;
-
-/// The sockets of a listener: streams, and datagrams if it has QUIC.
-fn bind_listener<L: Copy>(
-    Listen { kind, settings, .. }: &Listen<L>,
-    streams: Vec<Inherited>,
-    datagrams: Option<Vec<Inherited>>,
-    (workers, has_store): (usize, bool),
-) -> Result<Bound<L>, ServerError> {
-    let Some(datagrams) = datagrams else { return bind(*kind, settings, streams, workers) };
-    let is_any_port = settings.address.port() == 0 && streams.is_empty() && datagrams.is_empty();
-    let mut bound = bind(*kind, settings, streams, workers)?;
-    let mut group = bind_datagrams(bound.address, datagrams, (workers, has_store));
-    for _ in 0..if is_any_port { PORT_ATTEMPTS } else { 0 } {
-        if group.is_ok() {
-            break;
-        }
-        // The port that the system chose for TCP is used by another program for UDP.
-        bound = bind(*kind, settings, Vec::new(), workers)?;
-        group = bind_datagrams(bound.address, Vec::new(), (workers, has_store));
-    }
-    (bound.datagrams, bound.halves) =
-        group.map_err(|source| ServerError::Listen { address: bound.address, source })?;
-    Ok(bound)
-}
-
-fn bind_datagrams(
-    address: SocketAddr,
-    inherited: Vec<Inherited>,
-    (workers, has_store): (usize, bool),
-) -> io::Result<(Vec<UdpSocket>, Option<Halves>)> {
-    if inherited.is_empty() && has_store && 2 * workers <= LARGEST_GROUP {
-        // The second half is for the next process, which starts while this one serves.
-        let (own, halves) = datagram::bind_halves(address, workers)?;
-        return Ok((own, Some(halves)));
-    }
-    if inherited.is_empty() {
-        // One byte of a connection ID selects the socket: further workers have none, and serve TCP only.
-        return Ok((datagram::bind_group(address, workers.min(LARGEST_GROUP))?.1, None));
-    }
-    if inherited.len() != workers && inherited.len() != 2 * workers {
-        tracing::warn!(
-            %address,
-            "{} datagram sockets are inherited for {workers} workers: pass one or two for each worker, in the order \
-             in which they were bound, or HTTP/3 uses fewer workers, or one worker for several sockets",
-            inherited.len()
-        );
-    }
-    datagram::adopt_group(inherited.into_iter().map(|own| own.socket).collect(), workers)
-}
-
-/// Listens on `inherited`, or on new sockets where there are none.
-fn bind<L>(
-    kind: L,
-    settings: &ListenerSettings,
-    inherited: Vec<Inherited>,
-    workers: usize,
-) -> Result<Bound<L>, ServerError> {
-    let backlog = settings.backlog;
-    let Some(address) = inherited.first().and_then(Inherited::address) else {
-        let (address, sockets) = bind_new(settings, workers)?;
-        return Ok(Bound {
-            kind,
-            address,
-            backlog,
-            is_shared: false,
-            sockets,
-            datagrams: Vec::new(),
-            halves: None,
-        });
-    };
-    let is_shared = inherited.len() != workers || inherited.iter().any(|own| own.address() != Some(address));
-    let sockets = if is_shared { share(inherited, settings, workers) } else { divide(inherited, settings) };
-    let sockets = sockets.map_err(|source| ServerError::Listen { address, source })?;
-    Ok(Bound { kind, address, backlog, is_shared, sockets, datagrams: Vec::new(), halves: None })
-}
-
-/// One of the `inherited` sockets for each worker.
-fn divide(inherited: Vec<Inherited>, settings: &ListenerSettings) -> io::Result<Vec<Vec<TcpListener>>> {
-    inherited.into_iter().map(|own| Ok(vec![listener::adopt(own.socket, settings)?])).collect()
-}
-
-/// Copies of all `inherited` sockets for each worker.
-fn share(
-    inherited: Vec<Inherited>,
-    settings: &ListenerSettings,
-    workers: usize,
-) -> io::Result<Vec<Vec<TcpListener>>> {
-    let adopted = inherited.into_iter().map(|own| listener::adopt(own.socket, settings));
-    let first = adopted.collect::<io::Result<Vec<_>>>()?;
-    let copies = |_| first.iter().map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>();
-    let mut all = (1..workers).map(copies).collect::<io::Result<Vec<_>>>()?;
-    all.push(first);
-    Ok(all)
-}
-
-/// Sockets that share one address by `SO_REUSEPORT`, one for each worker. The first is bound without it, for a moment, so
-/// that an address that another program serves is an error and not shared with it.
-fn bind_new(
-    settings: &ListenerSettings,
-    workers: usize,
-) -> Result<(SocketAddr, Vec<Vec<TcpListener>>), ServerError> {
-    let alone = ListenerSettings { reuse_port: false, ..settings.clone() };
-    let address = bind_one(&alone)?.0;
-    let shared = ListenerSettings { address, reuse_port: true, ..settings.clone() };
-    let sockets = (0..workers).map(|_| Ok(vec![bind_one(&shared)?.1]));
-    Ok((address, sockets.collect::<Result<_, _>>()?))
-}
-
-fn bind_one(settings: &ListenerSettings) -> Result<(SocketAddr, TcpListener), ServerError> {
-    let wrong = |source| ServerError::Listen { address: settings.address, source };
-    let socket = listener::bind(settings).map_err(wrong)?;
-    Ok((socket.local_addr().map_err(wrong)?, socket))
 }
 
 fn warn_fast_open_off<L>(listeners: &[Listen<L>]) {
@@ -335,7 +254,6 @@ fn warn_fast_open_off<L>(listeners: &[Listen<L>]) {
 
 #[cfg(test)]
 mod tests {
-    use brisk_net::listener::bind;
     use brisk_testkit::process::wait_until;
 
     use super::*;
@@ -348,7 +266,7 @@ mod tests {
 
     /// A socket as if it had been passed to the process.
     fn passed(number: RawFd, name: &str) -> Inherited {
-        let socket = bind(&ListenerSettings::new(ANY)).expect("a socket");
+        let socket = listener::bind(&ListenerSettings::new(ANY)).expect("a socket");
         Passed { number, name: name.to_owned(), descriptor: socket.into() }.into()
     }
 
@@ -379,6 +297,57 @@ mod tests {
         let mut sockets = sockets_of(vec![first, second]);
         assert_eq!(numbers(&sockets.take_for(&streams(&wanted))), "[[], [3], [], [4]]");
         assert!(sockets.passed.is_empty());
+    }
+
+    #[test]
+    fn a_stored_socket_is_for_the_address_in_the_configuration_only() {
+        let [own, other] = ["https.1@127.0.0.1,0", "https.0@127.0.0.1,0"].map(|name| passed(3, name));
+        let port = own.address().expect("TCP").port();
+        let every = SocketAddr::from(([0, 0, 0, 0], port));
+        let mut sockets = sockets_of(vec![own, other]);
+        assert_eq!(numbers(&sockets.take_for(&streams(&[("https", every), ("http", ANY)]))), "[[], []]");
+        let taken = sockets.take_for(&streams(&[("https", ANY), ("https", ANY)]));
+        assert_eq!(numbers(&taken), "[[3], [3]]", "two listeners with one address in the configuration");
+        let taken = taken.into_iter().flatten().map(|own| own.index());
+        assert_eq!(taken.collect::<Vec<_>>(), [Some(1), Some(0)]);
+    }
+
+    #[test]
+    fn a_listener_is_narrowed_and_widened_while_a_predecessor_serves_it() {
+        let every = SocketAddr::from(([0, 0, 0, 0], 0));
+        for (before, after) in [
+            (every, vec![ANY]),
+            (ANY, vec![every]),
+            (every, vec![ANY, SocketAddr::from(([127, 0, 0, 2], 0))]),
+        ] {
+            let wanted = |addresses: &[SocketAddr]| {
+                let listen = |address: &SocketAddr| Listen {
+                    kind: (),
+                    name: "https",
+                    settings: ListenerSettings::new(*address),
+                    datagrams: true,
+                };
+                addresses.iter().map(listen).collect::<Vec<_>>()
+            };
+            let first = Sockets::default().bind_all(&wanted(&[before]), None, (2, 64)).expect("sockets");
+            let port = first.listeners[0].address.port();
+            let before = SocketAddr::new(before.ip(), port);
+            let after: Vec<_> = after.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
+            let passed =
+                all_copies(&first.listeners[0]).into_iter().enumerate().map(|(index, descriptor)| {
+                    let name = StoredName { listener: "https".to_owned(), index, configured: Some(before) }
+                        .to_text();
+                    Passed { number: 3, name, descriptor }.into()
+                });
+            let next =
+                sockets_of(passed.collect()).bind_all(&wanted(&after), None, (2, 64)).expect("sockets");
+            let addresses: Vec<_> = next.listeners.iter().map(|bound| bound.address).collect();
+            assert_eq!(addresses, after);
+            for bound in &next.listeners {
+                let own = |socket: &UdpSocket| socket.local_addr().expect("an address") == bound.address;
+                assert!(bound.datagrams.iter().all(own));
+            }
+        }
     }
 
     #[test]
@@ -462,21 +431,24 @@ mod tests {
 
     #[test]
     fn every_worker_has_a_copy_of_each_inherited_socket() {
-        let bound = super::bind((), &ListenerSettings::new(ANY), vec![passed(3, ""), passed(4, "")], 3);
+        let three = Conditions { workers: 3, has_store: false, beside: &[] };
+        let bound = bind((), &ListenerSettings::new(ANY), vec![passed(3, ""), passed(4, "")], three);
         let bound = bound.expect("sockets that listen");
         assert!(bound.is_shared && bound.sockets.len() == 3);
         for worker in &bound.sockets {
             let addresses: Vec<_> = worker.iter().map(|socket| socket.local_addr().expect("TCP")).collect();
             assert_eq!((addresses.len(), addresses[0]), (2, bound.address));
         }
-        let own = super::bind((), &ListenerSettings::new(ANY), Vec::new(), 3).expect("new sockets");
+        let own = bind((), &ListenerSettings::new(ANY), Vec::new(), three).expect("new sockets");
         assert!(!own.is_shared && own.sockets.iter().all(|worker| worker.len() == 1));
     }
+
     #[test]
     fn every_worker_has_its_own_inherited_socket_if_there_is_one_for_each() {
-        let first = bind(&ListenerSettings::new(ANY)).expect("a socket");
+        let first = listener::bind(&ListenerSettings::new(ANY)).expect("a socket");
         let settings = ListenerSettings::new(first.local_addr().expect("an address"));
-        let others = [bind(&settings), bind(&settings)].map(|socket| socket.expect("the same port"));
+        let others = [listener::bind(&settings), listener::bind(&settings)]
+            .map(|socket| socket.expect("the same port"));
         let all: Vec<_> = [first].into_iter().chain(others).collect();
         let inodes = |sockets: Vec<OwnedFd>| sockets.iter().map(inode).collect::<Vec<_>>();
         let before = inodes(all.iter().map(|socket| socket.try_clone().expect("a copy").into()).collect());
@@ -484,9 +456,10 @@ mod tests {
             .into_iter()
             .zip(3..)
             .map(|(socket, number)| Passed { number, name: String::new(), descriptor: socket.into() }.into());
-        let bound = super::bind((), &settings, inherited.collect(), 3).expect("sockets that listen");
+        let three = Conditions { workers: 3, has_store: false, beside: &[] };
+        let bound = bind((), &settings, inherited.collect(), three).expect("sockets that listen");
         assert!(!bound.is_shared && bound.sockets.iter().all(|worker| worker.len() == 1));
-        assert_eq!(inodes(bound.copies().expect("copies")), before, "in their order");
+        assert_eq!(inodes(bound.copies().expect("copies").0), before, "in their order");
     }
 
     #[test]
@@ -499,7 +472,7 @@ mod tests {
         };
         let first = Sockets::default().bind_all(&[listen(ANY)], None, (2, 64)).expect("sockets");
         let bound = &first.listeners[0];
-        let copies = bound.copies().expect("copies");
+        let copies = all_copies(bound);
         assert_eq!((bound.datagrams.len(), copies.len()), (2, 2 + 4));
         let before: Vec<_> = copies.iter().map(inode).collect();
         let passed = copies
@@ -508,9 +481,15 @@ mod tests {
             .map(|(descriptor, number)| Passed { number, name: "https".to_owned(), descriptor }.into());
         let next = sockets_of(passed.collect()).bind_all(&[listen(bound.address)], None, (2, 64));
         let next = next.expect("sockets").listeners.remove(0);
-        assert!(!next.is_shared && next.halves.is_some());
-        let again: Vec<_> = next.copies().expect("copies").iter().map(inode).collect();
+        assert!(!next.is_shared && next.halves.as_ref().is_some_and(|halves| halves.half() == Some(false)));
+        let again: Vec<_> = all_copies(&next).iter().map(inode).collect();
         assert_eq!(again, before, "in the order of binding");
+    }
+
+    fn all_copies(bound: &Bound<()>) -> Vec<OwnedFd> {
+        let (mut streams, datagrams) = bound.copies().expect("copies");
+        streams.extend(datagrams);
+        streams
     }
 
     fn inode(socket: &OwnedFd) -> u64 {

@@ -1,6 +1,7 @@
 //! [`Succession`], the connections of a generation of a supervisor with the generations before and after it.
 
 use std::io;
+use std::mem;
 use std::os::unix::net;
 
 use brisk_supervisor::inherited::Passed;
@@ -26,6 +27,8 @@ pub(crate) struct Successors {
     state: Option<UnixDatagram>,
     /// Whether [`Order::Replaced`] has arrived: a successor serves.
     pub(crate) is_replaced: bool,
+    /// Whether the end of the supervisor has been noticed.
+    is_orphan: bool,
 }
 
 impl Succession {
@@ -51,7 +54,7 @@ impl Succession {
             socket.set_nonblocking(true)?;
             UnixDatagram::from_std(socket)
         };
-        Ok(Successors { state: self.state.map(register).transpose()?, is_replaced: false })
+        Ok(Successors { state: self.state.map(register).transpose()?, is_replaced: false, is_orphan: false })
     }
 }
 
@@ -71,6 +74,13 @@ impl Successors {
                 Err(_) => return std::future::pending().await,
             }
         }
+    }
+
+    /// Whether the supervisor has ended, as far as no earlier call has said so. The kernel reports the end by a `SIGTERM`, which is no
+    /// order of an operator.
+    pub(crate) fn has_lost_supervisor(&mut self) -> bool {
+        let was_orphan = mem::replace(&mut self.is_orphan, self.state.is_some() && !is_supervised());
+        self.is_orphan && !was_orphan
     }
 
     /// Reads the orders that have arrived: `SIGTERM` overtakes the order that goes before it.

@@ -101,9 +101,13 @@ impl Watchdog {
     }
 
     /// Keeps all sockets in service from now on if `is_shared`: a successor starts with copies of them. Those of a stuck worker,
-    /// which were taken out of service before, are put into service by the successor, for its own worker.
+    /// which were taken out of service before, are put into service by the successor, for its own worker. Otherwise, those of stuck
+    /// workers are out of service again.
     pub(crate) fn share_sockets(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
+        if !is_shared {
+            self.pulse.stuck().into_iter().for_each(|number| self.workers[number].pause());
+        }
     }
 
     /// Whether at least one worker turns, as of the last [`look`](Self::look).
@@ -177,6 +181,7 @@ mod tests {
     use brisk_net::ListenerSettings;
 
     use super::*;
+    use crate::stored::Stored;
 
     #[test]
     fn a_worker_that_does_not_turn_gets_no_connections_until_it_does() {
@@ -207,14 +212,16 @@ mod tests {
 
     #[test]
     fn sockets_that_others_serve_stay_in_service() {
-        let socket = listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
-        let socket = socket.expect("a free port");
-        let address = socket.local_addr().expect("an address");
+        let free = listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
+        let address = free.and_then(|socket| socket.local_addr()).expect("a free port");
+        let socket = listener::bind(&ListenerSettings::new(address)).expect("the same port");
         let bound = |is_shared| {
             let sockets = vec![vec![socket.try_clone().expect("a copy")]];
             [Bound {
                 kind: (),
                 address,
+                configured: Some(address),
+                datagrams_configured: None,
                 backlog: 16,
                 is_shared,
                 sockets,
@@ -230,11 +237,19 @@ mod tests {
             (0..=PATIENT_LOOKS).for_each(|_| watchdog.look());
             assert_eq!(pulse.stuck(), [0]);
             assert!(!watchdog.sees_life());
+            watchdog
         };
         stuck(&bound(true), false);
         TcpStream::connect(address).expect("in service for the other workers");
-        stuck(&bound(false), true);
+        let mut watchdog = stuck(&bound(false), true);
         TcpStream::connect(address).expect("in service for the successor");
+        watchdog.share_sockets(false);
+        TcpStream::connect(address).expect_err("the successor has ended: out of service");
+        let [resumed] = bound(false);
+        let mut stored = Stored::new(1);
+        stored.add("https", &resumed).expect("a copy");
+        stored.resume();
+        TcpStream::connect(address).expect("in service for a successor that is ready");
         stuck(&bound(false), false);
         TcpStream::connect(address).expect_err("out of service");
     }

@@ -33,9 +33,11 @@ impl Steering {
         Self { own, halves: 1, is_second: false }
     }
 
-    /// Attaches [`Self::program`] to the group of these sockets. A group of one socket needs none.
-    pub(super) fn attach(self, sockets: &[UdpSocket]) -> io::Result<()> {
-        let Some(first) = sockets.first().filter(|_| self.own * self.halves > 1) else { return Ok(()) };
+    /// Attaches [`Self::program`] to the group of this socket. A group of one socket needs none.
+    pub(super) fn attach(self, first: &UdpSocket) -> io::Result<()> {
+        if self.own * self.halves == 1 {
+            return Ok(());
+        }
         options::attach_reuse_port_program(first, &mut self.program())
     }
 

@@ -75,7 +75,8 @@ fn sockets_are_stored_before_the_gateway_is_ready_if_there_is_a_store() {
     let (manager, setup) = Manager::of(setup().config(&config));
     let _brisk = setup.environment("FDSTORE", "64").start();
     let stored = manager.until("READY=1");
-    assert_eq!(stored, ["https", "http", "admin"].map(|name| format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}")));
+    let names = ["https.0", "https.1", "http.0", "http.1", "admin.0"];
+    assert_eq!(stored, names.map(|name| format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}@127.0.0.1,0")));
 }
 
 #[test]
