@@ -37,11 +37,12 @@ const STOPPING: Duration = Duration::from_secs(8);
 
 /// Runs the gateway until a stop signal, and then until it has drained.
 pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
-    brisk_supervisor::end_with_supervisor()
-        .map_err(|error| anyhow!("cannot follow the supervisor: {error}"))?;
     let line = arguments.command_line();
     let sources = line.sources()?;
     let (isolation, privileges, sockets) = give_up_rights(sources.as_ref(), &arguments.log)?;
+    // After the change of the user, for which the kernel forgets the signal.
+    brisk_supervisor::end_with_supervisor()
+        .map_err(|error| anyhow!("cannot follow the supervisor: {error}"))?;
     // After `give_up_rights`, because both start a thread.
     prepare_randomness();
     let _log = log::start(&arguments.log)?;

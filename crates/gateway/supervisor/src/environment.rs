@@ -35,8 +35,8 @@ pub fn is_supervised() -> bool {
 }
 
 /// Makes the kernel send `SIGTERM` to this process when its supervisor ends, even by `SIGKILL`: the process drains and releases
-/// its ports, so that another supervisor can bind them. An error if the supervisor has ended. Does nothing unless [`is_supervised`]. To be called on the main
-/// thread, after the last `exec`, which may reset it.
+/// its ports, so that another supervisor can bind them. An error if the supervisor has ended. Does nothing unless [`is_supervised`].
+/// To be called on the main thread, after the last `exec` and the last change of the user, which reset it.
 pub fn end_with_supervisor() -> io::Result<()> {
     if is_supervised() {
         set_parent_process_death_signal(Some(Signal::TERM))?;
