@@ -320,10 +320,19 @@ impl Brisk {
         wait_until("a line about the reload", || lines().into_iter().nth(before))
     }
 
-    /// Log lines about completed reloads.
+    /// Messages of the log about completed reloads, each with all of its lines.
     pub fn reload_lines(&self) -> Vec<String> {
-        let ended = |line: &&str| line.contains("reloaded");
-        self.process.stderr().lines().filter(ended).map(str::to_owned).collect()
+        let mut messages: Vec<String> = Vec::new();
+        for line in self.process.stderr().lines() {
+            // A message begins with its time, and errors of a configuration have further lines.
+            let begins = line.starts_with(|first: char| first.is_ascii_digit()) && line.contains("Z ");
+            match messages.last_mut().filter(|_| !begins) {
+                Some(message) => *message += &format!("\n{line}"),
+                None => messages.push(line.to_owned()),
+            }
+        }
+        messages.retain(|message| message.contains("reloaded"));
+        messages
     }
 
     /// Process ids of the gateways that a supervisor has started and that have served, in order.
