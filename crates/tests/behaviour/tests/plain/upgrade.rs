@@ -108,6 +108,14 @@ pub(crate) fn signal(process: u32, signal: Signal) {
     kill_process(id, signal).expect("a running process");
 }
 
+/// A connection with a request that waits for `slow`.
+pub(crate) fn slow_request(client: &TlsClient, brisk: &Brisk, slow: &GatedOrigin) -> TlsStream {
+    let mut stream = client.connect(brisk.https()).expect("a handshake");
+    stream.write_all(format!("GET /slow HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).expect("sent");
+    wait_until("the request", || (!slow.requests().is_empty()).then_some(()));
+    stream
+}
+
 /// One client, which repeats a request on a new connection only if a connection closes before the response, as browsers do.
 fn load(client: &TlsClient, address: SocketAddr, keeps: bool, ends: &AtomicBool, done: &AtomicUsize) {
     let mut kept: Option<TlsStream> = None;
@@ -252,6 +260,8 @@ fn one_upgrade_is_under_way_at_a_time_and_a_stop_ends_both_gateways() {
     site.replace_program("exec sleep 600", 0o755);
     site.brisk.process().signal(Signal::USR2);
     site.brisk.log_with("upgrade: a new gateway starts");
+    // Would end the new one, which does not catch it yet.
+    reopen_logs(&site);
     let refused = site.order();
     assert!(refused.stderr.contains("an upgrade is under way"), "{}", refused.stderr);
     assert_eq!(site.ask(), "first");
@@ -289,17 +299,38 @@ fn a_gateway_that_another_process_stops_is_replaced() {
 }
 
 #[test]
-fn signals_reach_the_gateway() {
-    let mut site = Supervised::new();
-    site.brisk.write("brisk.toml", config(&site.leaf, "second"));
-    assert!(site.brisk.reload().contains("reloaded:"));
-    assert_eq!(site.ask(), "second");
+fn a_gateway_that_another_process_stops_leaves_the_admin_socket_to_the_next() {
+    let slow = GatedOrigin::new("slow");
+    let site =
+        Supervised::with(|setup, leaf| setup.config(&http3_workers::config(&slow, leaf, LONG, "first")));
+    let mut stream = slow_request(&site.client(), &site.brisk, &slow);
+    signal(site.brisk.generation_after(0), Signal::TERM);
+    site.brisk.generation_after(1);
+    let is_ready = |_| site.brisk.ask_admin("/readyz").status() == 200;
+    // Two processes that accept would both answer in a row of this length.
+    wait_until("the readiness", || (0..30).all(is_ready).then_some(()));
+    slow.open();
+    assert_eq!(Message::read_response(&mut stream).expect("a response").text(), "slow");
+}
+
+/// Moves the access log away and waits for a new one.
+fn reopen_logs(site: &Supervised) {
+    site.ask();
     fs::rename(site.brisk.folder().join("access.log"), site.brisk.folder().join("old.log")).expect("the log");
     site.brisk.process().signal(Signal::USR1);
     wait_until("a new log", || {
         site.ask();
         (!site.brisk.access_log().is_empty()).then_some(())
     });
+}
+
+#[test]
+fn signals_reach_the_gateway() {
+    let mut site = Supervised::new();
+    site.brisk.write("brisk.toml", config(&site.leaf, "second"));
+    assert!(site.brisk.reload().contains("reloaded:"));
+    assert_eq!(site.ask(), "second");
+    reopen_logs(&site);
     site.brisk.terminate();
     assert!(site.brisk.wait().success());
     assert!(site.brisk.process().stderr().contains("drained"));
@@ -307,7 +338,10 @@ fn signals_reach_the_gateway() {
 
 #[test]
 fn a_gateway_ends_with_a_supervisor_that_is_killed() {
-    let mut site = Supervised::new();
+    // A delay of an orphan would keep the ports.
+    let mut site = Supervised::with(|setup, leaf| {
+        setup.config(&("server.drain_delay = \"1h\"\n".to_owned() + &config(leaf, "first")))
+    });
     let gateway = PathBuf::from(format!("/proc/{}", site.brisk.generation_after(0)));
     site.brisk.process().signal(Signal::KILL);
     site.brisk.wait();
@@ -317,6 +351,21 @@ fn a_gateway_ends_with_a_supervisor_that_is_killed() {
         (stat.is_empty() || stat.contains(") Z ")).then_some(())
     });
     TcpStream::connect(site.brisk.https()).expect_err("the port is free");
+}
+
+#[test]
+fn a_drain_goes_on_when_the_supervisor_is_killed() {
+    let slow = GatedOrigin::new("slow");
+    let mut site =
+        Supervised::with(|setup, leaf| setup.config(&http3_workers::config(&slow, leaf, LONG, "first")));
+    let mut stream = slow_request(&site.client(), &site.brisk, &slow);
+    site.upgrade();
+    site.brisk.log_with("draining: no new connections");
+    site.brisk.process().signal(Signal::KILL);
+    site.brisk.log_with("the supervisor has ended: the drain goes on");
+    slow.open();
+    assert_eq!(Message::read_response(&mut stream).expect("a response").text(), "slow");
+    site.brisk.wait();
 }
 
 #[test]
@@ -337,6 +386,11 @@ fn a_pid_file_names_the_supervisor() {
     assert_eq!(fs::read_to_string(&file).expect("a file").trim(), site.brisk.process().id().to_string());
     let mut command = Command::new(brisk_program());
     run(command.args(["upgrade", "--pid-file"]).arg(&file), b"", TIMEOUT).success();
+    // Another one, started by mistake.
+    let mut command = Command::new(brisk_program());
+    let refused = run(command.args(["supervise", "--pid-file"]).arg(&file), b"", TIMEOUT);
+    assert!(refused.stderr.contains("it is the file of supervisor "), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(&file).expect("a file").trim(), site.brisk.process().id().to_string());
     site.brisk.terminate();
     assert!(site.brisk.wait().success());
     assert!(!file.exists());

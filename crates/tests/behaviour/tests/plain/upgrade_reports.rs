@@ -5,10 +5,14 @@ use std::os::unix::net::UnixDatagram;
 use brisk_behaviour::site::{NAME, Site, setup};
 use brisk_testkit::brisk::{Setup, base, host};
 use brisk_testkit::ca::TestCa;
+use brisk_testkit::client::TlsClient;
+use brisk_testkit::http1::Message;
+use brisk_testkit::origin::GatedOrigin;
 use brisk_testkit::process::{TIMEOUT, wait_until};
 use rustix::process::Signal;
 
-use super::upgrade::signal;
+use super::http3_workers::{self, LONG};
+use super::upgrade::{signal, slow_request};
 
 /// A service manager.
 struct Manager(UnixDatagram);
@@ -63,7 +67,7 @@ fn a_gateway_reports_start_reload_and_stop() {
     brisk.write("brisk.toml", "server.htps = []\n");
     brisk.reload();
     manager.until("RELOADING=1");
-    assert!(manager.until("READY=1\nSTATUS=serves with the old configuration").is_empty());
+    assert!(manager.until("READY=1\nSTATUS=serves with the old configuration: ").is_empty());
     brisk.terminate();
     manager.until("STOPPING=1");
     assert!(brisk.wait().success());
@@ -98,6 +102,12 @@ fn a_supervisor_reports_for_its_gateways_and_replaces_one_that_is_silent() {
     brisk.reload();
     manager.until("RELOADING=1\nMONOTONIC_USEC=");
     manager.until("READY=1");
+    brisk.write("brisk.toml", "server.htps = []\n");
+    brisk.reload();
+    manager.until("READY=1\nSTATUS=serves with the old configuration: ");
+    brisk.write("brisk.toml", &config);
+    brisk.reload();
+    manager.until("READY=1\nSTATUS=serves");
     let first = brisk.generation_after(0);
     signal(first, Signal::STOP);
     // Reports and beats arrive meanwhile, so they are read.
@@ -108,6 +118,24 @@ fn a_supervisor_reports_for_its_gateways_and_replaces_one_that_is_silent() {
     assert!(brisk.process().stderr().contains("the gateway does not respond"));
     brisk.terminate();
     manager.until("STOPPING=1");
+    assert!(brisk.wait().success());
+}
+
+#[test]
+fn the_watchdog_leaves_a_gateway_that_drains() {
+    let (ca, slow) = (TestCa::new(), GatedOrigin::new("slow"));
+    let leaf = ca.server(&[NAME]).issue();
+    let config = http3_workers::config(&slow, &leaf, LONG, "");
+    let (manager, setup) = Manager::of(setup().supervised().config(&config));
+    let mut brisk = setup.environment("WATCHDOG_USEC", "3000000").start();
+    manager.until("READY=1");
+    let mut stream = slow_request(&TlsClient::new(&ca.root_file(), NAME), &brisk, &slow);
+    brisk.terminate();
+    manager.until("STOPPING=1");
+    // The supervisor sends two within the limit of its watchdog.
+    (0..6).for_each(|_| drop(manager.until("WATCHDOG=1")));
+    slow.open();
+    assert_eq!(Message::read_response(&mut stream).expect("a response").text(), "slow");
     assert!(brisk.wait().success());
 }
 
