@@ -25,9 +25,11 @@ use crate::succession::{Order, PREDECESSOR, REPORTS, STATE};
 /// Number of the first passed descriptor, `SD_LISTEN_FDS_START`.
 const FIRST: i32 = 3;
 
-/// Time within which a generation that is stopped has to report that it drains, and within which one whose connections are cut has
-/// to end. Both are the work of a moment, unless its main thread hangs.
+/// Time within which a generation that is stopped has to report that it drains: the work of a moment, unless its main thread hangs.
 const OBEDIENCE: Duration = Duration::from_secs(10);
+
+/// Time within which a generation whose connections are cut has to end. Its parts, such as page views, have eight seconds of it.
+const END: Duration = Duration::from_secs(20);
 
 /// A running process of the gateway.
 #[derive(Debug)]
@@ -89,14 +91,14 @@ impl Generation {
         self.kill_at = Some(Instant::now() + OBEDIENCE);
     }
 
-    /// Sends a further `SIGTERM`, once, which cuts the connections of a generation that drains. It has to end within [`OBEDIENCE`].
+    /// Sends a further `SIGTERM`, once, which cuts the connections of a generation that drains. It has to end within [`END`].
     pub(crate) fn cut(&mut self) {
         if self.is_cut {
             return;
         }
         tracing::warn!(process = %self.id(), "the drain of an earlier gateway is cut, since another one begins");
-        self.stop();
-        self.is_cut = true;
+        self.signal(Signal::TERM);
+        (self.kill_at, self.is_cut) = (Some(Instant::now() + END), true);
     }
 
     /// Notes that the generation drains, which it limits itself.
