@@ -163,6 +163,7 @@ impl<L: Copy + Send + 'static> Server<L> {
             let successors = succession.serve().map_err(ServerError::Threads)?;
             report(&halves, &stored, &manager, &mut control)?;
             stored.resume();
+            // The copies would keep the ports open during the drain.
             drop(stored);
             // Only now, since a predecessor serves the same sockets until the report.
             gate.send_replace(true);
