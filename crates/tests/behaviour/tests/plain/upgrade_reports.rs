@@ -65,7 +65,7 @@ fn a_gateway_reports_start_reload_and_stop() {
     assert!(manager.until("RELOADING=1\nMONOTONIC_USEC=").is_empty());
     assert!(manager.until("READY=1").is_empty());
     brisk.write("brisk.toml", "server.htps = []\n");
-    brisk.reload();
+    brisk.process().signal(Signal::HUP);
     manager.until("RELOADING=1");
     assert!(manager.until("READY=1\nSTATUS=serves with the old configuration: ").is_empty());
     brisk.terminate();
@@ -103,7 +103,7 @@ fn a_supervisor_reports_for_its_gateways_and_replaces_one_that_is_silent() {
     manager.until("RELOADING=1\nMONOTONIC_USEC=");
     manager.until("READY=1");
     brisk.write("brisk.toml", "server.htps = []\n");
-    brisk.reload();
+    brisk.process().signal(Signal::HUP);
     manager.until("READY=1\nSTATUS=serves with the old configuration: ");
     brisk.write("brisk.toml", &config);
     brisk.reload();
