@@ -362,7 +362,10 @@ fn a_drain_goes_on_when_the_supervisor_is_killed() {
     site.upgrade();
     site.brisk.log_with("draining: no new connections");
     site.brisk.process().signal(Signal::KILL);
-    site.brisk.log_with("the supervisor has ended: the drain goes on");
+    // The log is read until the end of the supervisor. Both gateways get the signal of the kernel.
+    wait_until("the end of the new gateway", || {
+        TcpStream::connect(site.brisk.https()).is_err().then_some(())
+    });
     slow.open();
     assert_eq!(Message::read_response(&mut stream).expect("a response").text(), "slow");
     site.brisk.wait();
