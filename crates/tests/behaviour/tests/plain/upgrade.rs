@@ -362,7 +362,7 @@ fn a_drain_goes_on_when_the_supervisor_is_killed() {
     site.upgrade();
     site.brisk.log_with("draining: no new connections");
     site.brisk.process().signal(Signal::KILL);
-    // The log is read until the end of the supervisor. Both gateways get the signal of the kernel.
+    // The new gateway closes the port when it gets the signal of the kernel, as the one that drains does.
     wait_until("the end of the new gateway", || {
         TcpStream::connect(site.brisk.https()).is_err().then_some(())
     });
