@@ -233,7 +233,9 @@ impl Streams {
             }
         }
         // After the borrow of `slots` has ended: a waker may own a stream, whose drop borrows them again.
-        overdue.iter().for_each(|task| task.wake_by_ref());
+        for task in &overdue {
+            task.wake_by_ref();
+        }
     }
 
     fn with<T>(&self, key: StreamKey, apply: impl FnOnce(&mut State) -> T) -> Option<T> {

@@ -327,7 +327,7 @@ impl Brisk {
             // A message begins with its time, and errors of a configuration have further lines.
             let begins = line.starts_with(|first: char| first.is_ascii_digit()) && line.contains("Z ");
             match messages.last_mut().filter(|_| !begins) {
-                Some(message) => *message += &format!("\n{line}"),
+                Some(message) => message.extend(["\n", line]),
                 None => messages.push(line.to_owned()),
             }
         }

@@ -379,8 +379,8 @@ fn protocols(
     if written.is_empty() && !findings.written(&path.index(0)) {
         findings.wrong(path, "no protocol: write \"h2\", \"http/1.1\" or both, the preferred one first");
     }
-    for (index, protocol) in written.iter().enumerate().filter(|(index, one)| written[..*index].contains(one))
-    {
+    let repeated = written.iter().enumerate().filter(|(index, one)| written[..*index].contains(one));
+    for (index, protocol) in repeated {
         let name = versions(*protocol)[0].alpn();
         findings.wrong(&path.index(index), format!("\"{name}\" is written already; once is enough"));
     }
@@ -390,7 +390,7 @@ fn protocols(
 const fn versions(protocol: values::Protocol) -> &'static [HttpVersion] {
     match protocol {
         values::Protocol::Http2 => &[HttpVersion::Http2],
-        // Includes HTTP/1.0: some clients offer only `http/1.0`, and HTTP/1.1 serves them.
+        // Some clients offer only `http/1.0`, and HTTP/1.1 serves them.
         values::Protocol::Http1 => &[HttpVersion::Http11, HttpVersion::Http10],
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::address::KeyServerAddress;
 use super::pool;
 use super::settings::{MOST_SERVERS, RemoteSettings};
-use super::statistics::Statistics;
+use super::statistics::{RemoteMetrics, Statistics};
 use crate::ALPN;
 use crate::frame::LONGEST_MESSAGE;
 
@@ -66,6 +66,13 @@ impl Drop for InProgress {
     }
 }
 
+impl RemoteMetrics {
+    /// Shows the set of `engine`, instead of others of its name, as long as the engine exists.
+    pub fn show(&self, engine: &RemoteEngine) {
+        self.add(&engine.statistics);
+    }
+}
+
 impl RemoteEngine {
     /// A `RemoteEngine` without connections. Servers beyond the first 64 are ignored.
     pub fn new(mut settings: RemoteSettings) -> Self {
@@ -80,7 +87,7 @@ impl RemoteEngine {
     }
 
     /// Starts the thread and its connections. Further calls have no effect. No metrics show the engine before
-    /// [`RemoteMetrics::show`](super::RemoteMetrics::show). Blocks on reading certificates.
+    /// [`RemoteMetrics::show`]. Blocks on reading certificates.
     ///
     /// # Errors
     ///

@@ -8,7 +8,6 @@ use std::time::Duration;
 use brisk_telemetry::metrics::{Collector, Encoder};
 
 use super::address::KeyServerAddress;
-use super::engine::RemoteEngine;
 use super::settings::RemoteSettings;
 
 /// Counters of a set.
@@ -114,9 +113,9 @@ impl ServerStatistics {
 pub struct RemoteMetrics(Arc<Mutex<Vec<Weak<Statistics>>>>);
 
 impl RemoteMetrics {
-    /// Shows the set of `engine`, instead of others of its name, as long as the engine exists.
-    pub fn show(&self, engine: &RemoteEngine) {
-        let new = Arc::downgrade(engine.statistics());
+    /// Shows a set, instead of others of its name, as long as its engine exists.
+    pub(super) fn add(&self, set: &Arc<Statistics>) {
+        let new = Arc::downgrade(set);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Appended again even if it is known, because the latest set of a name is shown: a set that a
         // refused reload had started would otherwise hide the set in force.

@@ -42,7 +42,9 @@ fn a_fleet_orders_once_and_any_gateway_answers_the_authority() {
     for name in [HOST, OTHER] {
         pebble.resolve(name, &["127.0.0.3"]);
     }
-    let third = prepare(&config(&pebble, &redis, 3, &[OTHER])).start();
+    let folder = state();
+    let of_third = |hosts: &[&str]| config_with(&pebble, &redis, (3, folder.path()), hosts);
+    let third = prepare(&of_third(&[OTHER])).start();
     connect(&pebble, third.https(), OTHER);
     // The third does not have this host, and is the one that the authority asks.
     let nodes: Vec<Brisk> =
@@ -50,7 +52,7 @@ fn a_fleet_orders_once_and_any_gateway_answers_the_authority() {
     let leafs: Vec<_> = nodes.iter().map(|node| leaf(&connect(&pebble, node.https(), HOST))).collect();
     assert_eq!(leafs[0], leafs[1], "both show the one that was ordered");
     assert_eq!(pebble.orders(), 2, "one for each name: {}", pebble.log());
-    third.write("brisk.toml", config(&pebble, &redis, 3, &[OTHER, HOST]));
+    third.write("brisk.toml", of_third(&[OTHER, HOST]));
     third.reload();
     assert_eq!(leaf(&connect(&pebble, third.https(), HOST)), leafs[0]);
     assert_eq!(pebble.orders(), 2);

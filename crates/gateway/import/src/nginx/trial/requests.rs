@@ -128,7 +128,7 @@ fn locations(lines: &[Directive], paths: &mut Vec<String>) {
                 }
             }
             Ok(Kind::Expression { pattern, ignore_case }) => {
-                paths.extend(sample::paths(&pattern, ignore_case))
+                paths.extend(sample::paths(&pattern, ignore_case));
             }
             Ok(Kind::Named(_)) | Err(_) => {}
         }
