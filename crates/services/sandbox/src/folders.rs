@@ -104,7 +104,7 @@ impl Need {
                 links(path).into_iter().chain([widened(folder)]).chain(linked).collect()
             }
             (_, found) => {
-                let folders = links(path).into_iter().chain(around).chain(found.clone().and_then(parent));
+                let folders = links(path).into_iter().chain(around).chain(found.as_deref().and_then(parent));
                 let own = |folder: PathBuf| if is_shared(&folder) { found.clone() } else { Some(folder) };
                 folders.filter_map(own).collect()
             }
@@ -127,7 +127,7 @@ pub(crate) fn real(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
-fn parent(path: PathBuf) -> Option<PathBuf> {
+fn parent(path: &Path) -> Option<PathBuf> {
     path.parent().map(Path::to_owned)
 }
 
@@ -137,7 +137,7 @@ fn links(path: &Path) -> Vec<PathBuf> {
     let ways = path.ancestors().filter(|way| way.is_symlink());
     let target = |way: &Path| {
         let target = real(way)?;
-        if target.is_dir() { Some(widened(target)) } else { parent(target) }
+        if target.is_dir() { Some(widened(target)) } else { parent(&target) }
     };
     ways.filter_map(target).collect()
 }
@@ -146,7 +146,7 @@ fn links(path: &Path) -> Vec<PathBuf> {
 fn targets(folder: &Path) -> BTreeSet<PathBuf> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-    let folders = links.filter_map(|link| real(&link.path()).and_then(parent));
+    let folders = links.filter_map(|link| parent(&real(&link.path())?));
     folders.filter(|folder| folder.parent().is_some()).collect()
 }
 
