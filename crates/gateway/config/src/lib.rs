@@ -222,7 +222,9 @@ fn read(
     if let Some(refusal) = resolve::sandbox::refusals(&files, running).first() {
         return Err(ConfigError::of_text(file, None, refusal));
     }
-    files.iter().for_each(|file| resolved.sandbox.folders.read_file(file));
+    for file in &files {
+        resolved.sandbox.folders.read_file(file);
+    }
     resolved.settings.server.files.extend(files);
     Ok(resolved)
 }

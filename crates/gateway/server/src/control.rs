@@ -168,10 +168,10 @@ impl<C: Control> MainThread<C> {
                 action = self.signals.next() => match action {
                     // The second signal ends the delay.
                     SignalAction::Stop if leave.is_some() => {
-                        self.outside.successors.has_lost_supervisor();
+                        self.outside.successors.has_lost_supervisor().await;
                         break;
                     }
-                    SignalAction::Stop => leave = Some(self.leave()),
+                    SignalAction::Stop => leave = Some(self.leave().await),
                     SignalAction::Reload => self.reload("SIGHUP").await,
                     SignalAction::ReopenLogs => self.control.reopen_logs(),
                     SignalAction::Ignore(signal) => {
@@ -196,11 +196,11 @@ impl<C: Control> MainThread<C> {
 
     /// The time at which the drain begins, after [`SignalAction::Stop`]: now, if a successor serves, or if another supervisor needs the
     /// ports since the one of this process has ended.
-    fn leave(&mut self) -> Instant {
+    async fn leave(&mut self) -> Instant {
         let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
         outside.successors.note_replacement();
         outside.exit.is_replaced.store(outside.successors.is_replaced, Ordering::Relaxed);
-        let is_orphan = outside.successors.has_lost_supervisor();
+        let is_orphan = outside.successors.has_lost_supervisor().await;
         if outside.successors.is_replaced || is_orphan || drain_delay.is_zero() {
             return Instant::now();
         }

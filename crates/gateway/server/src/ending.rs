@@ -36,11 +36,13 @@ async fn stopped(signals: &mut Signals, outside: &mut Outside, control: &mut imp
         tokio::select! {
             order = outside.successors.next() => if order == Order::Replaced { outside.give_way() },
             action = signals.next() => match action {
-                // The kernel has sent it for the supervisor, not an operator who wants to cut connections.
-                SignalAction::Stop if outside.successors.has_lost_supervisor() => {
+                SignalAction::Stop => {
+                    if !outside.successors.has_lost_supervisor().await {
+                        return;
+                    }
+                    // The kernel has sent it for the supervisor, not an operator who wants to cut connections.
                     tracing::warn!("the supervisor has ended: the drain goes on");
                 }
-                SignalAction::Stop => return,
                 SignalAction::ReopenLogs => control.reopen_logs(),
                 SignalAction::Reload | SignalAction::Ignore(_) => {}
             }

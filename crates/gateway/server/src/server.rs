@@ -200,6 +200,7 @@ impl<L: Copy + Send + 'static> Server<L> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "its senders are dropped when each worker has its own")]
 fn start_workers<S: Service>(
     service: &Arc<S>,
     sockets: Vec<WorkerSockets<S::Listener>>,

@@ -3,12 +3,18 @@
 use std::io;
 use std::mem;
 use std::os::unix::net;
+use std::time::Duration;
 
 use brisk_supervisor::inherited::Passed;
 use brisk_supervisor::succession::{Order, PREDECESSOR, Predecessor, REPORTS, STATE, StatePart, answer};
 use brisk_supervisor::{Notifier, is_supervised};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::net::UnixDatagram;
+use tokio::time::sleep;
+
+/// Looks for the end of a supervisor after a signal that its end may have caused, and the pause between them.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Buffer for one [`Order`]. A longer message is cut, and then is no order.
 const LONGEST: usize = 64;
@@ -78,7 +84,15 @@ impl Successors {
 
     /// Whether the supervisor has ended, as far as no earlier call has said so. The kernel reports the end by a `SIGTERM`, which is no
     /// order of an operator.
-    pub(crate) fn has_lost_supervisor(&mut self) -> bool {
+    pub(crate) async fn has_lost_supervisor(&mut self) -> bool {
+        // The kernel reports the end of the first thread of a killed supervisor, and this process has another parent after the end
+        // of the last.
+        for _ in 0..LOOKS {
+            if self.state.is_none() || !is_supervised() {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
         let was_orphan = mem::replace(&mut self.is_orphan, self.state.is_some() && !is_supervised());
         self.is_orphan && !was_orphan
     }
@@ -99,7 +113,7 @@ impl Successors {
         match send(state, &answer(number, parts), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => tracing::info!(parts = parts.len(), "state passed to a successor"),
             Err(error) => {
-                tracing::warn!(%error, "the state does not reach the successor, whose clients make full handshakes")
+                tracing::warn!(%error, "the state does not reach the successor, whose clients make full handshakes");
             }
         }
     }

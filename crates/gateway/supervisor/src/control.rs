@@ -182,9 +182,9 @@ mod tests {
             let asks = thread::spawn(move || request_upgrade(Ok(id)));
             let operator = control.order().await;
             if is_done {
-                operator.done(Pid::INIT)
+                operator.done(Pid::INIT);
             } else {
-                operator.refuse("an upgrade is under way")
+                operator.refuse("an upgrade is under way");
             }
             while !asks.is_finished() {
                 tokio::task::yield_now().await;

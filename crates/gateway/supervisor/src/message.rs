@@ -13,6 +13,7 @@ const LONGEST_STATUS: usize = 512;
 
 /// A notification by the protocol of `sd_notify(3)`. Fields that the supervisor does not use are left out.
 #[derive(Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the protocol")]
 pub(crate) struct Message {
     /// `READY=1`: the generation serves, or has reloaded.
     pub(crate) is_ready: bool,

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(look(40, &mut beat), Look::Alive);
         assert_eq!((look(44, &mut beat), look(48, &mut beat)), (Look::Alive, Look::Alive));
         assert_eq!(look(52, &mut beat), Look::Silent);
-        assert_eq!(watchdog.look(start + Duration::from_secs(60), None), Look::Alive);
+        assert_eq!(watchdog.look(start + Duration::from_mins(1), None), Look::Alive);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl<'d> IdleLimit<'d> {
         }
         let Some(quiet) = self.quiet.filter(|_| !self.gives_way) else { return Poll::Ready(CopyEnd::Idle) };
         self.gives_way = true;
-        self.deadline.set_idle(self.end - quiet);
+        self.deadline.set_idle(self.end.saturating_sub(quiet));
         // Registers the task for the new deadline, which lies in the future.
         self.deadline.poll_expired(context).map(|()| CopyEnd::Idle)
     }

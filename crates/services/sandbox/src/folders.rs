@@ -241,7 +241,7 @@ mod tests {
     fn a_log_needs_its_folder_and_a_device_only_itself() {
         let (_kept, root) = folder();
         let own = grants(|folders| folders.append_to(&root.join("access.log")));
-        assert_eq!(own, [root.clone()]);
+        assert_eq!(own, std::slice::from_ref(&root));
         assert_eq!(grants(|folders| folders.append_to(Path::new("/dev/null"))), [Path::new("/dev/null")]);
         assert!(grants(|folders| folders.append_to(Path::new("/dev/missing"))).is_empty());
         assert!(Access::Write.includes(Access::Read) && !Access::Append.includes(Access::Read));

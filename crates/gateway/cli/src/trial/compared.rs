@@ -142,8 +142,8 @@ fn parts(
         } else if name == "location" {
             // nginx forms absolute URLs of paths.
             let start = format!("{}://{}", if listener.has_tls { "https" } else { "http" }, request.host);
-            theirs = theirs.strip_prefix(&start).unwrap_or(&theirs).to_owned();
-            ours = ours.strip_prefix(&start).unwrap_or(&ours).to_owned();
+            theirs = without(theirs, &start);
+            ours = without(ours, &start);
         }
         add(name, theirs, ours);
     }
@@ -205,10 +205,15 @@ fn shortened(text: &str) -> &str {
     text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
 }
 
+fn without(text: String, start: &str) -> String {
+    text.strip_prefix(start).map(str::to_owned).unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "as the comparison takes it")]
     fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Option<Reply> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Some(Reply { status, headers: headers.collect(), body: body.into() })

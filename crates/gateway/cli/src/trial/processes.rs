@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 const SYSTEM: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"];
 
 /// Timeout for all servers to listen.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Bytes of the messages of a server that are shown at most.
 const SHOWN: usize = 4000;

@@ -38,7 +38,9 @@ pub(super) fn sandbox(
     upstreams: &[GroupSettings],
 ) -> SandboxSettings {
     let mut folders = folders(raw, (base, files), server);
-    visits.iter().for_each(|visits| folders.write_folder(&visits.folder));
+    if let Some(visits) = visits {
+        folders.write_folder(&visits.folder);
+    }
     let has_applications = upstreams.iter().any(|group| group.cgi_protocol().is_some());
     // SQLite sorts in files there. Application servers get whole bodies only.
     if visits.is_some() || has_applications || buffers_requests(raw) {
@@ -58,7 +60,9 @@ pub(super) fn sandbox(
 /// The files and folders that are used after the start. All others than those below are among the watched files.
 fn folders(raw: &raw::Config, (base, files): (&Path, &[PathBuf]), server: &Server) -> Folders {
     let mut folders = Folders::default();
-    files.iter().for_each(|file| folders.read_file(file));
+    for file in files {
+        folders.read_file(file);
+    }
     let authorities = raw.otlp.iter().filter_map(|otlp| otlp.ca.as_ref());
     authorities.for_each(|file| folders.read_file(&base.join(file)));
     for host in &raw.host {

@@ -118,10 +118,6 @@ impl RemoteEngine {
         Ok(())
     }
 
-    pub(super) fn statistics(&self) -> &Arc<Statistics> {
-        &self.statistics
-    }
-
     /// TLS connector for servers on the network; `None` if there are none.
     fn connector(&self) -> Result<Option<Connector>, TlsError> {
         let is_on_network = |place: &KeyServerAddress| matches!(place, KeyServerAddress::Network(_));

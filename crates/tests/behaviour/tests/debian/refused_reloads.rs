@@ -134,7 +134,9 @@ fn a_part_that_refuses_a_configuration_leaves_all_others_as_they_were() {
     // In one folder: another one would be outside of the sandbox.
     let root = tempfile::tempdir().expect("a folder");
     let folders = ["0", "1"].map(|name| root.path().join(name));
-    folders.iter().for_each(|folder| fs::create_dir(folder).expect("a folder of certificates"));
+    for folder in &folders {
+        fs::create_dir(folder).expect("a folder of certificates");
+    }
     let configuration = |number: usize| Configuration {
         number,
         leaf: &leafs[number],

@@ -125,10 +125,8 @@ fn a_queue_has_a_length_a_time_and_a_share_for_each_client() {
     });
     let tables = |pool: &str| {
         let route = "\n[[host.route]]\npath = \"/\"\nupstream = \"app\"\n[[host.route]]\npath = \"/short\"\nupstream = \"short\"\n";
-        let (app, short) = (
-            upstream(&[&origin.url()]),
-            upstream(&[&origin.url()]).replace("upstream.app", "upstream.short"),
-        );
+        let app = upstream(&[&origin.url()]);
+        let short = app.replace("upstream.app", "upstream.short");
         let head = "timeouts = { head = \"10m\" }\n";
         format!(
             "{route}{app}{head}pool = {{ max_connections = 1, {pool} }}\n\

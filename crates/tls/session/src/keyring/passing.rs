@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn keys_from_files_are_not_passed() {
         let keys = vec![TicketKeyFile::from_bytes(&[1; 80]).unwrap()];
-        let lifetime = Duration::from_secs(120);
+        let lifetime = Duration::from_mins(2);
         let old = TicketKeyring::new(KeySource::Files { keys, lifetime }, at(1000));
         assert_eq!(generated(1000).import(&old.export(at(1000)), at(1000)), Some(0));
     }

@@ -208,13 +208,21 @@ fn encoded(path: &str) -> String {
     for byte in path.bytes() {
         match byte {
             b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'#' | b'?' | b'&' => {
-                text.push_str(&format!("%{byte:02X}"));
+                percent(byte, &mut text);
             }
             byte if byte.is_ascii_graphic() => text.push(byte.into()),
-            byte => text.push_str(&format!("%{byte:02X}")),
+            byte => percent(byte, &mut text),
         }
     }
     text
+}
+
+fn percent(byte: u8, text: &mut String) {
+    text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+}
+
+fn digit(value: u8) -> char {
+    char::from_digit(value.into(), 16).map_or('0', |digit| digit.to_ascii_uppercase())
 }
 
 #[cfg(test)]

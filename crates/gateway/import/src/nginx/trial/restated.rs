@@ -148,12 +148,11 @@ impl Restated {
         // The clients of the trial are not behind a proxy.
         line.args.retain(|arg| !matches!(arg.as_str(), "proxy_protocol" | "reuseport"));
         let has_tls = line.has("ssl");
-        match self.listeners.iter_mut().find(|listener| listener.address == address) {
-            Some(listener) => listener.has_tls |= has_tls,
-            None => {
-                let (nginx, brisk) = (port()?, port()?);
-                self.listeners.push(TrialListener { address, nginx, brisk, has_tls });
-            }
+        if let Some(listener) = self.listeners.iter_mut().find(|listener| listener.address == address) {
+            listener.has_tls |= has_tls;
+        } else {
+            let (nginx, brisk) = (port()?, port()?);
+            self.listeners.push(TrialListener { address, nginx, brisk, has_tls });
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub(super) fn settings(
                 );
             }
         }
-        return CgiSettings { params, streams_bodies, ..usual };
+        return CgiSettings { streams_bodies, params, ..usual };
     };
     if !root.starts_with('/') {
         let message = format!(
