@@ -46,6 +46,7 @@ pub(super) fn sandbox(
     if visits.is_some() || has_applications || buffers_requests(raw) {
         folders.write_temporary_files();
     }
+    // Their libraries open devices and make system calls that no list knows.
     let tokens = has_tokens(raw).then_some("keys in tokens (PKCS #11)");
     let gpu = server.keys.gpu.is_some().then_some("keys.cuda");
     SandboxSettings {
@@ -66,6 +67,7 @@ fn folders(raw: &raw::Config, (base, files): (&Path, &[PathBuf]), server: &Serve
     let authorities = raw.otlp.iter().filter_map(|otlp| otlp.ca.as_ref());
     authorities.for_each(|file| folders.read_file(&base.join(file)));
     for host in &raw.host {
+        // Its files may be links to other folders, as those of certbot.
         let collection = host.own.certificate_folder.iter();
         collection.for_each(|folder| folders.read_linked_files(&base.join(folder)));
         let served = host.routes().iter().filter_map(|route| route.action.directory.as_ref());
@@ -82,6 +84,7 @@ fn folders(raw: &raw::Config, (base, files): (&Path, &[PathBuf]), server: &Serve
 
 /// Whether long bodies of requests are in temporary files.
 fn buffers_requests(raw: &raw::Config) -> bool {
+    // A route may buffer requests although its host does not.
     raw.features().any(|host| {
         let mut routes = host.site.route.iter();
         host.body.buffer_request == Some(true) || routes.any(|route| route.body.buffer_request == Some(true))
@@ -99,6 +102,7 @@ pub(super) fn review(raw: &raw::Config, context: &mut Context<'_>) {
     if let Some(trouble) = raw.server.user.as_deref().and_then(trouble_with_user) {
         context.shared.findings.wrong(&KeyPath::of("server").key("user"), trouble);
     }
+    // At the start the rights follow the configuration.
     if !context.running.rights.limit_files() {
         return;
     }

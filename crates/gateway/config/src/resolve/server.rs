@@ -197,8 +197,7 @@ fn logs(raw: &raw::Config, context: &mut Context<'_>) -> Vec<AccessLogSettings> 
 fn client_header(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderName> {
     let text = server.client_header.as_deref()?;
     if server.trusted_proxies.is_empty() {
-        let message = "has no effect without `trusted_proxies`, from which alone it is read";
-        context.shared.findings.wrong(path, message);
+        context.shared.findings.wrong(path, "has no effect without `trusted_proxies`, from which it is read");
     }
     let usual = ["x-forwarded-for", "forwarded"];
     match text.parse::<HeaderName>() {
@@ -381,8 +380,8 @@ fn protocols(
     }
     let repeated = written.iter().enumerate().filter(|(index, one)| written[..*index].contains(one));
     for (index, protocol) in repeated {
-        let name = versions(*protocol)[0].alpn();
-        findings.wrong(&path.index(index), format!("\"{name}\" is written already; once is enough"));
+        let message = format!("{:?} is written already; once is enough", versions(*protocol)[0].alpn());
+        findings.wrong(&path.index(index), message);
     }
     Some(written.iter().flat_map(|protocol| versions(*protocol)).copied().collect())
 }

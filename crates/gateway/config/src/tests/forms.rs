@@ -189,7 +189,7 @@ fn a_value_of_the_wrong_kind_says_what_belongs_there() {
         (
             "client_header = \"X-Real-IP\"",
             17,
-            "client_header: has no effect without `trusted_proxies`, from which alone it is read",
+            "client_header: has no effect without `trusted_proxies`, from which it is read",
         ),
         (
             "client_header = \"X Real\"\ntrusted_proxies = [\"10.0.0.1\"]",
