@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// The granularity: a deadline expires between its time and two ticks later, never earlier (unless the worker was
-/// blocked for longer than a tick just before it was set; then by as much, at most [`MOST_TICKS`]).
+/// blocked for longer than a tick just before it was set; then by as much, at most `MOST_TICKS`).
 pub const TICK: Duration = Duration::from_millis(100);
 
 const TICK_MILLIS: u32 = TICK.subsec_millis();

@@ -121,7 +121,7 @@ impl Predecessor {
     }
 }
 
-/// The answer to [`Order::Export`] with this number. Parts beyond [`LONGEST`] bytes in total are left out with a warning.
+/// The answer to [`Order::Export`] with this number. Parts beyond `LONGEST` bytes in total are left out with a warning.
 pub fn answer(number: u64, parts: &[StatePart]) -> Zeroizing<Vec<u8>> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST));
     bytes.push(EDITION);
