@@ -200,8 +200,11 @@ impl<C: Control> MainThread<C> {
         let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
         outside.successors.note_replacement();
         outside.exit.is_replaced.store(outside.successors.is_replaced, Ordering::Relaxed);
-        let is_orphan = outside.successors.has_lost_supervisor().await;
-        if outside.successors.is_replaced || is_orphan || drain_delay.is_zero() {
+        // A successor accepts already, so the drain must not wait for the answer.
+        if outside.successors.is_replaced
+            || outside.successors.has_lost_supervisor().await
+            || drain_delay.is_zero()
+        {
             return Instant::now();
         }
         outside.exit.is_near.store(true, Ordering::Relaxed);

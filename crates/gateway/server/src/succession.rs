@@ -1,9 +1,8 @@
 //! [`Succession`], the connections of a generation of a supervisor with the generations before and after it.
 
 use std::io;
-use std::mem;
 use std::os::unix::net;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_supervisor::inherited::Passed;
 use brisk_supervisor::succession::{Order, PREDECESSOR, Predecessor, REPORTS, STATE, StatePart, answer};
@@ -15,6 +14,9 @@ use tokio::time::sleep;
 /// Looks for the end of a supervisor after a signal that its end may have caused, and the pause between them.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Time after the end of a supervisor in which each `SIGTERM` is a report of the kernel: one for each of its threads.
+const REPORTS_OF_THREADS: Duration = Duration::from_secs(1);
 
 /// Buffer for one [`Order`]. A longer message is cut, and then is no order.
 const LONGEST: usize = 64;
@@ -33,8 +35,8 @@ pub(crate) struct Successors {
     state: Option<UnixDatagram>,
     /// Whether [`Order::Replaced`] has arrived: a successor serves.
     pub(crate) is_replaced: bool,
-    /// Whether the end of the supervisor has been noticed.
-    is_orphan: bool,
+    /// Time at which the end of the supervisor was noticed.
+    orphan_since: Option<Instant>,
 }
 
 impl Succession {
@@ -60,7 +62,11 @@ impl Succession {
             socket.set_nonblocking(true)?;
             UnixDatagram::from_std(socket)
         };
-        Ok(Successors { state: self.state.map(register).transpose()?, is_replaced: false, is_orphan: false })
+        Ok(Successors {
+            state: self.state.map(register).transpose()?,
+            is_replaced: false,
+            orphan_since: None,
+        })
     }
 }
 
@@ -82,19 +88,18 @@ impl Successors {
         }
     }
 
-    /// Whether the supervisor has ended, as far as no earlier call has said so. The kernel reports the end by a `SIGTERM`, which is no
-    /// order of an operator.
+    /// Whether a `SIGTERM` that has just arrived reports the end of the supervisor, and is no order of an operator.
     pub(crate) async fn has_lost_supervisor(&mut self) -> bool {
-        // The kernel reports the end of the first thread of a killed supervisor, and this process has another parent after the end
-        // of the last.
+        // The kernel reports the end of each thread of a killed supervisor, and this process has another parent after the end of
+        // the last.
         for _ in 0..LOOKS {
             if self.state.is_none() || !is_supervised() {
                 break;
             }
             sleep(PAUSE).await;
         }
-        let was_orphan = mem::replace(&mut self.is_orphan, self.state.is_some() && !is_supervised());
-        self.is_orphan && !was_orphan
+        let is_orphan = self.state.is_some() && !is_supervised();
+        is_orphan && self.orphan_since.get_or_insert_with(Instant::now).elapsed() < REPORTS_OF_THREADS
     }
 
     /// Reads the orders that have arrived: `SIGTERM` overtakes the order that goes before it.

@@ -118,7 +118,7 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
-    use brisk_testkit::process::wait_until;
+    use brisk_testkit::process::{command, wait_until};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
         let program = folder.join("hook");
         // Written by another process: programs that other tests start meanwhile would inherit a descriptor of this one, and a file
         // that is open for writing cannot be executed.
-        let mut writer = Command::new("sh");
+        let mut writer = command("sh");
         writer.args(["-c", "cat > \"$0\" && chmod 700 \"$0\""]).arg(&program).stdin(Stdio::piped());
         let mut writer = writer.spawn().unwrap();
         writer.stdin.take().unwrap().write_all(format!("#!/bin/sh\n{text}\n").as_bytes()).unwrap();

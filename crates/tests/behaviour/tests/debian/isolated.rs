@@ -27,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(4);
 /// The running processes of an isolated gateway that end with the process `parent`.
 fn key_processes(parent: u32, holds_keys: bool) -> Vec<u32> {
     let is_meant = |process: &u32| {
-        // Empty for one that has ended and that nobody waited for.
+        // A process that has ended and whose parent has not read its status has an empty command line.
         let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
         let words: Vec<_> = line.split('\0').collect();
         let has_parent = words.windows(2).any(|pair| *pair == ["--parent", &parent.to_string()]);

@@ -18,7 +18,8 @@ use brisk_testkit::redis::Redis;
 use brisk_testkit::relay::Relay;
 use rustls::HandshakeKind;
 
-/// What brisk waits for Redis here: more than a loaded machine takes, most of the time. The longest that the configuration allows.
+/// Maximum time for which brisk waits for Redis here: the longest that the configuration allows, so that even a loaded machine is
+/// rarely later.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// A handshake may take so much longer on a loaded machine. One that waits for a silent Redis, for as long as connections to

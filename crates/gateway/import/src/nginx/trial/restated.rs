@@ -9,7 +9,8 @@ use super::{Stand, TrialListener};
 use crate::directive::Directive;
 use crate::nginx::listen;
 
-/// Address of upstreams that are not asked: those of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` and `memcached_pass`.
+/// Address in place of upstreams to which the trial sends no request: the upstreams of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`,
+/// `grpc_pass` and `memcached_pass`.
 /// Both servers respond with 502.
 const CLOSED: &str = "127.0.0.1:9";
 
