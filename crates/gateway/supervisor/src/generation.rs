@@ -189,13 +189,18 @@ pub(crate) fn exit_code(status: WaitStatus) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{fs, thread};
 
     use super::*;
 
-    fn generation(program: &str, argument: &str) -> Generation {
-        let mut command = Command::new(program);
-        let child = command.arg(argument).spawn().expect("a process");
+    fn generation(line: &str) -> Generation {
+        // Programs in the background of a shell ignore some signals, and so would their child.
+        let mut command = Command::new("env");
+        let child = command.arg("--default-signal").args(line.split(' ')).spawn().expect("a process");
+        let name = format!("/proc/{}/comm", child.id());
+        while fs::read_to_string(&name).is_ok_and(|name| name.trim_end() == "env") {
+            thread::yield_now();
+        }
         let (now, (state, _)) = (Instant::now(), UnixDatagram::pair().expect("a pair"));
         let reports = Reports::pair().expect("a pair").0;
         Generation { child, state, reports, since: now, beat: now, kill_at: None, is_cut: false }
@@ -213,14 +218,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_generation_that_has_ended_is_recognised_before_its_status_is_read() {
-        let mut generation = generation("true", "");
+        let mut generation = generation("true");
         assert_eq!(exit_code(end(&mut generation)), 0);
         assert!(!generation.has_ended(), "no child any more");
     }
 
     #[tokio::test]
     async fn a_generation_that_does_not_obey_is_killed_at_its_time_only() {
-        let mut generation = generation("sleep", "600");
+        let mut generation = generation("sleep 600");
         // A stopped process obeys nothing but `SIGKILL`, like one whose main thread hangs.
         generation.signal(Signal::STOP);
         generation.stop();
@@ -245,7 +250,7 @@ mod tests {
         for (signal, stops) in
             [(Signal::TERM, true), (Signal::INT, true), (Signal::QUIT, true), (Signal::ABORT, false)]
         {
-            let mut generation = generation("sleep", "600");
+            let mut generation = generation("sleep 600");
             generation.signal(signal);
             assert_eq!(is_stopped(end(&mut generation)), stops, "{signal:?}");
         }
