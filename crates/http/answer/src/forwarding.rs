@@ -54,6 +54,11 @@ impl Forwarding {
         Self { client_header: header, ..self }
     }
 
+    /// Header in which trusted proxies name the client, which no other client may send.
+    pub(crate) fn client_header(&self) -> Option<&HeaderName> {
+        self.client_header.as_ref()
+    }
+
     /// Determines the client of a request, once.
     pub(crate) fn name_client(&self, exchange: &mut Exchange, headers: &HeaderList) {
         let connected = exchange.client();
@@ -85,12 +90,15 @@ impl Forwarding {
         if self.trusts(client.ip()) {
             // A trusted proxy may have passed on spellings of these names that it does not read itself.
             claims::remove_forged(headers, self.underscores);
+            if let Some(own) = &self.client_header {
+                keep_spelling(headers, own);
+            }
             extend(headers, exchange.hops(), values);
             keep_request_id(headers, exchange.id());
         } else {
             claims::remove(headers, self.underscores);
             if let Some(own) = &self.client_header {
-                headers.remove(own);
+                claims::remove_named(headers, own);
             }
             add(headers, values);
             // A claim too, so that no line of the client is left.
@@ -122,6 +130,13 @@ pub(crate) fn described(exchange: &Exchange, authority: &str, names: &Names) -> 
 /// The value of `X-Request-Id`.
 pub(crate) fn request_id(id: RequestId) -> HeaderValue {
     HeaderValue::from_bytes(&id.digits()).expect("hexadecimal digits")
+}
+
+/// Removes the headers that servers such as CGI confuse with `name`. Those with this spelling move to the end.
+fn keep_spelling(headers: &mut HeaderList, name: &HeaderName) {
+    let values = headers.take_all(name);
+    claims::remove_named(headers, name);
+    headers.extend(values.into_iter().map(|value| (name.clone(), value)));
 }
 
 fn keep_request_id(headers: &mut HeaderList, id: RequestId) {
@@ -255,11 +270,23 @@ mod tests {
     }
 
     fn applied_for(authority: &str, client: &str, headers: &[(&'static str, &'static str)]) -> HeaderList {
+        applied_by(&forwarding(Underscores::Drop), authority, client, headers)
+    }
+
+    fn forwarding(underscores: Underscores) -> Forwarding {
+        Forwarding::new(vec!["10.0.0.0/8".parse().expect("a network")], underscores)
+    }
+
+    fn applied_by(
+        forwarding: &Forwarding,
+        authority: &str,
+        client: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> HeaderList {
         let mut list = HeaderList::new();
         for (name, value) in headers {
             list.append(*name, HeaderValue::from_static(value));
         }
-        let forwarding = Forwarding::new(vec!["10.0.0.0/8".parse().expect("a network")], Underscores::Drop);
         let mut exchange = exchange(&connection(client));
         forwarding.name_client(&mut exchange, &list);
         forwarding.apply(&mut list, &exchange, &described(&exchange, authority, &names()));
@@ -306,6 +333,31 @@ mod tests {
         assert_eq!(headers["client-cert"], ":AAAA:");
         assert_eq!(headers["true-client-ip"], "192.0.2.9");
         assert!(!headers.contains_key("x_forwarded_for"));
+    }
+
+    #[test]
+    fn no_spelling_of_the_client_header_stands_for_that_of_a_proxy() {
+        let sent = [
+            ("x.visitor.address", "192.0.2.9"),
+            ("x-visitor-address", "192.0.2.1"),
+            ("x_visitor_address", "192.0.2.8"),
+            ("x-visitor", "kept"),
+        ];
+        let own = HeaderName::from_static("x-visitor-address");
+        let forwarding = forwarding(Underscores::Pass).reading(Some(own));
+        for (client, address, list, lines) in [
+            ("203.0.113.5", None, "203.0.113.5", 1),
+            ("10.1.2.3", Some("192.0.2.1"), "192.0.2.1, 10.1.2.3", 2),
+        ] {
+            let headers = applied_by(&forwarding, "a.example", client, &sent);
+            let given = headers.get("x-visitor-address").and_then(|value| value.to_str().ok());
+            assert_eq!((given, &headers["x-forwarded-for"]), (address, &HeaderValue::from_static(list)));
+            let names = headers.names().filter(|name| name.as_str().contains("visitor"));
+            assert_eq!(names.count(), lines, "{headers:?}");
+        }
+        let proxy = applied_by(&forwarding, "a.example", "10.1.2.3", &sent[..1]);
+        assert_eq!(proxy["x-forwarded-for"], "10.1.2.3");
+        assert!(!proxy.contains_key("x.visitor.address"), "{proxy:?}");
     }
 
     #[test]

@@ -171,7 +171,12 @@ impl<'a> UpstreamCall<'a> {
             return Ok(Box::pin(self.tunnel(head, target, body, exchange)));
         }
         // These names concern trailers, which only a body can have.
-        let named = if body.is_end_stream() { Vec::new() } else { hop_by_hop::named(&head.headers) };
+        let mut named = Vec::new();
+        if !body.is_end_stream() {
+            named = hop_by_hop::named(&head.headers);
+            // Not among the names of the route, because the head of a trusted proxy keeps this one.
+            named.extend(self.service.forwarding.client_header().cloned());
+        }
         // Most requests name nothing, and share the names of the route.
         let own_names = match &*named {
             [] => Rc::clone(&self.route.own_names),

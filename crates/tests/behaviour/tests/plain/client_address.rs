@@ -145,6 +145,13 @@ fn nodes(message: &Message) -> String {
     nodes.join(", ")
 }
 
+/// The values that servers such as CGI read as those of `name`, in headers and trailers.
+fn values(message: &Message, name: &str) -> Vec<String> {
+    let fields = message.head.headers.iter().chain(&message.trailers);
+    let named = fields.filter(|(field, _)| field.to_lowercase().replace(['_', '.'], "-") == name);
+    named.map(|(_, value)| value.clone()).collect()
+}
+
 #[test]
 fn the_headers_for_upstreams_and_the_variables_agree() {
     let app = Origin::fixed("reached");
@@ -169,31 +176,46 @@ fn the_headers_for_upstreams_and_the_variables_agree() {
 #[test]
 fn another_header_names_the_client_in_place_of_the_usual_ones() {
     let app = Origin::fixed("reached");
-    let keys = format!("{TRUSTED}server.client_header = \"CF-Connecting-IP\"\n");
+    let keys = format!(
+        "{TRUSTED}server.client_header = \"X-Visitor-Address\"\nserver.underscores_in_headers = \"pass\"\n"
+    );
     let site = Site::custom(&keys, &tables(&app), |setup| setup);
     for (source, lines, client, list) in [
-        (PROXY, &b"CF-Connecting-IP: 203.0.113.7\r\n"[..], "203.0.113.7", "203.0.113.7, 127.0.0.1"),
+        (PROXY, &b"X-Visitor-Address: 203.0.113.7\r\n"[..], "203.0.113.7", "203.0.113.7, 127.0.0.1"),
         (
             PROXY,
-            b"X-Forwarded-For: 192.0.2.66\r\nCF-Connecting-IP: 2001:db8::7\r\n",
+            b"X-Forwarded-For: 192.0.2.66\r\nX-Visitor-Address: 2001:db8::7\r\n",
             "2001:db8::7",
             "2001:db8::7, 127.0.0.1",
         ),
+        (
+            PROXY,
+            b"X.Visitor.Address: 192.0.2.66\r\nX-Visitor-Address: 203.0.113.7\r\nX_Visitor_Address: 192.0.2.67\r\n",
+            "203.0.113.7",
+            "203.0.113.7, 127.0.0.1",
+        ),
         (PROXY, b"X-Forwarded-For: 192.0.2.66\r\n", "127.0.0.1", "127.0.0.1"),
-        (STRANGER, b"CF-Connecting-IP: 203.0.113.7\r\n", "127.0.0.2", "127.0.0.2"),
+        (PROXY, b"X.Visitor.Address: 192.0.2.66\r\n", "127.0.0.1", "127.0.0.1"),
+        (STRANGER, b"X-Visitor-Address: 203.0.113.7\r\n", "127.0.0.2", "127.0.0.2"),
+        (STRANGER, b"X.Visitor.Address: 203.0.113.7\r\n", "127.0.0.2", "127.0.0.2"),
+        (STRANGER, b"X_Visitor_Address: 203.0.113.7\r\n", "127.0.0.2", "127.0.0.2"),
     ] {
         let shown = String::from_utf8_lossy(lines);
         assert_eq!(send(&site, source, "/x", lines).status(), 200, "{shown}");
         let request = app.last_request();
         assert_eq!(request.header("x-client"), Some(client), "{shown}");
         assert_eq!(request.head.all("x-forwarded-for"), [list], "{shown}");
-        assert_eq!(
-            request.header("cf-connecting-ip").is_some(),
-            source == PROXY && client != list,
-            "{shown}"
-        );
+        let kept = (source == PROXY && client != list).then_some(client);
+        assert_eq!(values(&request, "x-visitor-address"), Vec::from_iter(kept), "{shown}");
     }
-    assert_eq!(send(&site, PROXY, "/denied", b"CF-Connecting-IP: 203.0.113.7\r\n").status(), 403);
+    assert_eq!(send(&site, PROXY, "/denied", b"X-Visitor-Address: 203.0.113.7\r\n").status(), 403);
+    // An upstream may merge trailers into the head.
+    let chunked = b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Sum: 5\r\n\
+                    X-Visitor-Address: 203.0.113.7\r\nX.Visitor.Address: 203.0.113.7\r\n";
+    for source in [PROXY, STRANGER] {
+        assert_eq!(send(&site, source, "/x", chunked).status(), 200);
+        assert_eq!(app.last_request().trailers, [("x-sum".to_owned(), "5".to_owned())], "{source:?}");
+    }
 }
 
 #[test]
@@ -229,10 +251,7 @@ servers = ["{}"]
         let shown = String::from_utf8_lossy(lines);
         assert_eq!(send(&site, source, "/x", lines).status(), 200, "{shown}");
         for request in [app.last_request(), judge.last_request()] {
-            let headers = request.head.headers.iter();
-            let found =
-                headers.filter(|(name, _)| name.to_lowercase().replace(['_', '.'], "-") == "x-real-ip");
-            assert_eq!(found.map(|(_, value)| &**value).collect::<Vec<_>>(), [client], "{shown}");
+            assert_eq!(values(&request, "x-real-ip"), [client], "{shown}");
         }
     }
     // The header of a trusted proxy passes where brisk sends none of its own.
