@@ -210,6 +210,11 @@ impl Deadline {
         TICK.saturating_mul(u32::try_from(self.shared.now.get()).unwrap_or(u32::MAX))
     }
 
+    /// Total of the pauses of the worker or the machine that no deadline counts, from an unspecified origin. Costs a read.
+    pub fn paused(&self) -> Duration {
+        TICK.saturating_mul(u32::try_from(self.shared.paused.get()).unwrap_or(u32::MAX))
+    }
+
     /// The [`DeadlineWheel`] that this deadline belongs to.
     pub fn wheel(&self) -> DeadlineWheel {
         DeadlineWheel { shared: Rc::clone(&self.shared) }
@@ -415,6 +420,8 @@ mod tests {
             advance(Duration::from_mins(1)).await;
             sleep(Duration::from_secs(3)).await;
             assert!(!deadline.expired());
+            let paused = deadline.paused().as_secs();
+            assert!((58..=60).contains(&paused), "{paused} s");
             deadline.wait().await;
             let start = Instant::now();
             deadline.set(Duration::from_secs(2));

@@ -107,6 +107,8 @@ struct Stall {
 pub struct Round {
     /// Time of the round.
     pub now: Instant,
+    /// Time since the last round in which the worker or the machine stood still, as far as no timeout counts it.
+    pub paused: Duration,
     /// Response bytes of the connection written or dropped so far.
     pub released: u64,
     /// Whether the client has not read all data since the last round.
@@ -221,12 +223,13 @@ impl Streams {
     pub fn end_overdue(&self, round: Round, limits: StreamLimits) {
         let mut overdue = Vec::new();
         let last = self.last_round.replace(Some(round.now)).unwrap_or(round.now);
-        let elapsed = round.now.duration_since(last);
+        let elapsed = round.now.duration_since(last).saturating_sub(round.paused);
         for state in self.slots.borrow_mut().iter_mut().filter_map(|slot| slot.state.as_mut()) {
             // The reason stays until the task has read it; a later check must not replace it.
             if state.ended.is_some() {
                 continue;
             }
+            state.leave_out_pause(round);
             state.ended = state.check(round, elapsed, limits);
             if state.ended.is_some() {
                 overdue.extend(state.task.take());
@@ -246,8 +249,17 @@ impl Streams {
 }
 
 impl State {
+    /// Moves the times of the stream later by the pause before `round`; at most to now, as the stream may have begun after it.
+    fn leave_out_pause(&mut self, round: Round) {
+        let later = |time: Instant| (time + round.paused).min(round.now);
+        self.started = later(self.started);
+        if let Some(stall) = &mut self.stalled {
+            stall.since = later(stall.since);
+        }
+    }
+
     fn check(&mut self, round: Round, elapsed: Duration, limits: StreamLimits) -> Option<Ended> {
-        let Round { now, released, blocked } = round;
+        let Round { now, released, blocked, .. } = round;
         // Before `held`: this timeout also counts while the upstream is slow.
         if limits.request.is_some_and(|limit| now.duration_since(self.started) >= limit) {
             return Some(Ended::RequestTimeout);
@@ -301,7 +313,8 @@ mod tests {
 
     /// A round this number of `seconds` after `start`.
     fn round(start: Instant, seconds: u64) -> Round {
-        Round { now: start + Duration::from_secs(seconds), released: 0, blocked: false }
+        let now = start + Duration::from_secs(seconds);
+        Round { now, paused: Duration::ZERO, released: 0, blocked: false }
     }
 
     #[test]
@@ -392,6 +405,30 @@ mod tests {
         assert_eq!(streams.ended(stream), None);
         streams.end_overdue(round(start, 60), limits);
         assert_eq!(streams.ended(stream), Some(Ended::RequestTimeout));
+    }
+
+    #[test]
+    fn a_pause_of_the_machine_counts_for_no_timeout() {
+        let (streams, start) = streams();
+        let [stalled, waiting] = [0; 2].map(|_| streams.begin(start));
+        let limits = StreamLimits { request: Some(Duration::from_mins(1)), ..LIMITS };
+        streams.hold(stalled, true);
+        for second in (0..20).step_by(2) {
+            streams.end_overdue(round(start, second), limits);
+        }
+        let late = streams.begin(start + Duration::from_secs(117));
+        streams.end_overdue(Round { paused: Duration::from_secs(98), ..round(start, 118) }, limits);
+        let mut ends = [None; 3];
+        for second in (120..180).step_by(2) {
+            streams.end_overdue(round(start, second), limits);
+            for (end, stream) in ends.iter_mut().zip([stalled, waiting, late]) {
+                *end = end.or(streams.ended(stream).map(|reason| (reason, second)));
+            }
+        }
+        let [stalled, waiting, late] = ends;
+        assert_eq!(stalled, Some((Ended::WriteTimeout, 128)));
+        assert_eq!(waiting, Some((Ended::RequestTimeout, 158)));
+        assert_eq!(late, Some((Ended::RequestTimeout, 178)));
     }
 
     #[test]

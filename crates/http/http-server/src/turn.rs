@@ -59,6 +59,8 @@ pub(super) struct Turns {
     /// Next interval of the check for a client that is gone.
     look_after: Duration,
     rounds: Rounds,
+    /// Number of requests so far, and the time at which the latest was first seen, by the wheel's clock.
+    latest: (u32, Duration),
     /// Bytes of records that the socket has not accepted, as far as they are counted.
     unsent: usize,
 }
@@ -75,6 +77,7 @@ impl Turns {
             draining: false,
             look_after: LOOK_FIRST,
             rounds: Rounds::default(),
+            latest: (requests, Duration::ZERO),
             unsent: 0,
         }
     }
@@ -101,6 +104,10 @@ impl Turns {
             }
         }
         self.hold(channel.unsent(), http);
+        let requests = http.connection.flow.requests();
+        if self.latest.0 != requests {
+            self.latest = (requests, http.deadline.now());
+        }
         http.connection.flow.set_blocked(channel.is_blocked());
         if let Some(stop) = http.failed_handshake() {
             return Poll::Ready(stop);
@@ -144,19 +151,28 @@ impl Turns {
                 Some(Stop::Abort(End::ClientGone))
             }
             Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
-                self.rounds.turn(phase, channel.bytes().1, http)
+                let stop = self.rounds.turn(phase, channel.bytes().1, http);
+                stop.or_else(|| self.late_request(http))
             }
             Phase::Busy if channel.is_gone(http.settings.abort_on_close) => {
                 Some(Stop::Abort(End::ClientGone))
             }
-            // `Abort`: after `close_notify`, a body that ends with the connection would seem complete.
-            Phase::Busy if is_overdue(http) => Some(Stop::Abort(End::RequestTimeout)),
             Phase::Busy => {
                 self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
                 http.deadline.set(self.look_after);
-                None
+                self.late_request(http)
             }
         }
+    }
+
+    /// Reason to stop because the HTTP/1.1 request in flight has exceeded `timeouts.request`.
+    fn late_request(&self, http: &Http) -> Option<Stop> {
+        let limit = http.settings.timeouts.request.filter(|_| !self.multiplexed)?;
+        let began = http.connection.flow.request_began()?;
+        // The wheel's clock counts no pauses, but a request may begin after a pause that the clock has not passed over yet.
+        let is_late = began.elapsed() >= limit && http.deadline.now().saturating_sub(self.latest.1) >= limit;
+        // `Abort`: after `close_notify`, a body that ends with the connection would seem complete.
+        is_late.then_some(Stop::Abort(End::RequestTimeout))
     }
 
     fn current(&self, http: &Http, channel: &impl Channel) -> Phase {
@@ -236,6 +252,8 @@ struct Rounds {
     checked: Duration,
     sent: u64,
     pace: ReadPace,
+    /// [`Deadline::paused`](brisk_net::Deadline::paused) until the last check.
+    paused: Duration,
 }
 
 impl Rounds {
@@ -248,6 +266,9 @@ impl Rounds {
             _ => {}
         }
         self.blocked |= matches!(phase, Phase::Blocked(_));
+        if self.next.is_none() {
+            self.paused = http.deadline.paused();
+        }
         let next = *self.next.get_or_insert_with(|| now + Self::length(http));
         http.deadline.set(next.saturating_sub(now));
     }
@@ -290,11 +311,11 @@ impl Rounds {
                 read_rate: http.settings.read_rate,
                 request: timeouts.request,
             };
-            let round = Round { now: Instant::now(), released: self.released, blocked: self.blocked };
+            let total = http.deadline.paused();
+            let paused = total.saturating_sub(mem::replace(&mut self.paused, total));
+            let round = Round { now: Instant::now(), paused, released: self.released, blocked: self.blocked };
             streams.end_overdue(round, limits);
             self.blocked = matches!(phase, Phase::Blocked(_));
-        } else if is_overdue(http) {
-            return Some(Stop::Abort(End::RequestTimeout));
         }
         self.next = Some(now + length);
         http.deadline.set(length);
@@ -329,12 +350,6 @@ impl Rounds {
 /// Whether the connection waits for memory for bodies of its requests.
 fn is_full(http: &Http) -> bool {
     http.connection.multiplexed().is_some_and(|multiplexed| multiplexed.bodies.is_full())
-}
-
-/// Whether the HTTP/1.1 request in flight has exceeded `timeouts.request`.
-fn is_overdue(http: &Http) -> bool {
-    let (started, limit) = (http.connection.flow.request_began(), http.settings.timeouts.request);
-    started.zip(limit).is_some_and(|(started, limit)| started.elapsed() >= limit)
 }
 
 /// Transport of a connection, as far as [`Turns::poll_end`] depends on it.

@@ -26,7 +26,8 @@ fn who_waits_for_the_window_of_the_connection_is_excused_while_others_use_it() {
     let bench = Bench::new();
     let start = Instant::now();
     let round = |second| {
-        let round = Round { now: start + Duration::from_secs(second), released: 0, blocked: false };
+        let now = start + Duration::from_secs(second);
+        let round = Round { now, paused: Duration::ZERO, released: 0, blocked: false };
         let limits = StreamLimits { write: Duration::from_secs(30), read_rate: 0, request: None };
         bench.connection().multiplex().streams.end_overdue(round, limits);
     };

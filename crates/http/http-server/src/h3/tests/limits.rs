@@ -200,7 +200,8 @@ fn streams_that_wait_for_the_connection_are_excused_and_others_time_out() {
     bench.turn();
     let start = Instant::now();
     let round = |bench: &Bench, second| {
-        let round = Round { now: start + Duration::from_secs(second), released: 0, blocked: false };
+        let now = start + Duration::from_secs(second);
+        let round = Round { now, paused: Duration::ZERO, released: 0, blocked: false };
         let limits = StreamLimits { write: Duration::from_secs(30), read_rate: 0, request: None };
         bench.http3.h3.http.connection.multiplex().streams.end_overdue(round, limits);
     };
