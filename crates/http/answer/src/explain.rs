@@ -4,11 +4,12 @@
 //! up by name.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use brisk_beacon::Beacons;
 use brisk_http::message::{RequestParts, Response};
-use brisk_http::path::RequestPath;
+use brisk_http::path::{RequestPath, one_leading_slash};
 use brisk_rules::{Examined, Failing, Pairs, Routes};
 use brisk_transform::body::Body;
 use brisk_upstream_group::settings::GroupSettings;
@@ -18,7 +19,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::ServiceError;
 use crate::features::ordered;
-use crate::files::{is_hidden_name, location};
+use crate::files::{is_hidden_name, is_rewritten, location};
 use crate::forwarding::Forwarding;
 use crate::hosts::{Hosts, Origin};
 use crate::redirect;
@@ -149,7 +150,7 @@ pub fn explain(
 
 /// The action for a path without a route: a redirect to the final slash of a route, a refusal of conditions, or `404`.
 fn unmatched(routes: &[RouteSettings], examined: &Examined<'_>, head: &RequestParts) -> String {
-    slash(routes, examined, head, |_| true)
+    slash(routes, examined, head, |upstream| !upstream.final_slash)
         .unwrap_or_else(|| "404 Not Found: no route has this path and these conditions".to_owned())
 }
 
@@ -204,7 +205,10 @@ fn action(
     match &route.action {
         Action::Upstream(upstream) => self::upstream(route, upstream, groups, head, path),
         Action::Static(files) | Action::StaticOrUpstream(files, _) => match location(&route.path) {
-            Some(location) if *path.decoded == *route.path.as_str().as_bytes() && files.rewrite.is_none() => {
+            Some(location)
+                if *path.decoded == *route.path.as_str().as_bytes()
+                    && !is_rewritten(files.rewrite.as_deref(), path) =>
+            {
                 format!("redirect: 301 Moved Permanently to {location}")
             }
             _ => match (file(files, route.path.as_str(), path), route.action.upstream()) {
@@ -278,39 +282,50 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
         .map(|target| percent_decode_str(target.split('?').next().unwrap_or_default()).collect::<Vec<u8>>());
     let below = || path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
     let below = formed.as_deref().unwrap_or_else(below);
+    if below.split(|byte| *byte == b'/').any(is_hidden_name) {
+        return Err("a name that begins with a dot is not served".to_owned());
+    }
     let name = String::from_utf8_lossy(below);
     // Without slashes at its beginning: `join` with an absolute path would drop the root.
-    let file = files.root.join(name.trim_start_matches('/'));
-    let folder = file.is_dir().then(|| file.clone());
+    let asked = files.root.join(name.trim_start_matches('/'));
+    let is_folder = asked.is_dir();
+    let lacks_slash = is_folder && !below.is_empty() && !below.ends_with(b"/");
+    let file = if is_folder { page(files, &asked) } else { asked.clone() };
+    let found = if lacks_slash && formed.is_some() {
+        Err("a folder at a changed path has no redirect to its final slash".to_owned())
+    } else if lacks_slash && (files.listing || file.is_file()) {
+        let location = one_leading_slash(&path.forwarded);
+        Ok(format!("redirect: 307 Temporary Redirect to {location}/"))
+    } else if file.is_file() {
+        Ok(format!("file {}", file.display()))
+    } else if files.listing && is_folder {
+        Ok(format!("list of the files in {}", asked.display()))
+    } else {
+        Err(format!("no file {}", file.display()))
+    };
+    match &files.fallback {
+        Some(fallback) => {
+            found.or_else(|missing| Ok(format!("fallback {}{fallback}: {missing}", files.root.display())))
+        }
+        None => found,
+    }
+}
+
+/// The page of `folder`: the first that exists, or else the last one.
+fn page(files: &StaticSettings, folder: &Path) -> PathBuf {
     let pages = files.index.iter().map(|page| page.as_str().trim_start_matches('/'));
     let mut pages: Vec<_> = pages.map(|page| percent_decode_str(page).decode_utf8_lossy()).collect();
     if pages.is_empty() {
         pages.push("index.html".into());
     }
-    let file = if let Some(folder) = &folder {
-        let mut pages = pages.iter().map(|page| folder.join(&**page)).rev();
-        let last = pages.next().unwrap_or_default();
-        // The first page that exists, or else the last one.
-        pages.rev().find(|page| page.is_file()).unwrap_or(last)
-    } else {
-        file
-    };
-    let is_hidden = below.split(|byte| *byte == b'/').any(is_hidden_name);
-    match &files.fallback {
-        _ if is_hidden => Err("a name that begins with a dot is not served".to_owned()),
-        _ if file.is_file() => Ok(format!("file {}", file.display())),
-        _ if files.listing && folder.is_some() => {
-            Ok(format!("list of the files in {}", folder.unwrap_or_default().display()))
-        }
-        Some(fallback) => {
-            Ok(format!("fallback {}{fallback}: no file {}", files.root.display(), file.display()))
-        }
-        None => Err(format!("no file {}", file.display())),
-    }
+    let mut pages = pages.iter().map(|page| folder.join(&**page)).rev();
+    let last = pages.next().unwrap_or_default();
+    pages.rev().find(|page| page.is_file()).unwrap_or(last)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::Arc;
 
     use brisk_certs::UnknownName;
@@ -319,8 +334,8 @@ mod tests {
 
     use super::*;
     use crate::settings::{
-        Conditions, FixedResponse, HostSettings, HttpsRedirect, Maps, Redirect, RedirectTarget, Underscores,
-        UpstreamPath, Variants,
+        Conditions, FixedResponse, GroupPattern, HostSettings, HttpsRedirect, Maps, PathRewrite, Redirect,
+        RedirectTarget, Underscores, UpstreamPath, Variants,
     };
 
     fn route(path: &str, methods: &[Method], action: Action) -> RouteSettings {
@@ -367,6 +382,34 @@ mod tests {
         assert_eq!(reasons, [(3, "the method is not POST or PATCH"), (2, "the method is not PUT")]);
         assert_eq!(stages, ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"]);
         assert_eq!(action, "upstream \"app\": GET http://app:1/base/x?q=1 or http://app:2/base/x?q=1");
+    }
+
+    #[test]
+    fn a_folder_without_its_final_slash_has_the_response_of_the_service() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        fs::create_dir(folder.path().join("docs")).expect("a folder");
+        fs::write(folder.path().join("docs/index.html"), "page").expect("a file");
+        let pattern = GroupPattern::new("^/files/v[0-9]+/(.*)$").expect("a pattern");
+        let rewrite = Some(Arc::new(PathRewrite::new(pattern, "/{1}").expect("a template")));
+        let files = StaticSettings { rewrite, ..StaticSettings::new(folder.path()) };
+        let fallback = Some("/docs/index.html".parse().expect("a path"));
+        let with_fallback = StaticSettings { fallback, ..files.clone() };
+        let explained = |files: &StaticSettings, target: &str| {
+            let route = route("/files", &[], Action::Static(files.clone()));
+            let (head, ()) = Request::get(target).body(()).expect("a request").into_parts();
+            action(&route, &[], &head, &RequestPath::read(target).expect("a path"))
+        };
+        let page = folder.path().join("docs/index.html");
+        let reason = "a folder at a changed path has no redirect to its final slash";
+        for (files, target, expected) in [
+            (&files, "/files", "redirect: 301 Moved Permanently to /files/".to_owned()),
+            (&files, "/files/docs", "redirect: 307 Temporary Redirect to /files/docs/".to_owned()),
+            (&files, "/files/v1/docs/", format!("file {}", page.display())),
+            (&files, "/files/v1/docs", format!("404 Not Found: {reason}")),
+            (&with_fallback, "/files/v1/docs", format!("fallback {}: {reason}", page.display())),
+        ] {
+            assert_eq!(explained(files, target), expected, "{target}");
+        }
     }
 
     #[test]

@@ -185,7 +185,7 @@ impl StaticFiles {
 
     /// The redirect of a request for the folder itself without the final slash.
     fn with_slash(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Response<Body>> {
-        let location = self.location.as_ref().filter(|_| self.rewrite.is_none())?;
+        let location = self.location.as_ref().filter(|_| !is_rewritten(self.rewrite.as_deref(), path))?;
         let is_read = request.method == Method::GET || request.method == Method::HEAD;
         if *path.decoded != *self.route.as_bytes() || !is_read {
             return None;
@@ -295,6 +295,11 @@ impl Files {
         }
         call(&self.after_a_look, request).await
     }
+}
+
+/// Whether `rewrite` forms another path below the folder for `path`.
+pub(crate) fn is_rewritten(rewrite: Option<&PathRewrite>, path: &RequestPath<'_>) -> bool {
+    rewrite.is_some_and(|rewrite| rewrite.is_match(&path.decoded))
 }
 
 /// The path of a route with a slash at its end, if it lacks one; see [`StaticFiles::location`].

@@ -112,13 +112,18 @@ impl PathRewrite {
         Ok(Self { pattern, to })
     }
 
+    /// Whether the expression matches a normalized, decoded path, so that [`Self::apply`] forms another one or fails.
+    pub fn is_match(&self, path: &[u8]) -> bool {
+        self.pattern.is_match(path)
+    }
+
     /// The new path and query for a normalized, decoded path; `None` if the path does not match.
     ///
     /// # Errors
     ///
     /// [`Refusal`] for groups that form no path, with `414` for a matching path of more than 4 KiB.
     pub fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
-        if !self.pattern.is_match(path) {
+        if !self.is_match(path) {
             return None;
         }
         // After the match by the automaton, so that other paths have no limit of length here.

@@ -531,7 +531,10 @@ async fn an_expression_forms_the_path_of_a_file() {
     let response = site.get("/files/v12/a.txt?q", &[]).await;
     assert_eq!(response.extensions().get::<FallbackFile>().map(|file| file.0.path()), Some("/a.txt"));
     assert_eq!(text(response).await, "0123456789");
+    let folder = site.get("/files", &[]).await;
+    assert_eq!(folder.headers()["location"], "/files/", "a path that does not match");
     for (target, expected) in [
+        ("/files", 301),
         ("/files/a.txt", 200),
         ("/files/v1/docs/", 200),
         ("/files/v1/docs", 404),
