@@ -49,7 +49,8 @@ pub(super) struct Site {
     error_routes: Routes<Route>,
     /// Folders of internal routes, which `X-Sendfile` names.
     folders: Vec<Folder>,
-    /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route.
+    /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route. Those of routes with
+    /// `final_slash` are in `routes`.
     slashless: Routes<Route>,
     /// The route of requests without a matching path: `404`.
     missing: Route,
@@ -111,7 +112,7 @@ impl Site {
             routes: Routes::new(routes),
             error_routes: Routes::new(error_routes),
             folders: internal::folders(&host.routes),
-            slashless: Routes::new(slashless(&context, |_| true)),
+            slashless: Routes::new(slashless(&context, |upstream| !upstream.final_slash)),
             reserved: Routes::new(reserved(&context)),
             missing: refuse(Refusal::new(StatusCode::NOT_FOUND, "no-route")),
             ambiguous: refuse(Refusal::bad_request("path")),
@@ -256,7 +257,7 @@ impl Site {
             // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
             let reserved = if request.is_tunnel { None } else { self.reserved.find(path, |_| true) };
             let routed = || self.routes.find(path, holds);
-            let slashless = || self.slashless.find(path, holds).filter(|_| !request.is_tunnel);
+            let slashless = || self.slashless.find(path, holds);
             reserved.or_else(routed).or_else(slashless)
         });
         if found.internal.is_internal { &self.missing } else { found }
@@ -293,6 +294,10 @@ impl Site {
         };
         let excess = Cell::new(None);
         let holds = |route: &Route| {
+            // A WebSocket does not follow redirects, and the route of the path itself may be its upstream.
+            if request.is_tunnel && matches!(route.action, RouteAction::FinalSlash(_)) {
+                return false;
+            }
             let Some(conditions) = &route.conditions else { return true };
             conditions.hold(&examined).unwrap_or_else(|part| {
                 // The search ends: a further route could lack the condition that protects the path.

@@ -97,6 +97,11 @@ fn a_path_that_another_route_has_is_not_redirected() {
         .replace("path = \"/both/\"", "path = \"/both/\"\nfinal_slash = true");
     let site = h3_site("", &tables);
     assert_eq!(site.get("/gitea?q").header("location"), Some("/gitea/?q"));
+    // A tunnel (RFC 8441) is not redirected.
+    let mut http2 = Client::connect(&site);
+    http2.send(&h2::connect_with(1, "/gitea", &[]));
+    assert_ne!(http2.status(1), 308);
+    assert_eq!(app.last_request().head.line, "GET /gitea HTTP/1.1");
     assert_eq!(site.get("/gitea/x").text(), "reached");
     assert_eq!(site.get("/both").text(), "without");
     assert_eq!(site.get("/other").text(), "reached");
