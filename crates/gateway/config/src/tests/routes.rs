@@ -30,6 +30,12 @@ fn internal_routes_and_those_that_lead_to_them_belong_together() {
         "brisk.toml:9:14: host[0].route[0].access_log: has no effect on an internal route: write it in the route that clients use",
     );
     route(
+        &format!(
+            "respond = {{}}\n{app}[[host.route]]\npath = \"/y/\"\nupstream = \"app\"\ninternal = true\nfinal_slash = true\n"
+        ),
+        "brisk.toml:16:15: host[0].route[2].final_slash: has no effect on an internal route: write it in the route that clients use",
+    );
+    route(
         "static = \"www\"\ninternal_redirects = true\n[[host.route]]\npath = \"/x\"\ninternal = true\nrespond = {}\n",
         "brisk.toml:8:22: host[0].route[0].internal_redirects: has no effect without `upstream`",
     );
@@ -48,6 +54,14 @@ fn a_single_file_has_one_path() {
     route(
         "static = \"missing\"\n",
         "brisk.toml:7:10: host[0].route[0].static: the folder missing does not exist",
+    );
+}
+
+#[test]
+fn an_index_names_pages() {
+    route(
+        "static = \"www\"\nindex = []\n",
+        "brisk.toml:8:9: host[0].route[0].index: names no page: remove the line, or write one as \"index.html\"",
     );
 }
 

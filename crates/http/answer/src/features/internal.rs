@@ -48,8 +48,11 @@ impl RouteFeature for InternalFeature {
             context.findings.wrong(&route.key("fallback"), message);
         }
         if is_internal {
-            // The stages of these keys are not compiled for internal routes: the first route has decided.
-            for key in ["limits", "access_log", "trace", "keep_alive"].map(|key| route.key(key)) {
+            // The stages of these keys are not compiled for internal routes, and neither is the redirect to the final slash: the
+            // first route has decided.
+            for key in
+                ["limits", "access_log", "trace", "keep_alive", "final_slash"].map(|key| route.key(key))
+            {
                 if context.findings.written(&key) {
                     let message =
                         "has no effect on an internal route: write it in the route that clients use";

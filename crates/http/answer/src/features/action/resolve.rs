@@ -162,13 +162,16 @@ fn static_files(folder: &Path, route: &RouteScope<'_>, context: &mut Context<'_>
         Some(keys::Fallback::Upstream(_)) | None => None,
     };
     let (precompressed, listing) = (raw.precompressed.unwrap_or(false), raw.listing.unwrap_or(false));
-    let index = index(raw.index.as_deref().unwrap_or_default(), &path.key("index"), context);
+    let index = raw.index.as_ref().map(|names| index(names, &path.key("index"), context)).unwrap_or_default();
     let rewrite = upstream_path::of_files(route, context);
     Some(StaticSettings { root, only: None, precompressed, index, listing, fallback, rewrite })
 }
 
 /// Paths of the pages of folders.
 fn index(names: &[String], path: &KeyPath, context: &mut Context<'_>) -> Vec<UrlPath> {
+    if names.is_empty() {
+        context.findings.wrong(path, "names no page: remove the line, or write one as \"index.html\"");
+    }
     let mut pages = Vec::new();
     for (number, name) in names.iter().enumerate() {
         // A hidden name, or a path, would be a file that no request finds otherwise.
