@@ -14,7 +14,7 @@ pub(crate) enum Event<'a> {
     Stream(&'a StreamRecord<'a>),
 }
 
-impl Event<'_> {
+impl<'a> Event<'a> {
     /// Name of the kind of line.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -25,8 +25,8 @@ impl Event<'_> {
         }
     }
 
-    pub(crate) fn connection(&self) -> &ConnectionRecord {
-        match self {
+    pub(crate) fn connection(&self) -> &'a ConnectionRecord {
+        match *self {
             Self::Request(request) => request.connection,
             Self::Handshake(connection, _) => connection,
             Self::Malformed(request, _) => request.connection,

@@ -4,13 +4,13 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use brisk_telemetry::RequestRecord;
 
-use crate::event::Event;
 use crate::template::LogTemplate;
 
 /// Size of a compiled expression at most, in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// A test of requests by a text with variables and an expression for it. A value that is missing is empty.
+/// A test of requests by a text with variables and an expression for it. A value that is missing is empty; the others are escaped as
+/// in the lines of a [`LogTemplate`].
 #[derive(Clone, Debug)]
 pub struct LogFilter {
     value: LogTemplate,
@@ -44,12 +44,9 @@ impl LogFilter {
 
     /// Whether the request has a line.
     pub(crate) fn includes(&self, request: &RequestRecord<'_>) -> bool {
-        let mut line = Vec::new();
-        self.value.line(&mut line, Event::Request(request));
-        let value = line.strip_suffix(b"\n").unwrap_or(&line);
-        // A template writes a hyphen for a variable without a value.
-        let value = if value == b"-" { &[][..] } else { value };
-        self.pattern.is_match(value) != self.excludes
+        let mut value = Vec::new();
+        self.value.value(&mut value, request);
+        self.pattern.is_match(&value) != self.excludes
     }
 }
 
@@ -81,6 +78,14 @@ mod tests {
         assert!(both.includes(&request(200)));
         // The request names no user.
         assert!(filter("{user}", "^$", false).includes(&request(200)));
+        assert!(
+            filter("{user}|{request.method}|{request.header.x}", "^\\|GET\\|$", false)
+                .includes(&request(200))
+        );
+        let headers = [Some(&b"-"[..])];
+        let record = RequestRecord { headers: &headers, path: "/\"", ..request(200) };
+        assert!(filter("{request.header.x}", "^-$", false).includes(&record), "the value of a client");
+        assert!(filter("{request.path}", r"^/\\x22$", false).includes(&record), "an escaped quote");
         assert!(LogFilter::new("{nothing}", "a", false).is_err() && LogFilter::new("a", "(", false).is_err());
         assert_ne!(errors, others);
     }

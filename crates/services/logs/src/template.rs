@@ -169,45 +169,17 @@ impl LogTemplate {
 
     /// Appends a line.
     pub(crate) fn line(&self, line: &mut Vec<u8>, event: Event<'_>) {
-        let connection = event.connection();
-        let none = Facts {
-            connection,
-            request: None,
-            stream: None,
-            excerpt: None,
-            status: 0,
-            error: None,
-            duration: None,
-        };
-        let facts = match event {
-            Event::Request(request) => Facts {
-                request: Some(request),
-                status: request.status,
-                error: request.error,
-                duration: Some(request.duration),
-                ..none
-            },
-            Event::Handshake(_, outcome) => {
-                let duration = Some(connection.timeline.started().elapsed());
-                Facts { error: Some(outcome.name()), duration, ..none }
-            }
-            Event::Malformed(malformed, _) => Facts {
-                excerpt: Some(malformed.excerpt),
-                status: malformed.status,
-                error: Some(malformed.reason.name()),
-                ..none
-            },
-            Event::Stream(stream) => Facts {
-                stream: Some(stream),
-                error: stream.end.side().map(|_| stream.end.name()),
-                duration: Some(stream.duration),
-                ..none
-            },
-        };
-        self.append(line, &facts);
+        self.append(line, &Facts::of(event), "-");
+        line.push(b'\n');
     }
 
-    fn append(&self, line: &mut Vec<u8>, facts: &Facts<'_>) {
+    /// Appends the text for `request` without the end of a line. A variable without a value is empty.
+    pub(crate) fn value(&self, out: &mut Vec<u8>, request: &RequestRecord<'_>) {
+        self.append(out, &Facts::of(Event::Request(request)), "");
+    }
+
+    /// Appends the text, with `missing` for each variable without a value.
+    fn append(&self, line: &mut Vec<u8>, facts: &Facts<'_>, missing: &str) {
         for part in &self.parts {
             let before = line.len();
             match part {
@@ -226,10 +198,9 @@ impl LogTemplate {
                 }
             }
             if line.len() == before {
-                line.push(b'-');
+                line.extend_from_slice(missing.as_bytes());
             }
         }
-        line.push(b'\n');
     }
 }
 
@@ -264,7 +235,45 @@ fn part(name: &str, headers: &mut Vec<Box<str>>) -> Result<Part, String> {
     Ok(Part::Header(headers.len() - 1))
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
+    fn of(event: Event<'a>) -> Self {
+        let connection = event.connection();
+        let none = Facts {
+            connection,
+            request: None,
+            stream: None,
+            excerpt: None,
+            status: 0,
+            error: None,
+            duration: None,
+        };
+        match event {
+            Event::Request(request) => Facts {
+                request: Some(request),
+                status: request.status,
+                error: request.error,
+                duration: Some(request.duration),
+                ..none
+            },
+            Event::Handshake(_, outcome) => {
+                let duration = Some(connection.timeline.started().elapsed());
+                Facts { error: Some(outcome.name()), duration, ..none }
+            }
+            Event::Malformed(malformed, _) => Facts {
+                excerpt: Some(malformed.excerpt),
+                status: malformed.status,
+                error: Some(malformed.reason.name()),
+                ..none
+            },
+            Event::Stream(stream) => Facts {
+                stream: Some(stream),
+                error: stream.end.side().map(|_| stream.end.name()),
+                duration: Some(stream.duration),
+                ..none
+            },
+        }
+    }
+
     fn client(&self) -> SocketAddr {
         self.request.map_or(self.connection.client, |request| request.client)
     }
