@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_keyless::{KeyProcessConnector, RemoteEngine, RemoteSettings};
-use rustix::process::{WaitOptions, wait};
 use tokio::sync::Notify;
 
 use crate::control::{Control, Order, Received, Report, Settings, loads};
@@ -203,13 +202,8 @@ impl Isolation {
         self.control().close();
         self.keepers().close();
         let limit = deadline.min(Instant::now() + CLOSING);
-        // An error means that there is no child left: the gateway has no others.
-        while Instant::now() < limit
-            && let Ok(ended) = wait(WaitOptions::NOHANG)
-        {
-            if ended.is_none() {
-                thread::sleep(Duration::from_millis(5));
-            }
+        while Instant::now() < limit && self.keepers().are_running() {
+            thread::sleep(Duration::from_millis(5));
         }
     }
 

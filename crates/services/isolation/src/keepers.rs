@@ -1,6 +1,7 @@
 //! The gateway's side of the keepers: [`KeyProcess`], started before the gateway gives up its privileges, and [`Keepers`].
 
 use std::io;
+use std::process::Child;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +15,9 @@ use crate::role::Role;
 
 /// Pause before another keeper replaces one that has ended.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause before a keeper that could not be requested is requested again.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// A key process that was started and is not used yet: see [`Isolation::start`](crate::Isolation::start).
 #[derive(Debug)]
@@ -33,18 +37,18 @@ impl KeyProcess {
     pub fn start(user: Option<String>, log: &str) -> Result<Self, IsolationError> {
         let role = Role { holds_keys: false, parent: std::process::id(), user, log: log.to_owned() };
         let had_rights = rights::reads_files_of_others()?;
-        let (active, standby) = (start(&role)?, start(&role)?);
+        let ((active, first), (standby, second)) = (start(&role)?, start(&role)?);
         let control = hold(&active)?;
-        let keepers = Keepers { active: Arc::new(active), standby: Some(Arc::new(standby)) };
+        let (active, standby) = (Arc::new(active), Some(Arc::new(standby)));
+        let keepers = Keepers { active, standby, started: vec![first, second] };
         Ok(Self { role, control, keepers, had_rights })
     }
 }
 
-/// Starts a keeper and returns the socket for each [`Task`]. It ends when the socket is closed, so its `Child` is not needed.
-fn start(role: &Role) -> io::Result<Control> {
+/// Starts a keeper and returns the socket for each [`Task`], with whose close the keeper ends.
+fn start(role: &Role) -> io::Result<(Control, Child)> {
     let (tasks, other) = Control::pair()?;
-    keeper::spawn(role, other)?;
-    Ok(tasks)
+    Ok((tasks, keeper::spawn(role, other)?))
 }
 
 /// Sends [`Task::Keep`] to `keeper`, and returns the socket for orders to the key process.
@@ -59,8 +63,10 @@ fn hold(keeper: &Control) -> io::Result<Control> {
 pub(crate) struct Keepers {
     /// The keeper with the key process.
     active: Arc<Control>,
-    /// The keeper that waits.
+    /// The keeper that waits; `None` while none can be requested.
     standby: Option<Arc<Control>>,
+    /// The first two keepers. Later ones are children of keepers.
+    started: Vec<Child>,
 }
 
 /// A keeper that waits, from [`Keepers::standby`].
@@ -92,23 +98,34 @@ impl Keepers {
             }
         })?;
         self.active = standby;
-        self.standby = self.another();
+        self.request_standby();
         Ok(control)
     }
 
-    /// Replaces `ended` if it still is the `standby`. Returns whether there is another one.
-    pub(crate) fn replace(&mut self, ended: &Standby) -> bool {
-        let is_own = self.standby.as_ref().is_some_and(|standby| Arc::ptr_eq(standby, &ended.0));
+    /// Requests a keeper in place of `ended`, or of none, unless another one waits by now. Returns `false` then.
+    pub(crate) fn replace(&mut self, ended: Option<&Standby>) -> bool {
+        let is_own = match (&self.standby, ended) {
+            (Some(standby), Some(ended)) => Arc::ptr_eq(standby, &ended.0),
+            (None, None) => true,
+            _ => false,
+        };
         if is_own {
-            self.standby = self.another();
+            self.request_standby();
         }
-        is_own && self.standby.is_some()
+        is_own
     }
 
-    fn another(&self) -> Option<Arc<Control>> {
-        let (tasks, other) = Control::pair().ok()?;
-        self.active.send_with(&Task::Standby, &other).ok()?;
-        Some(Arc::new(tasks))
+    fn request_standby(&mut self) {
+        let another = self.another().inspect_err(|error| {
+            tracing::error!(%error, "no second keeper of the key process can be requested: it is tried again");
+        });
+        self.standby = another.ok();
+    }
+
+    fn another(&self) -> io::Result<Arc<Control>> {
+        let (tasks, other) = Control::pair()?;
+        self.active.send_with(&Task::Standby, &other)?;
+        Ok(Arc::new(tasks))
     }
 
     /// Whether no keeper is left that could start a process.
@@ -126,6 +143,11 @@ impl Keepers {
     pub(crate) fn close(&self) {
         self.active.close();
         self.standby.iter().for_each(|standby| standby.close());
+    }
+
+    /// Whether a keeper is running that this process has started. Leaves its other children to those who started them.
+    pub(crate) fn are_running(&mut self) -> bool {
+        self.started.iter_mut().any(|keeper| matches!(keeper.try_wait(), Ok(None)))
     }
 }
 
@@ -169,24 +191,70 @@ impl Isolation {
         }
     }
 
-    /// Starts a thread that replaces the keeper that waits when it ends.
+    /// Starts a thread that replaces the keeper that waits when it ends, and requests one while there is none.
     pub(crate) fn watch_standby(&self, keepers: &Keepers) {
-        let (Some(standby), Some(own)) = (keepers.standby(), self.own.upgrade()) else { return };
-        let watch = move || {
-            standby.wait();
+        let Some(own) = self.own.upgrade() else { return };
+        let mut standby = keepers.standby();
+        let watch = move || loop {
+            if let Some(standby) = &standby {
+                standby.wait();
+            }
             // A keeper that ends at once must not be replaced without end.
-            thread::sleep(PAUSE);
+            thread::sleep(if standby.is_some() { PAUSE } else { RETRY });
             if own.state().is_over {
                 return;
             }
             let mut keepers = own.keepers();
-            if keepers.replace(&standby) {
+            if !keepers.replace(standby.as_ref()) {
+                return;
+            }
+            standby = keepers.standby();
+            if standby.is_some() {
                 tracing::warn!("a keeper of the key process has ended: another one waits in its place");
-                own.watch_standby(&keepers);
             }
         };
         if let Err(error) = thread::Builder::new().name("key-keeper".to_owned()).spawn(watch) {
             tracing::warn!(%error, "a keeper of the key process that ends is not replaced");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// The socket for the tasks of a keeper, and the end of the keeper.
+    fn keeper() -> (Arc<Control>, Control) {
+        let (tasks, other) = Control::pair().expect("sockets");
+        (Arc::new(tasks), Control::new(other).expect("a socket"))
+    }
+
+    #[test]
+    fn a_keeper_that_cannot_be_requested_is_requested_again() {
+        let ((active, keeper_end), (waiting, _)) = (keeper(), keeper());
+        let mut keepers = Keepers { active, standby: Some(waiting), started: Vec::new() };
+        let ended = keepers.standby();
+        // The request fails while the keeper with the key process ends too.
+        drop(keeper_end);
+        assert!(keepers.replace(ended.as_ref()) && keepers.are_gone(), "it is tried again");
+        let (active, keeper_end) = keeper();
+        keepers.active = active;
+        assert!(keepers.replace(None) && !keepers.are_gone());
+        let request = keeper_end.receive::<Task>().expect("a packet");
+        assert!(matches!(request, Received::Packet(Task::Standby, Some(_))), "{request:?}");
+        assert!(!keepers.replace(None) && !keepers.replace(ended.as_ref()), "another one waits");
+    }
+
+    #[test]
+    fn the_end_of_the_keepers_leaves_other_children_alone() {
+        let child = || Command::new("/bin/true").spawn().expect("a process");
+        let ((active, _), mut other) = (keeper(), child());
+        let mut keepers = Keepers { active, standby: None, started: vec![child(), child()] };
+        while keepers.are_running() {
+            thread::yield_now();
+        }
+        assert!(other.wait().expect("a child that was not waited for").success());
     }
 }
