@@ -22,7 +22,7 @@ use brisk_http::message::{RequestParts, Response};
 use brisk_http::path::RequestPath;
 use brisk_http::ranges::Ranges;
 use brisk_rules::PathRewrite;
-use brisk_transform::body::{Body, FallbackFile};
+use brisk_transform::body::{Body, SentFile};
 use brisk_transform::header_values::add_vary;
 use brisk_upstream_group::settings::CgiSettings;
 use bytes::Bytes;
@@ -160,7 +160,7 @@ impl StaticFiles {
                 let mut response = self.look_up(request, fallback.clone()).await;
                 // Copies in memory have the path of the fallback as their key: with invented paths, a client
                 // could displace the copies of other files.
-                response.extensions_mut().insert(FallbackFile(fallback.clone()));
+                response.extensions_mut().insert(SentFile(fallback.clone()));
                 response
             }
             _ => response,
@@ -221,7 +221,7 @@ impl StaticFiles {
         }
         // Another route may have another file for the path of the request, so copies in memory have the formed path as their
         // key.
-        response.extensions_mut().insert(FallbackFile(target));
+        response.extensions_mut().insert(SentFile(target));
         response
     }
 

@@ -24,9 +24,10 @@ pub enum Body {
     Boxed(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>),
 }
 
-/// Extension of a response with the file for paths without one: the path of that file.
+/// Extension of a response with another file than the one that the path of the request names: the path of the sent file below the
+/// folder of the route. It is that of the fallback, or a path that an expression formed.
 #[derive(Clone, Debug)]
-pub struct FallbackFile(pub Uri);
+pub struct SentFile(pub Uri);
 
 impl Body {
     /// A body of one piece.

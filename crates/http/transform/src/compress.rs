@@ -43,7 +43,7 @@ pub(crate) use self::media::of_file as media_of_file;
 pub use self::media::{MediaPattern, MediaPatternError};
 pub use self::metrics::CompressionMetrics;
 pub use self::settings::{BreachGuard, CompressionSettings};
-use crate::body::{Body, FallbackFile};
+use crate::body::{Body, SentFile};
 use crate::credentials::Credentials;
 use crate::digests::DIGESTS;
 use crate::header_values::{add_to_vary, add_vary, forbids_transforming, has_directive, is_identity};
@@ -255,9 +255,9 @@ impl ResponseCompression {
         // RFC 9110 section 8.8.1: only a strong tag changes with every change of the bytes.
         let tag = response.headers().get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
         let (Some(file), Some(tag)) = (&self.file, tag) else { return Found::Nothing };
-        // One copy for all paths without a file: otherwise a client could evict all other copies.
+        // One copy for all paths that lead to one file: otherwise a client could evict all other copies.
         let file = match response.extensions().get().zip(self.compression.root.as_deref()) {
-            Some((FallbackFile(path), root)) => self::file(root, path.path().as_bytes()),
+            Some((SentFile(path), root)) => self::file(root, path.path().as_bytes()),
             None => file.clone(),
         };
         let limit = client.settings().map_or(0, |settings| settings.compressed_files);

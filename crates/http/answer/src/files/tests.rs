@@ -529,7 +529,7 @@ async fn an_expression_forms_the_path_of_a_file() {
     let settings = StaticSettings { rewrite: Some(Arc::new(rewrite)), ..StaticSettings::new(site.root()) };
     site.files = StaticFiles::new(&settings, &files_route());
     let response = site.get("/files/v12/a.txt?q", &[]).await;
-    assert_eq!(response.extensions().get::<FallbackFile>().map(|file| file.0.path()), Some("/a.txt"));
+    assert_eq!(response.extensions().get::<SentFile>().map(|file| file.0.path()), Some("/a.txt"));
     assert_eq!(text(response).await, "0123456789");
     let folder = site.get("/files", &[]).await;
     assert_eq!(folder.headers()["location"], "/files/", "a path that does not match");
