@@ -9,8 +9,8 @@ use crate::template::LogTemplate;
 /// Size of a compiled expression at most, in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// A test of requests by a text with variables and an expression for it. A value that is missing is empty; the others are escaped as
-/// in the lines of a [`LogTemplate`].
+/// A test of requests by a text with variables and an expression for it. A value that is missing is empty; the others are escaped
+/// as in the lines of a [`LogTemplate`].
 #[derive(Clone, Debug)]
 pub struct LogFilter {
     value: LogTemplate,

@@ -8,9 +8,9 @@
 //!
 //! Redis 6.2, Valkey 7.2, or later. The ACL needs `+get +set +info` on the keys with the prefix of [`RedisSettings`];
 //! for ticket keys also `+hgetall +hsetnx +hdel`; for rates of the fleet `+eval +time`; in a cluster
-//! `+cluster|slots +cluster|info +asking`; on Sentinels `+sentinel|get-master-addr-by-name`. A user with read access learns the number of sessions and their expiry. A user
-//! with write access can delete sessions, and can restore sessions that were taken: restrict access to the prefix if
-//! early data is in use.
+//! `+cluster|slots +cluster|info +asking`; on Sentinels `+sentinel|get-master-addr-by-name`. A user with read access learns the
+//! number of sessions and their expiry. A user with write access can delete sessions, and can restore sessions that were taken:
+//! restrict access to the prefix if early data is in use.
 //!
 //! # Why an exclusively taken session is returned once
 //!

@@ -1,4 +1,5 @@
-//! [`Connector`], TLS connections to upstreams. Servers are verified unless [`ConnectorSettings::accepts_any_server`] says otherwise.
+//! [`Connector`], TLS connections to upstreams. Servers are verified unless [`ConnectorSettings::accepts_any_server`] says
+//! otherwise.
 
 use std::fmt;
 use std::io;
@@ -115,8 +116,8 @@ impl Connector {
         Self { inner: TlsConnector::from(Arc::new(config)), ..*self }
     }
 
-    /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address, unless all servers are
-    /// accepted.
+    /// Performs the handshake over `tcp` and verifies that the server is `name`, a host name or an IP address, unless all servers
+    /// are accepted.
     ///
     /// Has no time limit of its own. A server that cannot be verified is an error of kind
     /// [`InvalidData`](io::ErrorKind::InvalidData) with the reason.
