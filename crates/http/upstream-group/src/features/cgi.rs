@@ -28,8 +28,8 @@ pub struct CgiSettings {
     pub has_path_info: bool,
     /// Path below the root of the script for paths that name none. Default: none.
     pub script: Option<Box<str>>,
-    /// Whether bodies of unknown length are sent as they arrive, with an empty `CONTENT_LENGTH`. Only with FastCGI. Default: no; they
-    /// are gathered first.
+    /// Whether bodies of unknown length are sent as they arrive, with an empty `CONTENT_LENGTH`. Only with FastCGI. Default: no;
+    /// they are gathered first.
     pub streams_bodies: bool,
     /// Further variables, which replace those of brisk.
     pub params: Vec<Param>,

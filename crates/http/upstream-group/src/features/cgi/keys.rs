@@ -33,8 +33,8 @@ pub struct ScriptKeys {
     pub suffixes: Option<Vec<String>>,
     /// Whether the path of a script may go on after its name, as `PATH_INFO`: `/index.php/a/b`.
     pub path_info: Option<bool>,
-    /// Whether a body of unknown length is sent as it arrives, with an empty `CONTENT_LENGTH`: for applications of FastCGI that read
-    /// it to its end. PHP does not.
+    /// Whether a body of unknown length is sent as it arrives, with an empty `CONTENT_LENGTH`: for applications of FastCGI that
+    /// read it to its end. PHP does not.
     pub stream_bodies: Option<bool>,
     /// Further variables; values may have [variables](pages.md#variables) of requests. A name that brisk sets too gets this
     /// value.

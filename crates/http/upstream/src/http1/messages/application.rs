@@ -69,8 +69,8 @@ impl Application {
         all.add_missing("CONTENT_TYPE", content_type.map_or(&[][..], HeaderValue::as_bytes));
         // SCGI has the length as its first variable, which `scgi` writes.
         if self.server.protocol != CgiProtocol::Scgi {
-            // RFC 3875 section 4.1.2: the variable has no value if the request has no body. It has none either for a body of unknown
-            // length.
+            // RFC 3875 section 4.1.2: the variable has no value if the request has no body. It has none either for a body of
+            // unknown length.
             let is_empty = length == Some(0) && !request.headers().contains_key(header::CONTENT_LENGTH);
             let text = length.filter(|_| !is_empty).map(|length| length.to_string());
             all.add_missing("CONTENT_LENGTH", text.unwrap_or_default());
