@@ -151,8 +151,7 @@ impl Turns {
                 Some(Stop::Abort(End::ClientGone))
             }
             Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
-                let stop = self.rounds.turn(phase, channel.bytes().1, http);
-                stop.or_else(|| self.late_request(http))
+                self.rounds.turn(phase, channel.bytes().1, http).or_else(|| self.late_request(http))
             }
             Phase::Busy if channel.is_gone(http.settings.abort_on_close) => {
                 Some(Stop::Abort(End::ClientGone))
@@ -260,10 +259,9 @@ impl Rounds {
     /// Starts a phase, possibly between two checks.
     fn begin(&mut self, phase: Phase, http: &Http) {
         let now = http.deadline.now();
-        match phase {
-            // A new value in the phase means progress.
-            Phase::Blocked(_) | Phase::Held(_) => self.still_since = now,
-            _ => {}
+        // A new value in the phase means progress.
+        if matches!(phase, Phase::Blocked(_) | Phase::Held(_)) {
+            self.still_since = now;
         }
         self.blocked |= matches!(phase, Phase::Blocked(_));
         if self.next.is_none() {
@@ -306,24 +304,18 @@ impl Rounds {
         }
         connection.offer_room();
         if let Some(Multiplexed { streams, .. }) = connection.multiplexed() {
-            let limits = StreamLimits {
-                write: timeouts.write,
-                read_rate: http.settings.read_rate,
-                request: timeouts.request,
-            };
+            let (write, request, read_rate) = (timeouts.write, timeouts.request, http.settings.read_rate);
             let total = http.deadline.paused();
             let paused = total.saturating_sub(mem::replace(&mut self.paused, total));
             let round = Round { now: Instant::now(), paused, released: self.released, blocked: self.blocked };
-            streams.end_overdue(round, limits);
+            streams.end_overdue(round, StreamLimits { write, read_rate, request });
             self.blocked = matches!(phase, Phase::Blocked(_));
         }
         self.next = Some(now + length);
         http.deadline.set(length);
         None
     }
-}
 
-impl Rounds {
     /// Accounts the time since the last check, and whether the client reads the connection below the minimum rate. Only time
     /// counts in which output waits for the client, or responses wait for the window of the connection.
     fn is_too_slow(&mut self, phase: Phase, sent: u64, http: &Http) -> bool {

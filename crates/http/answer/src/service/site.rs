@@ -49,8 +49,7 @@ pub(super) struct Site {
     error_routes: Routes<Route>,
     /// Folders of internal routes, which `X-Sendfile` names.
     folders: Vec<Folder>,
-    /// Redirects of paths without a route to paths with a final slash, which are those of an upstream route. Those of routes with
-    /// `final_slash` are in `routes`.
+    /// Redirects of paths without a route to paths with a final slash, of upstream routes without `final_slash`.
     slashless: Routes<Route>,
     /// The route of requests without a matching path: `404`.
     missing: Route,
@@ -256,9 +255,7 @@ impl Site {
         let found = self.find(request, exchange, |path, holds| {
             // A tunnel (RFC 8441) carries no HTTP content, so it never reaches the reserved paths.
             let reserved = if request.is_tunnel { None } else { self.reserved.find(path, |_| true) };
-            let routed = || self.routes.find(path, holds);
-            let slashless = || self.slashless.find(path, holds);
-            reserved.or_else(routed).or_else(slashless)
+            reserved.or_else(|| self.routes.find(path, holds)).or_else(|| self.slashless.find(path, holds))
         });
         if found.internal.is_internal { &self.missing } else { found }
     }
