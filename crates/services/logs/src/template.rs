@@ -237,41 +237,30 @@ fn part(name: &str, headers: &mut Vec<Box<str>>) -> Result<Part, String> {
 
 impl<'a> Facts<'a> {
     fn of(event: Event<'a>) -> Self {
-        let connection = event.connection();
-        let none = Facts {
-            connection,
-            request: None,
-            stream: None,
-            excerpt: None,
-            status: 0,
-            error: None,
-            duration: None,
-        };
+        let none = Self::none(event.connection());
         match event {
-            Event::Request(request) => Facts {
-                request: Some(request),
-                status: request.status,
-                error: request.error,
-                duration: Some(request.duration),
-                ..none
-            },
-            Event::Handshake(_, outcome) => {
-                let duration = Some(connection.timeline.started().elapsed());
-                Facts { error: Some(outcome.name()), duration, ..none }
+            Event::Request(request) => {
+                let (status, error, duration) = (request.status, request.error, Some(request.duration));
+                Self { request: Some(request), status, error, duration, ..none }
             }
-            Event::Malformed(malformed, _) => Facts {
-                excerpt: Some(malformed.excerpt),
-                status: malformed.status,
-                error: Some(malformed.reason.name()),
-                ..none
-            },
-            Event::Stream(stream) => Facts {
-                stream: Some(stream),
-                error: stream.end.side().map(|_| stream.end.name()),
-                duration: Some(stream.duration),
-                ..none
-            },
+            Event::Handshake(connection, outcome) => {
+                let duration = Some(connection.timeline.started().elapsed());
+                Self { error: Some(outcome.name()), duration, ..none }
+            }
+            Event::Malformed(malformed, _) => {
+                let error = Some(malformed.reason.name());
+                Self { excerpt: Some(malformed.excerpt), status: malformed.status, error, ..none }
+            }
+            Event::Stream(stream) => {
+                let error = stream.end.side().map(|_| stream.end.name());
+                Self { stream: Some(stream), error, duration: Some(stream.duration), ..none }
+            }
         }
+    }
+
+    fn none(connection: &'a ConnectionRecord) -> Self {
+        let (request, stream, excerpt, error, duration) = (None, None, None, None, None);
+        Self { connection, request, stream, excerpt, status: 0, error, duration }
     }
 
     fn client(&self) -> SocketAddr {
