@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::random::Random;
+
 /// Maximum number of runs and maximum time in an ordinary test; some targets read files.
 const RUNS: u64 = 3000;
 const TIME: Duration = Duration::from_secs(3);
@@ -31,7 +33,7 @@ pub fn drive(name: &str, words: &[&[u8]], target: impl Fn(&[u8])) {
     }
     let mut runs = 0;
     // A fixed start, so that a failure of one machine is one of all machines.
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::default();
     loop {
         let (most, time) = limit.map_or((RUNS, TIME), |limit| (u64::MAX, limit));
         if runs >= most || started.elapsed() >= time {
@@ -72,7 +74,7 @@ fn mutated(seeds: &[Vec<u8>], words: &[&[u8]], random: &mut Random) -> Vec<u8> {
         let at = random.below(input.len() + 1);
         match random.below(8) {
             0 if at < input.len() => input[at] ^= 1 << random.below(8),
-            1 if at < input.len() => input[at] = random.next() as u8,
+            1 if at < input.len() => input[at] = random.number() as u8,
             2 if at < input.len() => input[at] = *random.of(b"\0\x01\x7f\x80\xff \t\r\n/.;%\\:,\""),
             3 => drop(input.drain(at..(at + random.below(16)).min(input.len()))),
             4 => {
@@ -87,7 +89,7 @@ fn mutated(seeds: &[Vec<u8>], words: &[&[u8]], random: &mut Random) -> Vec<u8> {
                 input.truncate(at);
                 input.extend(tail);
             }
-            6 => input.insert(at, random.next() as u8),
+            6 => input.insert(at, random.number() as u8),
             _ if !words.is_empty() => {
                 let word = random.of(words).to_vec();
                 input.splice(at..at, word);
@@ -97,25 +99,4 @@ fn mutated(seeds: &[Vec<u8>], words: &[&[u8]], random: &mut Random) -> Vec<u8> {
     }
     input.truncate(LONGEST);
     input
-}
-
-/// xorshift64*: reproducible, and random enough to choose changes.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        // The lowest bits of this generator are the weakest.
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 24
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
-    }
 }

@@ -322,6 +322,8 @@ fn count(counter: &AtomicU64) {
 
 #[cfg(test)]
 mod tests {
+    mod simulation;
+
     use super::*;
     use crate::{RotationSettings, TicketKeyFile};
 

@@ -28,7 +28,11 @@ pub(super) struct Written {
 impl Bench {
     /// Creates a host `a`, which responds to `/` with `hello` and to `/big` with [`BIG`] bytes.
     pub(super) fn new() -> Self {
-        let http = testing::http();
+        Self::of(testing::http())
+    }
+
+    /// Creates a server with the inputs of a connection.
+    pub(super) fn of(http: Http) -> Self {
         http.surround();
         http.connection.multiplex();
         Self(http)
@@ -88,6 +92,11 @@ impl H2<'_> {
     /// Runs the connection for a client that reads at most `most` bytes, and returns the frames it read, which have to be
     /// complete.
     pub(super) fn answer_up_to(&mut self, most: usize) -> Vec<Written> {
+        written(&self.write_up_to(most))
+    }
+
+    /// Runs the connection for a client that reads at most `most` bytes, and returns the bytes it read.
+    pub(super) fn write_up_to(&mut self, most: usize) -> Vec<u8> {
         let context = Context::from_waker(Waker::noop());
         self.notices.begin_turn(&context);
         self.run();
@@ -95,7 +104,7 @@ impl H2<'_> {
         let mut memory = Memory { taken: Vec::new(), most };
         self.write(&mut memory).expect("no error");
         self.notices.end_turn();
-        written(&memory.taken)
+        memory.taken
     }
 
     /// Connection error, if one occurred.

@@ -9,6 +9,7 @@ use brisk_wire::h2::settings::{self, id};
 use super::testing::{BIG, Bench, Written};
 
 mod limits;
+mod simulation;
 
 /// `GET` of a path, with additional fields.
 fn get(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {

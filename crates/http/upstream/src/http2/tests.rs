@@ -3,6 +3,7 @@
 mod leftovers;
 mod neighbours;
 mod resets;
+mod simulation;
 
 use std::task::Poll;
 use std::time::Duration;

@@ -199,6 +199,8 @@ fn milliseconds(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    mod simulation;
+
     use tokio::time::advance;
 
     use super::*;

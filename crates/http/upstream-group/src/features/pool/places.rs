@@ -262,6 +262,8 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
+    mod simulation;
+
     use std::task::Waker;
 
     use super::*;
