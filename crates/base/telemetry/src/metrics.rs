@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use brisk_defects::Defect;
 
 use crate::named;
 pub use crate::outcome::Listening;
@@ -191,6 +192,9 @@ impl Metrics {
         upstream_time: Option<Duration>,
         duration: Duration,
     ) {
+        if brisk_defects::strikes(Defect::LostCounter) {
+            return;
+        }
         let shard = self.shards.mine();
         shard.count_status(status);
         shard.request_time.observe(duration);

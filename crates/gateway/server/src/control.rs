@@ -272,6 +272,7 @@ impl<C: Control> MainThread<C> {
                 self.files.go_on_with(files);
                 self.refused = Refused::default();
                 self.control.reloaded(Reload::Applied);
+                brisk_defects::reloaded();
                 // Waits so that the log line below is true for every worker.
                 if !self.is_taken_over().await {
                     tracing::warn!(waited = ?TAKE_OVER_LIMIT, "a worker has not adopted the new configuration yet");

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use brisk_defects::Defect;
 use brisk_http::error::BodyError;
 use brisk_net::Deadline;
 use bytes::Bytes;
@@ -57,7 +58,7 @@ impl UpstreamBody {
             return Self(Source::Http1 { http1, lease });
         };
         release(http1, lease);
-        Self(Source::Whole(whole))
+        Self(Source::Whole(spoiled(whole)))
     }
 
     /// A whole body of `frames`.
@@ -190,6 +191,16 @@ impl http_body::Body for UpstreamBody {
             Source::Gathered(_) | Source::Tunnel(_) => SizeHint::default(),
         }
     }
+}
+
+/// The bytes of a body, of which one is wrong if the process has [`Defect::WrongByte`].
+fn spoiled(body: Bytes) -> Bytes {
+    if body.is_empty() || !brisk_defects::strikes(Defect::WrongByte) {
+        return body;
+    }
+    let mut wrong = body.to_vec();
+    wrong[0] ^= 1;
+    wrong.into()
 }
 
 /// Returns `http1` with [`Lease::give_back`] if it is reusable, and closes it otherwise.

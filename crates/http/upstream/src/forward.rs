@@ -13,10 +13,12 @@ mod pipelined;
 mod tunnel;
 
 use std::cell::RefCell;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
+use brisk_defects::Defect;
 use brisk_http::cgi::Variables;
 use brisk_http::message::{Request, RequestParts, Response};
 use brisk_http_connection::Connection;
@@ -107,6 +109,11 @@ pub fn forward<'a>(
                 }
                 Err(failure) => {
                     let was_sent = failure.was_sent;
+                    if was_sent && brisk_defects::strikes(Defect::EndlessRequest) {
+                        // Before the wait, which would enlarge the future otherwise.
+                        drop(failure);
+                        return pending().await;
+                    }
                     attempt = journey.next(attempt, failure)?;
                     if was_sent {
                         journey.prepare_repetition(&mut request).await;

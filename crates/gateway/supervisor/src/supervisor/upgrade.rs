@@ -1,9 +1,12 @@
 //! Starts of generations: for an upgrade, or after a crash. The generation before serves until the new one is ready.
 
 use std::fmt;
+use std::mem;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
+use brisk_defects::Defect;
 use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
@@ -159,6 +162,9 @@ impl Supervisor<'_> {
         // the generation understands by this order.
         self.draining.iter().chain(&before).for_each(|generation| generation.order(Order::Replaced));
         if let Some(mut before) = before {
+            if brisk_defects::strikes(Defect::LeakedDescriptor) {
+                mem::forget(UnixDatagram::unbound());
+            }
             before.stop();
             self.draining.push(before);
         }

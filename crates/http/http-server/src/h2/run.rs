@@ -4,6 +4,7 @@ use std::mem;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use brisk_defects::Defect;
 use brisk_wire::h2::frame::Reason;
 
 use super::state::{H2, Stream};
@@ -84,7 +85,24 @@ impl H2<'_> {
         let Work::Running(future) = &mut stream.work else { return };
         let Poll::Ready(response) = future.as_mut().poll(context) else { return };
         stream.work = Work::Answer(Answer::new(response));
+        let other = self.send.heads.back().copied();
         self.send.heads.push_back(place);
+        if let Some(other) = other
+            && brisk_defects::strikes(Defect::OtherStream)
+        {
+            self.exchange_answers(place, other);
+        }
+    }
+
+    /// Gives each of two streams the response of the other, for [`Defect::OtherStream`].
+    fn exchange_answers(&mut self, one: u32, other: u32) {
+        let Some(stream) = self.stream(one) else { return };
+        let first = mem::replace(&mut stream.work, Work::Done);
+        let Some(stream) = self.stream(other) else { return };
+        let second = mem::replace(&mut stream.work, first);
+        if let Some(stream) = self.stream(one) {
+            stream.work = second;
+        }
     }
 
     /// Writes the interim responses of this turn, except for requests without [`Work::awaits_head`].

@@ -115,6 +115,10 @@ const STATICS: &[(&str, &[&str])] = &[
             "sandbox::RULESET",
         ],
     ),
+    (
+        "a deliberate defect, which no released program has",
+        &["defects::CALLS", "defects::CHOSEN", "defects::IS_RELOADED"],
+    ),
     ("the log of the program begins before all components", &["cli::DROPPED", "cli::PROBLEMS"]),
     ("kernels compiled for the processor, for tests of the crate", &["keys-cuda::CACHE"]),
 ];

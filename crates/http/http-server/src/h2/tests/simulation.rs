@@ -102,7 +102,8 @@ impl Client {
     }
 
     fn request(&mut self, random: &mut Random) -> Vec<u8> {
-        let number = mem::replace(&mut self.next, self.next + 2);
+        let number = self.next;
+        self.next += 2;
         let (path, expected) =
             if random.chance(60) { ("/", b"hello".to_vec()) } else { ("/big", vec![b'x'; BIG]) };
         let upload = if random.chance(25) { 1 + random.below(60) } else { 0 };
