@@ -3,6 +3,8 @@
 # make run             build and serve https://localhost:8443                           ARGS='--upstream http://127.0.0.1:8080'
 # make test            all tests                                                        TEST='h2': tests with h2 in their name
 # make optimised       brisk with a profile of the load `bench/plans/training.toml`                                    three times `make build`
+# make chaos           two gateways under a plan of faults, with clients that check every byte   SECONDS=3600 SEED=7 FAULTS='delay upgrades'
+# make chaos-defects   proof that these runs find five deliberate defects                                             minutes
 # make flakes          behaviour tests again and again, beside busy loops               N=30 TEST=h2 PROGRAMS=plain       hours
 # make fuzz            every fuzz target for 20 seconds                                 FUZZ_SECONDS=600 TARGET=path
 # make check           formatting, lints, documentation
@@ -58,6 +60,11 @@ TEST_TIMES := $(CARGO_TARGET_DIR)/test-times
 N ?= 10
 export PROGRAMS ?= plain debian browsers
 
+# Time of a chaos run in seconds, its seed, and the names of its faults: all of them by default.
+SECONDS ?= 60
+SEED ?= 1
+FAULTS ?=
+
 # Running time of each fuzz target in seconds, and the name of a single target.
 FUZZ_SECONDS ?= 20
 TARGET ?=
@@ -68,8 +75,8 @@ HAS_KERNELS := $(filter x86_64,$(shell uname -m))
 
 # Targets with a command, and the purposes of the programs that it needs (tools/programs).
 PURPOSES := build
-COMMANDS := $(MEASUREMENTS) peers results optimised flakes fuzz gitea check-lanes check-timing visits client-packages kernels check-kernels httpwg \
-  sbom setup
+COMMANDS := $(MEASUREMENTS) peers results optimised flakes chaos chaos-defects fuzz gitea check-lanes check-timing visits \
+  client-packages kernels check-kernels httpwg sbom setup
 
 .PHONY: run build test check $(COMMANDS)
 
@@ -104,6 +111,8 @@ check:
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --locked --manifest-path clients/rust/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/clients --all-targets -- --deny warnings
 	cargo clippy --locked --workspace --all-targets --features brisk-cli/cuda,brisk-behaviour/cuda -- --deny warnings
+	cargo clippy --locked --package brisk-defects --package brisk-chaos --all-targets --features brisk-defects/enabled,brisk-chaos/defects \
+	  -- --deny warnings
 	RUSTFLAGS='--cfg fuzzing' cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR)/fuzzing
 	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --workspace --no-deps
 
@@ -129,7 +138,14 @@ flakes: client-packages
 flakes: PURPOSES = build test
 flakes: COMMAND = tools/flakes $(N) $(TEST)
 
-fuzz gitea check-lanes check-timing visits: COMMAND = cargo test --locked $(TESTS)
+fuzz gitea check-lanes check-timing visits chaos chaos-defects: COMMAND = cargo test --locked $(TESTS)
+chaos chaos-defects: PURPOSES = build test
+chaos: export BRISK_CHAOS_SECONDS = $(SECONDS)
+chaos: export BRISK_CHAOS_SEED = $(SEED)
+chaos: export BRISK_CHAOS_FAULTS = $(FAULTS)
+chaos: TESTS = --workspace --features brisk-cli/tools --bins --test chaos -- --ignored chaos_of_a_seed --nocapture
+chaos-defects: TESTS = --workspace --features brisk-cli/tools,brisk-cli/defects,brisk-chaos/defects --bins --test chaos \
+  -- each_deliberate_defect --nocapture
 fuzz: export BRISK_FUZZ_SECONDS = $(FUZZ_SECONDS)
 fuzz: TESTS = --workspace --features brisk-cli/tools --lib --bins -- --test-threads 2 --nocapture fuzz_$(TARGET)
 gitea: PURPOSES = build gitea

@@ -64,6 +64,11 @@ impl Knot {
         wait_until("the new zone", || self.log().contains(&line).then_some(()));
     }
 
+    /// The process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
     /// Its address, for UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         self.address

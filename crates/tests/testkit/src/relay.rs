@@ -8,6 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Interval at which a blocked relay looks whether it is still blocked.
+const BLOCKED: Duration = Duration::from_millis(5);
+
 /// A relay in front of servers. Dropping it stops accepting connections; open ones live until either side closes them.
 pub struct Relay {
     address: SocketAddr,
@@ -18,6 +21,7 @@ struct Shared {
     targets: Vec<SocketAddr>,
     next: AtomicUsize,
     delay: AtomicU64,
+    is_blocked: AtomicBool,
     stopped: AtomicBool,
 }
 
@@ -30,6 +34,7 @@ impl Relay {
             targets: targets.to_vec(),
             next: AtomicUsize::new(0),
             delay: AtomicU64::new(0),
+            is_blocked: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         });
         let own = Arc::clone(&shared);
@@ -58,6 +63,11 @@ impl Relay {
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay.store(delay.as_micros() as u64, Ordering::SeqCst);
     }
+
+    /// Holds data from the servers back while `is_blocked`, also on open connections, as a network that loses all packets does.
+    pub fn set_blocked(&self, is_blocked: bool) {
+        self.shared.is_blocked.store(is_blocked, Ordering::SeqCst);
+    }
 }
 
 impl Shared {
@@ -77,10 +87,14 @@ impl Shared {
                 queue.send((Instant::now() + delay, piece.to_vec())).is_ok()
             });
         });
+        let own = Arc::clone(self);
         thread::spawn(move || {
             let mut to_client = to_client;
             for (when, piece) in due {
                 thread::sleep(when.saturating_duration_since(Instant::now()));
+                while own.is_blocked.load(Ordering::SeqCst) {
+                    thread::sleep(BLOCKED);
+                }
                 if to_client.write_all(&piece).is_err() {
                     break;
                 }
@@ -145,6 +159,21 @@ mod tests {
         let relay = Relay::to(&[origins[0].address(), origins[1].address()]);
         let answers: Vec<_> = (0..3).map(|_| ask(&relay)).collect();
         assert_eq!(answers, ["one", "two", "one"]);
+    }
+
+    #[test]
+    fn a_blocked_relay_holds_answers_back() {
+        let origin = Origin::fixed("hello");
+        let relay = Relay::to(&[origin.address()]);
+        relay.set_blocked(true);
+        let mut stream = TcpStream::connect(relay.address()).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\n\r\n").unwrap();
+        origin.last_request();
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(stream.peek(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        stream.set_nonblocking(false).unwrap();
+        relay.set_blocked(false);
+        assert_eq!(crate::http1::Message::read_response(&mut stream).unwrap().text(), "hello");
     }
 
     #[test]

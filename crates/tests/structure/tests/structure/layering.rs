@@ -11,7 +11,7 @@ use crate::tree::{FOLDERS, crate_named, crates, folder, is_in, name, product, re
 const TESTKIT: &str = "testkit";
 
 /// Crates that consist of tests and parts for tests.
-const TESTS_ONLY: &[&str] = &[TESTKIT, "behaviour", "structure"];
+const TESTS_ONLY: &[&str] = &[TESTKIT, "behaviour", "chaos", "structure"];
 
 /// The folders that crates of `tools` may use. Tools measure a gateway from outside, and the daily build compiles none.
 const BELOW_TOOLS: &[&str] = &["base", "keys", "tls", "tools"];
