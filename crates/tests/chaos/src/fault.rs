@@ -6,8 +6,8 @@ use std::time::Duration;
 /// Kind of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Failure {
-    /// A connection that had been used ended after a request was sent, and before the first byte of its response: browsers repeat the
-    /// request.
+    /// A connection that had been used ended after a request was sent, and before the first byte of its response: browsers repeat
+    /// the request.
     Stale,
     /// The same on a connection that had not been used, or during its handshake.
     Closed,

@@ -1,8 +1,8 @@
 //! Two gateways under a plan of faults, with clients that know each byte of the right response.
 //!
 //! A run is determined by its seed: the order of the [faults](Fault), their targets, and the requests. After each fault, the load
-//! pauses at a checkpoint, which checks the invariants: no wrong byte, no response of another request, failures of the permitted kinds
-//! and within the time of recovery alone, an end of each request within its deadline, the same counts at clients and in the
+//! pauses at a checkpoint, which checks the invariants: no wrong byte, no response of another request, failures of the permitted
+//! kinds and within the time of recovery alone, an end of each request within its deadline, the same counts at clients and in the
 //! metrics, and the same number of descriptors and amount of memory as before. `docs/chaos.md` describes faults and invariants.
 
 mod ask;

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use brisk_defects::Defect;
+use brisk_testkit::process::wait_until;
 
 use crate::checkpoint::{Checkpoint, Span};
 use crate::fault::Fault;
@@ -44,6 +45,7 @@ pub fn run(options: &Options) -> Report {
     let mut plan = Plan::new(options.seed, &options.faults);
     println!("{plan}");
     let mut world = World::start(&options.upstream, options.defect);
+    wait_until("gateways that are ready", || world.is_recovered().ok());
     let shared = Shared::start();
     // Ends the visitors after a failed assertion too.
     let ended = Ended(&shared);

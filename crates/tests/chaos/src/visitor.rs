@@ -29,8 +29,8 @@ use crate::shared::{Outcome, Shared};
 /// Concurrent requests on a connection over HTTP/2.
 const CONCURRENT: usize = 4;
 
-/// Pause between requests, 0 to this number of milliseconds.
-const PAUSE: usize = 60;
+/// Pause between requests, 0 to this number of milliseconds. Gateways of a debug build, beside other tests, must not be overloaded.
+const PAUSE: usize = 250;
 
 /// Use of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

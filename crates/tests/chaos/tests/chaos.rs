@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use brisk_chaos::{Fault, Options, run};
@@ -18,8 +19,12 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
 }
 
+/// Runs of one test program have the machine for themselves, one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[track_caller]
 fn assert_right(options: &Options) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let report = run(options);
     assert!(report.violations.is_empty(), "seed {}:\n{report}", options.seed);
 }
