@@ -1,5 +1,6 @@
 //! One connection to a key server, which is reopened whenever it ends.
 
+mod answers;
 mod sending;
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +16,7 @@ use brisk_keys::KeyId;
 use brisk_net::TurnLimit;
 use brisk_net::dial::DialLimits;
 use brisk_tls::connector::Connector;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::address::Stream;
@@ -40,11 +41,6 @@ const BEAT: Duration = Duration::from_millis(500);
 
 /// Time without a [`Response`] to a `PING` after which the [`ServerLink`] is closed.
 const SILENCE: Duration = Duration::from_secs(3);
-
-/// Number of consecutive operations that the server could not perform, after which other servers are preferred for
-/// [`REST`].
-const TROUBLES: u32 = 8;
-const REST: Duration = Duration::from_secs(1);
 
 /// Requested limits: the maximum that the protocol can express, so that the server decides.
 const HELLO: Hello = Hello { version: VERSION, operations: u16::MAX, keys: 4096 };
@@ -246,7 +242,7 @@ impl ServerLink {
     }
 
     /// Records received input: the server is not [`Responsiveness::Silent`].
-    fn hear(&self, pool: &Pool) {
+    pub(super) fn hear(&self, pool: &Pool) {
         if let Some(connected) = self.connected.borrow_mut().as_mut() {
             connected.heard = Instant::now();
             // Any input counts: at the granted number of operations, a server sends no `PONG`.
@@ -275,50 +271,6 @@ impl ServerLink {
             }
             Response::Key { .. } | Response::Pong { .. } => Ok(()),
             Response::Hello(_) => Err(invalid("the server sent a second HELLO".to_owned())),
-        }
-    }
-
-    /// Has another server perform an operation whose signature is wrong. The returned error ends this [`ServerLink`]:
-    /// the server has a damaged key, faulty hardware or an attacker, and its next connection waits for the pause.
-    fn reject(&self, pool: &Pool, number: u32) -> io::Error {
-        self.is_wrong.set(true);
-        pool.statistics.servers[self.server].wrong.fetch_add(1, Ordering::Relaxed);
-        pool.answered(number, Err(ErrorCode::Failed));
-        invalid("it returned a signature that the certificate's public key does not verify".to_owned())
-    }
-
-    fn answered(&self, pool: &Pool, number: u32, result: Result<Bytes, ErrorCode>) -> Result<(), io::Error> {
-        let sent = self.connected.borrow_mut().as_mut().and_then(|own| own.under_way.remove(&number));
-        // A response to an unknown operation, for example to one that was cancelled, is ignored.
-        let Some(sent) = sent else { return Ok(()) };
-        let figures = &pool.statistics.servers[self.server];
-        match &result {
-            Ok(signature) if !pool.verifies(number, signature) => return Err(self.reject(pool, number)),
-            Ok(_) => {
-                figures.answered(sent.elapsed());
-                self.troubles.set(0);
-            }
-            Err(ErrorCode::Cancelled) => {}
-            Err(code) => {
-                figures.refused.fetch_add(1, Ordering::Relaxed);
-                self.note_trouble(*code);
-            }
-        }
-        pool.answered(number, result.map(|bytes| bytes.to_vec()));
-        pool.has_room();
-        Ok(())
-    }
-
-    /// Counts operations that the server could not perform, and avoids the server for a while if there are too many in
-    /// a row.
-    fn note_trouble(&self, code: ErrorCode) {
-        if !code.is_trouble() {
-            return;
-        }
-        self.troubles.update(|troubles| troubles + 1);
-        if self.troubles.get() >= TROUBLES {
-            self.troubles.set(0);
-            self.rests_until.set(Some(Instant::now() + REST));
         }
     }
 
@@ -379,7 +331,8 @@ impl ServerLink {
         }
     }
 
-    fn disconnect(&self, pool: &Pool) {
+    /// Ends the [`ServerLink`], and returns its operations to the pool.
+    pub(super) fn disconnect(&self, pool: &Pool) {
         let Some(connected) = self.connected.borrow_mut().take() else { return };
         if !self.silent.replace(false) {
             pool.statistics.servers[self.server].usable.fetch_sub(1, Ordering::Relaxed);

@@ -1,3 +1,5 @@
+mod simulation;
+
 use std::task::{Context, Waker};
 use std::thread::sleep;
 use std::time::Duration;
