@@ -97,16 +97,17 @@ fn restrict_files(granted: &Granted, missing: &mut Vec<String>) -> Result<bool, 
     let RestrictionStatus { ruleset, landlock, .. } = rules.restrict_self()?;
     match (ruleset, landlock) {
         (RulesetStatus::NotEnforced, LandlockStatus::NotEnabled) => {
-            missing.push("file access is not limited: Landlock is disabled (kernel parameter lsm=)".to_owned());
+            missing
+                .push("file access is not limited: Landlock is disabled (kernel parameter lsm=)".to_owned());
             return Ok(false);
         }
         (RulesetStatus::NotEnforced, _) => {
             missing.push("file access is not limited: Landlock requires Linux 5.13, and a container or unit whose filter permits it".to_owned());
             return Ok(false);
         }
-        (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { effective_abi, .. }) => missing.push(format!(
-            "file access is limited in part: Landlock of the kernel has version {effective_abi}, and {VERSION} limits all"
-        )),
+        (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { effective_abi, .. }) => {
+            missing.push(limited_in_part(effective_abi));
+        }
         (RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced, _) => {}
     }
     let others = copy.map(Option::<OwnedFd>::from).and_then(|ruleset| match ruleset {
@@ -119,4 +120,36 @@ fn restrict_files(granted: &Granted, missing: &mut Vec<String>) -> Result<bool, 
         Err(error) => missing.push(format!("file access of other threads is not limited: {error}")),
     }
     Ok(true)
+}
+
+/// Message about a kernel with an older version of Landlock.
+fn limited_in_part(version: ABI) -> String {
+    // `openat2` truncates too, with flags in memory that no filter of system calls can read.
+    let emptied = if version < ABI::V3 {
+        "; before version 3, files that the user may write can be emptied"
+    } else {
+        ""
+    };
+    format!(
+        "file access is limited in part: Landlock of the kernel has version {version}, and {VERSION} limits all{emptied}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_does_not_limit_truncation_is_named_with_the_consequence() {
+        let begin = |version| {
+            format!(
+                "file access is limited in part: Landlock of the kernel has version {version}, and 5 limits all"
+            )
+        };
+        assert_eq!(
+            limited_in_part(ABI::V2),
+            begin(2) + "; before version 3, files that the user may write can be emptied"
+        );
+        assert_eq!(limited_in_part(ABI::V3), begin(3));
+    }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub enum Access {
     /// Reading files and listing folders.
     Read,
-    /// Appending to files and creating files, without reading or removing any.
+    /// Writing and creating files, without reading, shortening or removing any.
     Append,
     /// Reading, writing, creating and removing files and folders.
     Write,

@@ -1,5 +1,7 @@
 //! The limits of a confined process, tried from inside: the test program executes itself and confines the new process.
 
+#![expect(unsafe_code, reason = "refused system calls have no safe wrappers")]
+
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -12,10 +14,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use brisk_sandbox::{Calls, Confinement, Folders, confine, drop_privileges};
+use libc::c_long;
 use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::{Pid, getpid, getppid};
 use rustix::io::Errno;
+use rustix::process::Resource;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
@@ -113,8 +118,43 @@ fn try_calls() {
         rustix::process::Pid::from_raw(getppid().as_raw()).expect("a process"),
     );
     assert_eq!(signal, Err(Errno::PERM), "another process was signalled");
+    let parent = rustix::process::Pid::from_raw(getppid().as_raw());
+    // The limit that both processes have already.
+    let own = rustix::process::getrlimit(Resource::Cpu);
+    let limited = rustix::process::prlimit(parent, Resource::Cpu, own);
+    assert_eq!(limited.err(), Some(Errno::PERM), "another process was limited");
+    rustix::process::prlimit(None, Resource::Cpu, own).expect("a limit of this process");
+    try_signals();
     let flags = nix::sched::CloneFlags::CLONE_NEWUSER;
     assert_eq!(nix::sched::unshare(flags), Err(nix::Error::EPERM), "a namespace was created");
+}
+
+/// Tries calls that signal the parent, or make the kernel signal it.
+fn try_signals() {
+    let parent: c_long = getppid().as_raw().into();
+    // FIOSETOWN and SIOCSPGRP, which read the process from memory.
+    let commands = [0x8901, 0x8902].map(|command: c_long| (libc::SYS_ioctl, [0, command, 0]));
+    // F_SETOWN, F_SETSIG and F_SETOWN_EX.
+    let owners = [[8, parent], [10, libc::SIGKILL.into()], [15, 0]];
+    let owners = owners.map(|[command, argument]| (libc::SYS_fcntl, [0, command, argument]));
+    let direct = [
+        (libc::SYS_tkill, [parent, 0, 0]),
+        (libc::SYS_rt_sigqueueinfo, [parent, 0, 0]),
+        (libc::SYS_rt_tgsigqueueinfo, [parent, parent, 0]),
+    ];
+    for (number, arguments) in owners.into_iter().chain(commands).chain(direct) {
+        assert!(is_denied(call(number, arguments)), "call {number} with {arguments:?}");
+    }
+    // F_GETOWN.
+    call(libc::SYS_fcntl, [0, 9, 0]).expect("another command of the same call");
+}
+
+/// A system call by its number.
+fn call(number: c_long, [first, second, third]: [c_long; 3]) -> io::Result<c_long> {
+    let fourth: c_long = 0;
+    // SAFETY: the callers pass numbers, and null in the place of pointers.
+    let result = unsafe { libc::syscall(number, first, second, third, fourth) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Tries calls that a server needs.
@@ -157,6 +197,10 @@ fn confined_as_a_server() {
         try_calls();
         let mode = fs::Permissions::from_mode(0o777);
         assert!(is_denied(fs::set_permissions(root.join("conf/file"), mode)), "a mode was changed");
+        let cores = sched_getaffinity(None).expect("the cores of this thread");
+        sched_setaffinity(None, &cores).expect("cores of this thread");
+        let parent = rustix::process::Pid::from_raw(getppid().as_raw());
+        assert_eq!(sched_setaffinity(parent, &cores), Err(Errno::PERM), "another process was moved");
         let packets = Socket::new(Domain::from(libc::AF_PACKET), Type::DGRAM, None);
         assert!(is_denied(packets), "a socket for packets was opened");
     } else {
