@@ -2,6 +2,7 @@
 
 use std::io;
 
+use brisk_sandbox::SandboxError;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -21,20 +22,9 @@ pub enum IsolationError {
     /// The parent ended before this process had started.
     #[error("the process that started this one is gone")]
     Orphan,
-    /// The table of users cannot be read.
-    #[error("cannot look up the user \"{name}\": {source}")]
-    LookUp {
-        /// The name of the user.
-        name: String,
-        /// Cause.
-        source: nix::Error,
-    },
-    /// The configuration names a user that does not exist.
-    #[error("there is no user \"{name}\"")]
-    NoUser {
-        /// The name of the user.
-        name: String,
-    },
+    /// The configuration names a user that does not exist, or the table of users cannot be read.
+    #[error(transparent)]
+    NoUser(#[from] SandboxError),
     /// The system refuses to change the user.
     #[error("the key process cannot become the user {user}: {source}")]
     User {

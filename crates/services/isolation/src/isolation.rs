@@ -76,11 +76,6 @@ impl Drop for LoadedKeys {
     }
 }
 
-/// Reason for which a key process cannot run as the user `name` (`keys.isolate_user`); `None` if the user exists.
-pub fn trouble_with_user(name: &str) -> Option<String> {
-    rights::look_up(name).err().map(|error| error.to_string())
-}
-
 /// Opens sockets to the key process for [`RemoteEngine`]: one end stays here, [`Order::Connect`] carries the other.
 #[derive(Debug)]
 struct Sockets(Weak<Isolation>);

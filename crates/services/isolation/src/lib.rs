@@ -21,7 +21,7 @@ mod timeouts;
 
 pub use control::Settings;
 pub use error::IsolationError;
-pub use isolation::{Isolation, LoadedKeys, trouble_with_user};
+pub use isolation::{Isolation, LoadedKeys};
 pub use keepers::KeyProcess;
 pub use metrics::IsolationMetrics;
 pub use rights::keep_memory_private;

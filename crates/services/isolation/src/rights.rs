@@ -3,16 +3,15 @@
 use std::io::{self, Write};
 use std::{fmt, fs};
 
-use nix::unistd::{Gid, Uid, User, setgid, setgroups, setuid};
+use brisk_sandbox::{keep_capabilities, look_up_user};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
 };
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_no_new_privs,
-};
+use rustix::thread::{CapabilitySet, capabilities, set_keep_capabilities, set_no_new_privs};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -56,17 +55,8 @@ pub(crate) fn give_up(had_rights: bool) -> io::Result<Left> {
     }
     // The program's file may carry the capability, so `exec` must not grant it.
     set_no_new_privs(true)?;
-    let before = capabilities(None)?;
-    if !TO_LISTEN.contains(before.permitted) {
-        let kept = |set: CapabilitySet| set.intersection(TO_LISTEN);
-        set_capabilities(
-            None,
-            CapabilitySets {
-                effective: kept(before.effective),
-                permitted: kept(before.permitted),
-                inheritable: kept(before.inheritable),
-            },
-        )?;
+    if !TO_LISTEN.contains(capabilities(None)?.permitted) {
+        keep_capabilities(TO_LISTEN)?;
     }
     Ok(if had_rights { Left::GaveUp } else { Left::SameUser })
 }
@@ -161,9 +151,8 @@ pub(crate) fn lock_memory() -> Result<(), String> {
 /// to read files. Must be called while the process has one thread.
 pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     let is_root = Uid::effective().is_root();
-    let kept = capabilities(None)?.permitted.intersection(TO_READ);
     let wanted = match user {
-        Some(name) => Some(look_up(name)?),
+        Some(name) => Some(look_up_user(name).map(|user| (user.uid, user.gid))?),
         None => is_root.then_some((Uid::from_raw(OWNS_NOTHING), Gid::from_raw(OWNS_NOTHING))),
     };
     if let Some((user, group)) = wanted {
@@ -171,24 +160,13 @@ pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
         set_keep_capabilities(true)?;
         become_user(user, group).map_err(|source| IsolationError::User { user: user.as_raw(), source })?;
     }
-    set_capabilities(
-        None,
-        // Nothing is inheritable: a program that the key process started would have no right to read the
-        // files.
-        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
-    )?;
+    // After the change of the user, which makes capabilities ineffective.
+    keep_capabilities(TO_READ)?;
     set_no_new_privs(true)?;
     Ok(())
 }
 
-/// Ids of the user with this name and of its group. An unknown name is [`IsolationError::NoUser`].
-pub(crate) fn look_up(name: &str) -> Result<(Uid, Gid), IsolationError> {
-    let found =
-        User::from_name(name).map_err(|source| IsolationError::LookUp { name: name.to_owned(), source })?;
-    let user = found.ok_or_else(|| IsolationError::NoUser { name: name.to_owned() })?;
-    Ok((user.uid, user.gid))
-}
-
+/// Without the other groups of the user, unlike a gateway: the group of the user is enough for files of keys.
 fn become_user(user: Uid, group: Gid) -> nix::Result<()> {
     if Uid::current() == user && Uid::effective() == user {
         return Ok(());

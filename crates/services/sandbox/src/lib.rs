@@ -20,4 +20,4 @@ pub use confinement::{Confinement, confine};
 pub use error::SandboxError;
 pub use folders::{Access, Folders};
 pub use granted::{Granted, Rights, outside};
-pub use privileges::{Privileges, drop_privileges, trouble_with_user};
+pub use privileges::{Privileges, drop_privileges, keep_capabilities, look_up_user, trouble_with_user};

@@ -63,7 +63,7 @@ impl fmt::Display for Privileges {
 /// too, if the process has them. Must be called while the process has one thread, since Linux keeps capabilities per
 /// thread. An `Err` may leave a part of the rights.
 pub fn drop_privileges(name: Option<&str>, is_confined: bool) -> Result<Privileges, SandboxError> {
-    let user = name.map(look_up).transpose()?;
+    let user = name.map(look_up_user).transpose()?;
     let is_root = geteuid().is_root();
     // Before the change of the user, which makes the capability to do so ineffective.
     if is_confined {
@@ -75,11 +75,11 @@ pub fn drop_privileges(name: Option<&str>, is_confined: bool) -> Result<Privileg
         // Otherwise the change from root to another user clears the permitted capabilities (capabilities(7)).
         set_keep_capabilities(true).map_err(refused)?;
         become_user(user).map_err(|source| SandboxError::Become { name: user.name.clone(), source })?;
-        keep(TO_LISTEN).map_err(refused)?;
+        keep_capabilities(TO_LISTEN).map_err(refused)?;
     }
     let mut missing = Vec::new();
     if is_confined {
-        if let Err(error) = keep(WITH_SAME_USER) {
+        if let Err(error) = keep_capabilities(WITH_SAME_USER) {
             missing.push(format!("capabilities are not given up: {error}"));
         }
         // The kernel before 4.3 has no ambient set.
@@ -98,23 +98,25 @@ pub fn drop_privileges(name: Option<&str>, is_confined: bool) -> Result<Privileg
     })
 }
 
-/// Reason for which the process cannot run as the user `name` (`server.user`); `None` if the user exists.
+/// Reason for which a process cannot run as the user `name` (`server.user`, `keys.isolate_user`); `None` if the user exists.
 pub fn trouble_with_user(name: &str) -> Option<String> {
-    look_up(name).err().map(|error| error.to_string())
+    look_up_user(name).err().map(|error| error.to_string())
 }
 
 fn refused(error: Errno) -> SandboxError {
     SandboxError::Capabilities(error.into())
 }
 
-/// Keeps the capabilities of the process that are in `limit`, and makes them effective. Nothing is inheritable.
-fn keep(limit: CapabilitySet) -> rustix::io::Result<()> {
+/// Keeps the capabilities of the calling thread that are in `limit`, and makes them effective. Nothing is inheritable: programs
+/// that the process starts get none of them.
+pub fn keep_capabilities(limit: CapabilitySet) -> rustix::io::Result<()> {
     let kept = capabilities(None)?.permitted.intersection(limit);
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: none })
 }
 
-fn look_up(name: &str) -> Result<User, SandboxError> {
+/// The user with this name, with its ids. An unknown name is [`SandboxError::NoUser`].
+pub fn look_up_user(name: &str) -> Result<User, SandboxError> {
     let found =
         User::from_name(name).map_err(|source| SandboxError::LookUp { name: name.to_owned(), source })?;
     found.ok_or_else(|| SandboxError::NoUser { name: name.to_owned() })

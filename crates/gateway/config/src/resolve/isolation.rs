@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use brisk_certs::{CertError, Chain, Loaded};
 use brisk_config_file::KeyPath;
-use brisk_isolation::{Isolation, LoadedKeys, trouble_with_user};
+use brisk_isolation::{Isolation, LoadedKeys};
 use brisk_keys::BatchSettings;
+use brisk_sandbox::trouble_with_user;
 
 use super::context::{Context, Development, Wanted};
 use crate::key_settings::{IsolationSettings, KeySettings};
