@@ -1,7 +1,7 @@
 //! The file with the supervisor's process id, for `brisk upgrade` and for operators.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -26,7 +26,9 @@ impl PidFile {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}", process::id()));
         let prepared = PathBuf::from(name);
-        fs::write(&prepared, format!("{}\n", process::id()))?;
+        // The name can be foreseen: another user with rights to the folder may have put a link to a file of this user there.
+        let _ = fs::remove_file(&prepared);
+        writeln!(File::create_new(&prepared)?, "{}", process::id())?;
         Ok(Self { path: path.to_owned(), prepared })
     }
 
@@ -60,7 +62,21 @@ pub(crate) fn read(path: &Path) -> io::Result<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn a_link_with_the_name_of_the_prepared_file_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("brisk.pid"), folder.path().join("other"));
+        fs::write(&other, "text").expect("written");
+        symlink(&other, folder.path().join(format!("brisk.pid.{}", process::id()))).expect("a link");
+        let mut file = PidFile::prepare(&path).expect("written");
+        file.publish();
+        assert_eq!(read(&path).expect("an id"), getpid());
+        assert_eq!(fs::read_to_string(other).expect("the file"), "text");
+    }
 
     #[test]
     fn a_pid_file_is_read_and_removed_unless_it_is_of_another_process() {
