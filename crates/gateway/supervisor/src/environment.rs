@@ -5,7 +5,8 @@ use std::{env, io};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 /// Process id of the supervisor, in the environment of its generations. It takes the place of `LISTEN_PID`, which is the id of the
-/// child itself: the child could be given that only between `fork` and `exec`, where no memory may be allocated.
+/// child itself: the child could be given that only between `fork` and `exec`, where no memory may be allocated. Programs that a
+/// generation starts inherit the variable: a `brisk serve` among their descendants has to be started without it.
 pub(crate) const SUPERVISOR: &str = "BRISK_SUPERVISOR";
 
 /// Socket for notifications: a path, or a name in the abstract namespace after `@`; `sd_notify(3)`.
@@ -35,17 +36,19 @@ pub fn is_supervised() -> bool {
 }
 
 /// Makes the kernel send `SIGTERM` to this process when its supervisor ends, even by `SIGKILL`: the process drains and releases
-/// its ports, so that another supervisor can bind them. An error if the supervisor has ended. Does nothing unless [`is_supervised`].
+/// its ports, so that another supervisor can bind them. An error if the supervisor has ended, also before the call: the process
+/// has to end then. Does nothing if the environment names no supervisor.
+///
 /// To be called on the main thread, after the last `exec` and the last change of the user, which reset it.
 pub fn end_with_supervisor() -> io::Result<()> {
-    if is_supervised() {
-        set_parent_process_death_signal(Some(Signal::TERM))?;
-        // A supervisor that ended before the call above causes no signal.
-        if !is_supervised() {
-            return Err(io::Error::other("it has ended"));
-        }
+    let Some(supervisor) = supervisor() else { return Ok(()) };
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // A supervisor that ended before the call above causes no signal.
+    if getppid() == Some(supervisor) {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("{supervisor}, its process by BRISK_SUPERVISOR, is not the parent")))
     }
-    Ok(())
 }
 
 fn supervisor() -> Option<Pid> {
