@@ -8,14 +8,17 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid, geteuid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::UpgradeError;
 use crate::pid_file;
@@ -33,12 +36,26 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Maximum length of an answer in bytes.
 const LONGEST: u64 = 4096;
 
-/// Orders that wait for the supervisor; further clients wait in the queue of the socket.
+/// Orders that wait for the supervisor.
 const WAITING: usize = 4;
+
+/// Clients of a [`ControlSocket`] whose orders have not arrived; further clients wait in its queue.
+const CLIENTS: usize = 16;
+
+/// Pause after an error of the socket: a shortage of descriptors, for example, ends.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The socket for orders, in the abstract namespace, with the process id of the supervisor in its name.
 #[derive(Debug)]
-pub(crate) struct ControlSocket(Receiver<Operator>);
+pub(crate) struct ControlSocket {
+    socket: UnixListener,
+    /// [`CLIENTS`].
+    permits: Arc<Semaphore>,
+    /// Time before which no client is accepted.
+    accepts_at: Instant,
+    admitted: Sender<Operator>,
+    orders: Receiver<Operator>,
+}
 
 /// An operator who waits for the outcome of an upgrade.
 #[derive(Debug)]
@@ -47,54 +64,74 @@ pub(crate) struct Operator(UnixStream);
 impl ControlSocket {
     /// Must be called inside a runtime. `AddrInUse` if another process has taken the name.
     pub(crate) fn bind() -> io::Result<Self> {
-        let socket = net::UnixListener::bind_addr(&address(process::id())?)?;
+        let socket = net::UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(process::id()))?)?;
         socket.set_nonblocking(true)?;
         let (admitted, orders) = mpsc::channel(WAITING);
-        tokio::spawn(admit_all(UnixListener::from_std(socket)?, admitted));
-        Ok(Self(orders))
+        Ok(Self {
+            socket: UnixListener::from_std(socket)?,
+            permits: Arc::new(Semaphore::new(CLIENTS)),
+            accepts_at: Instant::now(),
+            admitted,
+            orders,
+        })
     }
 
-    /// Waits for the next order.
-    pub(crate) async fn order(&mut self) -> Operator {
-        match self.0.recv().await {
-            Some(operator) => operator,
-            // The task that admits clients has no end.
-            None => std::future::pending().await,
+    /// Waits for the next [`Operator`]. Clients of other users than this process and root are refused, as are processes for which
+    /// `is_refused` is true, and orders that do not arrive within [`LIMIT`].
+    pub(crate) async fn order(&mut self, is_refused: impl Fn(i32) -> bool) -> Operator {
+        loop {
+            tokio::select! {
+                Some(operator) = self.orders.recv() => return operator,
+                (permit, accepted) = accept(&self.socket, &self.permits, self.accepts_at) => match accepted {
+                    Ok(stream) => if may_order(&stream, &is_refused) {
+                        let admitted = self.admitted.clone();
+                        // A task, since a client that sends nothing must hold up neither the supervisor nor other clients.
+                        tokio::spawn(async move {
+                            let _permit = permit;
+                            if let Some(operator) = Operator::admit(stream).await {
+                                // Fails if the supervisor has ended.
+                                let _ = admitted.send(operator).await;
+                            }
+                        });
+                    },
+                    Err(error) => {
+                        tracing::warn!(%error, "an order of an operator was not received");
+                        self.accepts_at = Instant::now() + PAUSE;
+                    }
+                }
+            }
         }
     }
 }
 
-/// Receives orders, one after another. Clients of other users than this process and root are refused, as are orders that do not
-/// arrive within five seconds.
-async fn admit_all(socket: UnixListener, admitted: Sender<Operator>) {
-    loop {
-        match socket.accept().await {
-            Ok((stream, _)) => {
-                if let Some(operator) = Operator::admit(stream).await
-                    && admitted.send(operator).await.is_err()
-                {
-                    return;
-                }
-            }
-            // A shortage of descriptors, for example, ends.
-            Err(error) => {
-                tracing::warn!(%error, "an order of an operator was not received");
-                sleep(Duration::from_secs(1)).await;
-            }
-        }
+/// The next client of `socket` with its permit, not before the time `from`.
+async fn accept(
+    socket: &UnixListener,
+    permits: &Arc<Semaphore>,
+    from: Instant,
+) -> (Option<OwnedSemaphorePermit>, io::Result<UnixStream>) {
+    sleep_until(from).await;
+    // The semaphore is never closed.
+    let permit = Arc::clone(permits).acquire_owned().await.ok();
+    (permit, socket.accept().await.map(|(stream, _)| stream))
+}
+
+/// Whether a client may order an upgrade.
+fn may_order(stream: &UnixStream, is_refused: impl Fn(i32) -> bool) -> bool {
+    let Ok(peer) = stream.peer_cred() else { return false };
+    let user = peer.uid();
+    let is_own = user == 0 || user == geteuid().as_raw();
+    let may = is_own && !peer.pid().is_some_and(is_refused);
+    if !may {
+        // Without a limit, a user could fill the log otherwise.
+        tracing::debug!(user, process = peer.pid(), "an order is refused");
     }
+    may
 }
 
 impl Operator {
-    /// The sender of an upgrade order; `None` if there is another order, or if the user has no right to it.
+    /// The sender of [`UPGRADE`]; `None` if there is another order.
     async fn admit(mut stream: UnixStream) -> Option<Self> {
-        let user = stream.peer_cred().ok()?.uid();
-        if user != 0 && user != geteuid().as_raw() {
-            // Without a limit, a user could fill the log otherwise.
-            tracing::debug!(user, "an order of another user is refused");
-            return None;
-        }
-        // Read in a task of its own: a client that sends nothing must not hold up the supervisor.
         let mut order = [0; UPGRADE.len()];
         timeout(LIMIT, stream.read_exact(&mut order)).await.ok()?.ok()?;
         (order == *UPGRADE).then_some(Self(stream))
@@ -147,7 +184,12 @@ pub(crate) fn is_supervisor(id: Pid) -> bool {
 }
 
 fn connect(id: i32) -> io::Result<net::UnixStream> {
-    let stream = net::UnixStream::connect_addr(&address(id.unsigned_abs())?)?;
+    // Any process can take the name and accept no connection, which must not hold up the caller: an error if the queue is full.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address(id)?)?;
+    let stream = net::UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
     // Any process could have taken the name of a supervisor that has ended, or that had no such socket.
     if socket_peercred(stream.as_fd())?.pid.as_raw_pid() != id {
         return Err(io::Error::other("another process has the socket of that name"));
@@ -164,8 +206,13 @@ fn exchange(stream: &mut net::UnixStream) -> io::Result<String> {
     Ok(answer)
 }
 
-fn address(supervisor: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("brisk-supervisor-{supervisor}"))
+fn address(supervisor: i32) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(name(supervisor.unsigned_abs()).as_bytes())?)
+}
+
+/// The name of the socket of the supervisor with this process id.
+fn name(supervisor: u32) -> String {
+    format!("brisk-supervisor-{supervisor}")
 }
 
 #[cfg(test)]
@@ -178,9 +225,22 @@ mod tests {
     async fn the_outcome_reaches_the_operator() {
         let mut control = ControlSocket::bind().expect("a socket");
         let id = process::id();
+        let asks = thread::spawn(move || request_upgrade(Ok(id)));
+        let end = async {
+            while !asks.is_finished() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = control.order(|process| process.unsigned_abs() == id) => panic!("an order that is refused"),
+            () = end => {}
+        }
+        asks.join().expect("no panic").expect_err("no answer");
+        // A client that sends nothing does not hold up others.
+        let _silent = connect(id.cast_signed()).expect("a socket");
         for is_done in [true, false] {
             let asks = thread::spawn(move || request_upgrade(Ok(id)));
-            let operator = control.order().await;
+            let operator = control.order(|_| false).await;
             if is_done {
                 operator.done(Pid::INIT);
             } else {
@@ -197,6 +257,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_socket_that_accepts_no_connections_does_not_hold_up_its_clients() {
+        // Larger than the ids of processes, but different in each process.
+        let id = 5_000_000 + process::id().cast_signed();
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a socket");
+        rustix::net::bind(&socket, &address(id).expect("an address")).expect("a free name");
+        rustix::net::listen(&socket, 0).expect("a socket");
+        connect(id).expect_err("another process has the name");
+        assert_eq!(connect(id).expect_err("the queue is full").kind(), io::ErrorKind::WouldBlock);
     }
 
     #[tokio::test]

@@ -25,10 +25,12 @@ use crate::succession::{Order, PREDECESSOR, REPORTS, STATE};
 /// Number of the first passed descriptor, `SD_LISTEN_FDS_START`.
 const FIRST: i32 = 3;
 
-/// Time within which a generation that is stopped has to report that it drains: the work of a moment, unless its main thread hangs.
+/// Shortest time within which a generation that is stopped has to report that it drains: the work of a moment, unless its main
+/// thread hangs or reloads.
 const OBEDIENCE: Duration = Duration::from_secs(10);
 
-/// Time within which a generation whose connections are cut has to end. Its parts, such as page views, have eight seconds of it.
+/// Time within which a [`Generation`] whose connections are cut has to end. Its threads have five seconds of it, and its parts,
+/// such as page views, eight.
 const END: Duration = Duration::from_secs(20);
 
 /// A running process of the gateway.
@@ -42,8 +44,12 @@ pub(crate) struct Generation {
     pub(crate) since: Instant,
     /// Last sign of life for the watchdog.
     pub(crate) beat: Instant,
+    /// Whether a reload is under way, of which the service manager knows (`RELOADING=1`).
+    pub(crate) is_reloading: bool,
     /// Time at which it is killed, while it has not obeyed a signal.
     kill_at: Option<Instant>,
+    /// Whether it has reported that it drains (`STOPPING=1`).
+    is_draining: bool,
     /// Whether it has got a second signal, which cuts its connections.
     is_cut: bool,
 }
@@ -67,8 +73,22 @@ impl Generation {
             passed.push((PREDECESSOR.to_owned(), predecessor.state.try_clone()?.into()));
         }
         let child = command(line, passed)?.spawn()?;
+        Ok(Self::of(child, state, reports))
+    }
+
+    fn of(child: Child, state: UnixDatagram, reports: Reports) -> Self {
         let now = Instant::now();
-        Ok(Self { child, state, reports, since: now, beat: now, kill_at: None, is_cut: false })
+        Self {
+            child,
+            state,
+            reports,
+            since: now,
+            beat: now,
+            is_reloading: false,
+            kill_at: None,
+            is_draining: false,
+            is_cut: false,
+        }
     }
 
     /// Process id.
@@ -85,24 +105,32 @@ impl Generation {
         }
     }
 
-    /// Sends `SIGTERM`, after which the generation has to report within [`OBEDIENCE`] that it drains.
-    pub(crate) fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        self.kill_at = Some(Instant::now() + OBEDIENCE);
-    }
-
-    /// Sends a further `SIGTERM`, once, which cuts the connections of a generation that drains. It has to end within [`END`].
-    pub(crate) fn cut(&mut self) {
-        if self.is_cut {
+    /// Sends a signal to stop, after which the generation has to report within [`OBEDIENCE`] or `limit`, the longer of both, that
+    /// it drains. It obeys no signal while it reloads, which may take as long as a start. One that drains is [`cut`](Self::cut).
+    pub(crate) fn stop(&mut self, signal: Signal, limit: Duration) {
+        if self.is_draining {
+            self.cut(signal);
             return;
         }
-        tracing::warn!(process = %self.id(), "the drain of an earlier gateway is cut, since another one begins");
-        self.signal(Signal::TERM);
-        (self.kill_at, self.is_cut) = (Some(Instant::now() + END), true);
+        self.signal(signal);
+        // Further signals do not postpone the end of a generation that obeys none.
+        self.kill_at.get_or_insert(Instant::now() + limit.max(OBEDIENCE));
     }
 
-    /// Notes that the generation drains, which it limits itself.
+    /// Sends a further signal to stop, once, which cuts the connections of a generation that drains. It has to end within [`END`].
+    /// Returns whether the signal was sent.
+    pub(crate) fn cut(&mut self, signal: Signal) -> bool {
+        if self.is_cut {
+            return false;
+        }
+        self.signal(signal);
+        (self.kill_at, self.is_cut) = (Some(Instant::now() + END), true);
+        true
+    }
+
+    /// Notes that the generation drains. It limits the time of its connections and, after their end, of its threads.
     pub(crate) fn drains(&mut self) {
+        self.is_draining = true;
         if !self.is_cut {
             self.kill_at = None;
         }
@@ -116,7 +144,7 @@ impl Generation {
     /// Kills a generation that has not obeyed a signal in time. `SIGCHLD` reports its end.
     pub(crate) fn end_if_late(&mut self, now: Instant) {
         if self.kill_at.take_if(|at| *at <= now).is_some() {
-            tracing::error!(process = %self.id(), "an earlier gateway does not respond to a signal: it is killed");
+            tracing::error!(process = %self.id(), "a gateway does not respond to a signal to stop: it is killed");
             self.signal(Signal::KILL);
         }
     }
@@ -188,12 +216,13 @@ pub(crate) fn exit_code(status: WaitStatus) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{fs, thread};
 
     use super::*;
 
-    fn generation(line: &str) -> Generation {
+    /// A process that is no gateway. Must be called inside a runtime.
+    pub(crate) fn generation(line: &str) -> Generation {
         // Programs in the background of a shell ignore some signals, and so would their child.
         let mut command = Command::new("env");
         let child = command.arg("--default-signal").args(line.split(' ')).spawn().expect("a process");
@@ -201,13 +230,12 @@ mod tests {
         while fs::read_to_string(&name).is_ok_and(|name| name.trim_end() == "env") {
             thread::yield_now();
         }
-        let (now, (state, _)) = (Instant::now(), UnixDatagram::pair().expect("a pair"));
-        let reports = Reports::pair().expect("a pair").0;
-        Generation { child, state, reports, since: now, beat: now, kill_at: None, is_cut: false }
+        let state = UnixDatagram::pair().expect("a pair").0;
+        Generation::of(child, state, Reports::pair().expect("a pair").0)
     }
 
     /// Waits for the end, whose status stays.
-    fn end(generation: &mut Generation) -> WaitStatus {
+    pub(crate) fn end(generation: &mut Generation) -> WaitStatus {
         while !generation.has_ended() {
             thread::yield_now();
         }
@@ -228,16 +256,20 @@ mod tests {
         let mut generation = generation("sleep 600");
         // A stopped process obeys nothing but `SIGKILL`, like one whose main thread hangs.
         generation.signal(Signal::STOP);
-        generation.stop();
+        let (start, reload) = (Instant::now(), Duration::from_mins(1));
+        generation.stop(Signal::TERM, reload);
         let at = generation.kill_at().expect("a time");
+        assert!(at >= start + reload, "a reload may take as long as a start");
         generation.end_if_late(at - Duration::from_millis(1));
-        assert_eq!(generation.kill_at(), Some(at));
+        generation.stop(Signal::TERM, 2 * reload);
+        assert_eq!(generation.kill_at(), Some(at), "a further signal does not postpone the end");
         generation.drains();
         assert_eq!(generation.kill_at(), None, "it drains, for a time of its own");
-        generation.cut();
+        generation.stop(Signal::INT, reload);
         let at = generation.kill_at().expect("a time");
         generation.drains();
-        generation.cut();
+        assert!(!generation.cut(Signal::TERM));
+        generation.stop(Signal::TERM, reload);
         assert_eq!(generation.kill_at(), Some(at), "a drain that was cut is over, and is not cut again");
         assert!(!generation.has_ended());
         generation.end_if_late(at);

@@ -1,7 +1,7 @@
 //! Supervision of a gateway: the main process, which holds the sockets and starts generations of the gateway, and the
 //! protocol between a service manager and its service, on both sides.
 //!
-//! [`run`] is the supervisor: small, with one thread and without keys, so that it survives the faults of the gateway. A
+//! [`run`] is the supervisor: small, with one thread of its own and without keys, so that it survives the faults of the gateway. A
 //! *generation* is one process of the gateway. Its side of the protocol, which systemd speaks too, is [`inherited`] for
 //! descriptors, [`Notifier`] for reports and [`succession`] for the state that passes from a generation to the next.
 

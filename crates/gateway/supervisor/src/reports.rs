@@ -24,6 +24,7 @@ pub(crate) struct Reports(UnixDatagram);
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) message: Message,
+    /// All descriptors of the message; none if one of them was lost, for example because this process has too many open files.
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
@@ -64,6 +65,10 @@ fn receive(socket: &UnixDatagram) -> io::Result<Option<Received>> {
         if let RecvAncillaryMessage::ScmRights(passed) = message {
             descriptors.extend(passed);
         }
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        tracing::error!("descriptors of a report were lost: too many open files");
+        descriptors.clear();
     }
     let is_whole = !received.flags.contains(ReturnFlags::TRUNC);
     let message = Message::read(&bytes[..received.bytes.min(LONGEST)]).filter(|_| is_whole);

@@ -5,6 +5,7 @@ mod upgrade;
 use std::ffi::OsString;
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::task::Poll;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::store::Store;
 use crate::timing::{Look, Restarts, Watchdog};
 
 /// Reports of a generation that are read at once: more than wait in the queue of a socket by default.
-const REPORTS: usize = 1024;
+const MOST_REPORTS: usize = 1024;
 
 /// The settings of a supervisor.
 #[derive(Clone, Debug)]
@@ -93,7 +94,12 @@ impl<'s> Supervisor<'s> {
         let mut store = Store::default();
         // Sockets of systemd, for the first generation. Those that it does not store are closed when it is ready.
         for passed in inherited::take() {
-            store.add(&passed.name, passed.descriptor);
+            if !store.add(&passed.name, passed.descriptor) {
+                tracing::error!(
+                    name = passed.name,
+                    "a socket of the service manager is closed: there are too many"
+                );
+            }
         }
         Ok(Self {
             settings,
@@ -123,7 +129,7 @@ impl<'s> Supervisor<'s> {
                     Err(error) => tracing::error!(%error, "a report of a generation was not received"),
                 },
                 action = signals.next() => self.act(action),
-                operator = next_order(&mut control) => self.upgrade(Some(operator)),
+                operator = self.next_order(&mut control) => self.upgrade(Some(operator)),
                 () = sleep_until(wake) => self.look(),
             }
         }
@@ -175,11 +181,20 @@ impl<'s> Supervisor<'s> {
     }
 
     /// Forwards the first signal to the generations that are not draining yet, since a second one would cut their connections, and
-    /// each later one to all.
+    /// each later one to all, which have a limited time to obey.
     fn stop(&mut self, signal: Signal) {
         self.restart_at = None;
         if self.is_stopping {
-            return self.all().for_each(|generation| generation.signal(signal));
+            // One may have reported meanwhile that it drains.
+            self.read_reports();
+            let serving = self.serving.take();
+            self.draining.extend(serving);
+            let limit = self.settings.ready_timeout;
+            self.draining.iter_mut().for_each(|generation| generation.stop(signal, limit));
+            if let Some(starting) = &self.starting {
+                starting.generation.signal(signal);
+            }
+            return;
         }
         self.is_stopping = true;
         // Earlier failures are not those of the stop.
@@ -225,6 +240,16 @@ impl<'s> Supervisor<'s> {
         .await
     }
 
+    /// The next order; none without a socket. Generations have the user of the supervisor and still no right to order: a gateway
+    /// that an attacker controls must not start others.
+    async fn next_order(&self, control: &mut Option<ControlSocket>) -> Operator {
+        let is_generation = |process| self.all().any(|generation| generation.id().as_raw_pid() == process);
+        match control {
+            Some(control) => control.order(is_generation).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Follows a report of the generation with this process id.
     fn obey(&mut self, sender: Pid, received: Option<Received>) {
         let Some(Received { message, descriptors }) = received else { return };
@@ -237,13 +262,19 @@ impl<'s> Supervisor<'s> {
             }
         } else if let Some(serving) = self.serving.as_mut().filter(|own| own.id() == sender) {
             serving.beat = Instant::now();
+            // Each change once: a report to the service manager may block, and a generation could send any number of them.
             if message.is_reloading {
-                self.manager.reloading();
-            } else if message.is_ready {
+                if !mem::replace(&mut serving.is_reloading, true) {
+                    self.manager.reloading();
+                }
+            } else if message.is_ready && mem::take(&mut serving.is_reloading) {
                 self.manager.reloaded(message.status.as_deref().unwrap_or("serves"));
             }
-            if message.is_stopping && !self.is_stopping {
-                self.replace_stopping();
+            if message.is_stopping {
+                serving.drains();
+                if !self.is_stopping {
+                    self.replace_stopping();
+                }
             }
         } else if let Some(draining) = self.draining.iter_mut().find(|own| own.id() == sender)
             && message.is_stopping
@@ -274,7 +305,7 @@ impl<'s> Supervisor<'s> {
     fn read_reports(&mut self) {
         let generations: Vec<_> = self.all().map(Generation::id).collect();
         for id in generations {
-            for _ in 0..REPORTS {
+            for _ in 0..MOST_REPORTS {
                 let generation = self.all().find(|generation| generation.id() == id);
                 let Some(Ok(received)) = generation.map(|own| own.reports.try_receive()) else { break };
                 self.obey(id, received);
@@ -342,10 +373,85 @@ impl<'s> Supervisor<'s> {
     }
 }
 
-/// The next order; none without a socket.
-async fn next_order(control: &mut Option<ControlSocket>) -> Operator {
-    match control {
-        Some(control) => control.order().await,
-        None => std::future::pending().await,
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+    use crate::generation::tests::{end, generation};
+    use crate::message::Message;
+
+    fn settings() -> Settings {
+        let ready_timeout = Duration::from_mins(1);
+        Settings { program: PathBuf::new(), arguments: Vec::new(), ready_timeout, pid_file: None }
+    }
+
+    /// A supervisor whose serving generation is a process that obeys no signal but `SIGKILL`.
+    fn supervisor(settings: &Settings, manager: Notifier) -> Supervisor<'_> {
+        let serving = generation("sleep 600");
+        serving.signal(Signal::STOP);
+        Supervisor {
+            settings,
+            control: None,
+            manager,
+            watchdog: None,
+            store: Store::default(),
+            pid_file: None,
+            serving: Some(serving),
+            starting: None,
+            draining: Vec::new(),
+            restarts: Restarts::default(),
+            restart_at: None,
+            is_stopping: false,
+            last: 0,
+            has_failed: false,
+        }
+    }
+
+    /// Reports the lines of `text` as the only generation.
+    fn report(supervisor: &mut Supervisor<'_>, text: &str) {
+        let sender = supervisor.all().next().expect("a generation").id();
+        let message = Message::read(text.as_bytes()).expect("a message");
+        supervisor.obey(sender, Some(Received { message, descriptors: Vec::new() }));
+    }
+
+    #[tokio::test]
+    async fn a_reload_is_reported_once_and_readiness_without_a_reload_is_not() {
+        let (own, manager) = UnixDatagram::pair().expect("a pair");
+        manager.set_nonblocking(true).expect("a socket");
+        let received = || {
+            let mut bytes = [0; 64];
+            let length = manager.recv(&mut bytes).ok()?;
+            String::from_utf8_lossy(&bytes[..length]).lines().next().map(str::to_owned)
+        };
+        let settings = settings();
+        let mut supervisor = supervisor(&settings, Notifier::through(own.into()));
+        report(&mut supervisor, "READY=1");
+        assert_eq!(received(), None);
+        for line in ["RELOADING=1", "RELOADING=1", "READY=1", "READY=1"] {
+            report(&mut supervisor, line);
+        }
+        assert_eq!((received().as_deref(), received().as_deref()), (Some("RELOADING=1"), Some("READY=1")));
+        assert_eq!(received(), None);
+        let mut serving = supervisor.serving.take().expect("a generation");
+        serving.signal(Signal::KILL);
+        end(&mut serving);
+    }
+
+    #[tokio::test]
+    async fn signals_after_the_first_end_a_gateway_that_obeys_none() {
+        let settings = settings();
+        let mut supervisor = supervisor(&settings, Notifier::default());
+        supervisor.stop(Signal::TERM);
+        assert!(supervisor.is_stopping && supervisor.serving.is_some(), "a drain may take its time");
+        supervisor.stop(Signal::TERM);
+        let at = supervisor.draining[0].kill_at().expect("a time");
+        assert_eq!(supervisor.wake(), at);
+        report(&mut supervisor, "STOPPING=1");
+        assert_eq!(supervisor.draining[0].kill_at(), None, "it drains");
+        supervisor.stop(Signal::TERM);
+        let at = supervisor.draining[0].kill_at().expect("a time");
+        supervisor.draining[0].end_if_late(at);
+        end(&mut supervisor.draining[0]);
     }
 }

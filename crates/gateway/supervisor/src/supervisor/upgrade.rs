@@ -33,8 +33,9 @@ pub(super) struct Starting {
     pub(super) reloads: bool,
     /// Whether a `SIGUSR1` is due when it is ready: before, it would end the process.
     pub(super) reopens: bool,
-    /// The descriptors that it has stored. They replace the store when it is ready, and are closed if it fails.
-    stored: Store,
+    /// The descriptors that it has stored. They replace the [`Store`] when it is ready, and are closed if it fails. `None` after
+    /// one was lost.
+    stored: Option<Store>,
     /// The reason for which the supervisor has killed it.
     killed: Option<String>,
 }
@@ -59,18 +60,22 @@ impl Starting {
             deadline,
             reloads: false,
             reopens: false,
-            stored: Store::default(),
+            stored: Some(Store::default()),
             killed: None,
         }
     }
 
-    /// Keeps descriptors for later generations.
+    /// Keeps descriptors of a message (`FDSTORE=1`) for later generations. If one was lost, or there are too many, the former
+    /// [`Store`] stays: with a part of the sockets, connections to the others would be lost.
     pub(super) fn keep(&mut self, name: Option<&str>, descriptors: Vec<OwnedFd>) {
-        for descriptor in descriptors {
-            if !self.stored.add(name.unwrap_or(UNNAMED), descriptor) {
-                tracing::error!("the gateway stores more than {MOST} descriptors: further ones are closed");
-                return;
-            }
+        let Some(stored) = &mut self.stored else { return };
+        let mut add = |descriptor| stored.add(name.unwrap_or(UNNAMED), descriptor);
+        let are_stored = !descriptors.is_empty() && descriptors.into_iter().all(&mut add);
+        if !are_stored {
+            tracing::error!(
+                "the sockets stay the former ones: one of the gateway was lost, or is beyond {MOST}"
+            );
+            self.stored = None;
         }
     }
 
@@ -81,12 +86,15 @@ impl Starting {
 
     /// Kills the generation if it is not ready within `limit`.
     pub(super) fn end_if_late(&mut self, now: Instant, limit: Duration) {
-        if now >= self.deadline && self.killed.is_none() {
+        if now < self.deadline {
+            return;
+        }
+        if self.killed.is_none() {
             self.killed = Some(format!("it was not ready within {} s", limit.as_secs_f64()));
             self.generation.signal(Signal::KILL);
-            // The end of the process is noticed by `SIGCHLD`.
-            self.deadline = now + limit.max(Duration::from_secs(1));
         }
+        // The end of the process is noticed by `SIGCHLD`. Until then, a time in the past would wake the supervisor without a pause.
+        self.deadline = now + limit.max(Duration::from_secs(1));
     }
 }
 
@@ -137,7 +145,7 @@ impl Supervisor<'_> {
         let Some(starting) = self.starting.take() else { return };
         let Starting { mut generation, purpose, reloads, reopens, stored, .. } = starting;
         // A program that stores nothing, such as one of another version, keeps the sockets at least for its successor.
-        if !stored.is_empty() {
+        if let Some(stored) = stored.filter(|stored| !stored.is_empty()) {
             self.store = stored;
         }
         let id = generation.id();
@@ -165,7 +173,7 @@ impl Supervisor<'_> {
             if brisk_defects::strikes(Defect::LeakedDescriptor) {
                 mem::forget(UnixDatagram::unbound());
             }
-            before.stop();
+            before.stop(Signal::TERM, self.settings.ready_timeout);
             self.draining.push(before);
         }
         if let Some(serving) = self.serving.as_ref().filter(|_| reloads) {
@@ -182,7 +190,12 @@ impl Supervisor<'_> {
     pub(super) fn end_drains(&mut self, kept: usize) {
         let kept = if self.store.has_datagrams() { 0 } else { kept };
         let ended = self.draining.len().saturating_sub(kept);
-        self.draining[..ended].iter_mut().for_each(Generation::cut);
+        for generation in &mut self.draining[..ended] {
+            if generation.cut(Signal::TERM) {
+                let process = generation.id();
+                tracing::warn!(%process, "the drain of an earlier gateway is cut, since another one begins");
+            }
+        }
     }
 
     /// A generation has ended before it was ready. The one before serves on, if there is one.
@@ -231,5 +244,41 @@ fn refuse(operator: Option<Operator>, reason: impl fmt::Display) {
     tracing::error!("not upgraded, the old gateway serves: {reason}");
     if let Some(operator) = operator {
         operator.refuse(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::generation::tests::{end, generation};
+
+    #[tokio::test]
+    async fn a_store_of_which_a_descriptor_was_lost_does_not_replace_the_former_one() {
+        let mut starting = Starting::new(generation("sleep 0"), Purpose::Restart, Duration::from_secs(5));
+        let descriptor = || vec![OwnedFd::from(File::open("/dev/null").expect("a file"))];
+        starting.keep(Some("https"), descriptor());
+        assert_eq!(starting.stored.as_ref().map(Store::len), Some(1));
+        starting.keep(Some("https"), Vec::new());
+        starting.keep(Some("https"), descriptor());
+        assert!(starting.stored.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_generation_that_does_not_become_ready_is_killed_once_and_looked_at_in_intervals() {
+        let limit = Duration::from_secs(5);
+        let mut starting = Starting::new(generation("sleep 600"), Purpose::Restart, limit);
+        let first = starting.deadline;
+        starting.end_if_late(first - Duration::from_millis(1), limit);
+        assert!(starting.can_serve() && starting.deadline == first);
+        // A process in an uninterruptible wait ends later than it is killed.
+        for count in 0..3 {
+            let now = first + count * limit;
+            starting.end_if_late(now, limit);
+            assert_eq!(starting.deadline, now + limit);
+            assert!(!starting.can_serve());
+        }
+        end(&mut starting.generation);
     }
 }
