@@ -209,8 +209,8 @@ mod tests {
         right
     }
 
-    /// Waits for a datagram. Returns the index of its socket, and its bytes. Loopback usually delivers within `send_to`; under load,
-    /// a thread of the kernel does it later.
+    /// Waits for a datagram. Returns the index of its socket, and its bytes. Loopback usually delivers within `send_to`; under
+    /// load, a thread of the kernel does it later.
     fn received(group: &[UdpSocket]) -> (usize, Vec<u8>) {
         let mut buffer = [0; 64];
         wait_until("a datagram", || {

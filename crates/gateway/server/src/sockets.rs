@@ -27,10 +27,10 @@ const ADMIN: &str = "admin";
 ///
 /// A listener takes the sockets with its address. If there are none, it takes sockets with its name
 /// (`FileDescriptorName=` of systemd) and port; with port 0, any port. Of the sockets that an earlier process has bound
-/// (`StoredName`), it takes those that were bound for the same address in the configuration. If there is one for each worker, with one address, each
-/// worker gets its own, as without passed sockets: a listener without any binds one per worker with `SO_REUSEPORT`.
-/// Otherwise every worker accepts from each of them through a copy of the descriptor: a free worker gets a connection. A
-/// connection that is still in the backlog when the server ends waits for the next process with that socket.
+/// (`StoredName`), it takes those that were bound for the same address in the configuration. If there is one for each worker, with
+/// one address, each worker gets its own, as without passed sockets: a listener without any binds one per worker with
+/// `SO_REUSEPORT`. Otherwise every worker accepts from each of them through a copy of the descriptor: a free worker gets a
+/// connection. A connection that is still in the backlog when the server ends waits for the next process with that socket.
 ///
 /// Datagram sockets are taken by the same rule, but not copied: their order in the environment is the order in which
 /// they were bound, which the kernel uses to distribute datagrams (`brisk_net::datagram`). Each belongs to one worker.
