@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Serve) -> anyhow::Result<()> {
     parts.add(obtained, |new| &new.acme);
     // The keys of the start would otherwise stay in memory after a reload has removed them.
     drop(first);
-    let served = gateway.run(&parts, configuration, || print_start(start.as_bytes(), to_stderr));
+    let served = gateway.run(&parts, configuration, move || print_start(start.as_bytes(), to_stderr));
     parts.stop(Instant::now() + STOPPING);
     Ok(served?)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_server::{Control, Listen, Listening, Parts, Process, Refusal, Server};
+use brisk_server::{Announcement, Control, Listen, Listening, Parts, Process, Refusal, Server};
 use brisk_supervisor::succession::StatePart;
 use brisk_telemetry::metrics::Reload;
 
@@ -102,12 +102,12 @@ impl Gateway {
     /// loaded and published.
     ///
     /// Continues the state of a predecessor, which serves until this process is ready ([`Server::predecessor`]). `announce` is
-    /// called when connections reach this process ([`Control::announce`]).
+    /// called when connections reach this process, also on a thread of its own ([`Control::announcement`]).
     pub fn run<S: Source>(
         self,
         parts: &Parts<S::Configuration>,
         source: S,
-        announce: impl FnOnce() -> io::Result<()>,
+        announce: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Result<(), GatewayError> {
         let Self { shared, mut server, part, .. } = self;
         // As late as possible: the predecessor rotates its keys until then.
@@ -117,7 +117,7 @@ impl Gateway {
         // Not in `new`, which may still fail while another process varies these settings.
         shared.begin_variation();
         let pages = pages_of(&shared);
-        let control = Reloads { part, parts, source, announce: Some(announce) };
+        let control = Reloads { part, parts, source, announcement: Some(Box::new(announce)) };
         let served = server.run(&shared, control, pages);
         // After the drain, whose last requests have lines too.
         shared.sink.close_access_log();
@@ -155,19 +155,19 @@ fn addresses(server: &Server<Socket>) -> Addresses {
 }
 
 /// The main thread's work for a gateway: reloads, and the rotation of keys.
-struct Reloads<'p, S: Source, A> {
+struct Reloads<'p, S: Source> {
     part: Rc<GatewayPart>,
     parts: &'p Parts<S::Configuration>,
     source: S,
     /// `None` after the start.
-    announce: Option<A>,
+    announcement: Option<Announcement>,
 }
 
-impl<S: Source, A: FnOnce() -> io::Result<()>> Control for Reloads<'_, S, A> {
+impl<S: Source> Control for Reloads<'_, S> {
     type Settings = S::Configuration;
 
-    fn announce(&mut self) -> io::Result<()> {
-        self.announce.take().map_or(Ok(()), |announce| announce())
+    fn announcement(&mut self) -> Option<Announcement> {
+        self.announcement.take()
     }
 
     fn export(&self) -> Vec<StatePart> {

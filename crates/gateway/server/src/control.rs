@@ -60,14 +60,17 @@ pub struct Refusal {
 /// workers have the others.
 const TAKE_OVER_PARTS: u32 = 20;
 
+/// The report of a start, which may block ([`Control::announcement`]).
+pub type Announcement = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// Duties of the main thread for a service. All methods are called inside the runtime of that thread.
 pub trait Control {
     /// A configuration: the settings of all parts and of the server.
     type Settings: AsRef<ServerSettings>;
 
-    /// Reports the start to people and programs, when everything is prepared and nothing is served yet. After `READY=1`.
-    fn announce(&mut self) -> io::Result<()> {
-        Ok(())
+    /// Reports the start to people and programs, when connections reach this process. Called once, after `READY=1`.
+    fn announcement(&mut self) -> Option<Announcement> {
+        None
     }
 
     /// Called once, when the workers run, before the first signal is obeyed.
@@ -194,11 +197,13 @@ impl<C: Control> MainThread<C> {
         Ok(())
     }
 
-    /// The time at which the drain begins, after [`SignalAction::Stop`]: now, if a successor serves, or if another supervisor needs the
-    /// ports since the one of this process has ended.
+    /// The time at which the drain begins, after [`SignalAction::Stop`]: now, if a successor serves, or if another supervisor needs
+    /// the ports since the one of this process has ended.
     async fn leave(&mut self) -> Instant {
+        for order in self.outside.successors.waiting() {
+            self.obey(order);
+        }
         let Self { settings: ServerSettings { drain_delay, .. }, outside, .. } = self;
-        outside.successors.note_replacement();
         outside.exit.is_replaced.store(outside.successors.is_replaced, Ordering::Relaxed);
         // A successor accepts already, so the drain must not wait for the answer.
         if outside.successors.is_replaced

@@ -30,11 +30,15 @@ pub(crate) async fn drain(
 }
 
 /// Waits for [`SignalAction::Stop`]. Logs are reopened meanwhile, since a drain may take longer than their rotation, and a
-/// successor gets the admin socket.
+/// successor gets the admin socket, and the state if its question has arrived after the drain began.
 async fn stopped(signals: &mut Signals, outside: &mut Outside, control: &mut impl Control) {
     loop {
         tokio::select! {
-            order = outside.successors.next() => if order == Order::Replaced { outside.give_way() },
+            order = outside.successors.next() => match order {
+                Order::Export(number) => outside.successors.answer(number, &control.export()),
+                Order::Replaced => outside.give_way(),
+                Order::Abandoned => {}
+            },
             action = signals.next() => match action {
                 SignalAction::Stop => {
                     if !outside.successors.has_lost_supervisor().await {

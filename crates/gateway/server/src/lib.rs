@@ -30,7 +30,7 @@ mod worker;
 
 pub use admin::Pages;
 pub use context::WorkerContext;
-pub use control::{Control, Refusal};
+pub use control::{Announcement, Control, Refusal};
 pub use error::ServerError;
 pub use files::WatchedFiles;
 pub use load::WorkerLoad;

@@ -5,7 +5,8 @@ use std::mem;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use brisk_net::datagram::Halves;
 use brisk_net::drain;
@@ -18,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use crate::ServerError;
 use crate::admin::{self, Admin, Pages};
 use crate::context::Shared;
-use crate::control::{Control, MainThread, Outside, Refused};
+use crate::control::{Announcement, Control, MainThread, Outside, Refused};
 use crate::files::WatchedFiles;
 use crate::metrics::ServerMetrics;
 use crate::service::{DatagramSocket, Service};
@@ -29,6 +30,10 @@ use crate::stored::Stored;
 use crate::succession::Succession;
 use crate::watchdog::{Watchdog, WorkerLoads};
 use crate::worker::{self, Start, WorkerSockets};
+
+/// Maximum time for the workers to end after the drain, and the pause between looks at them ([`join_all`]).
+const END: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Resources that a [`Server`] takes over from its program.
 #[derive(Debug)]
@@ -128,7 +133,7 @@ impl<L: Copy + Send + 'static> Server<L> {
     /// [`ServerError::Worker`] without a drain if a worker fails.
     ///
     /// Before it accepts, all workers are prepared, the sockets are stored, [`Halves::take_over`] directs new connections over QUIC
-    /// to this process, the service manager gets `READY=1`, and [`Control::announce`] is called: a client that connects
+    /// to this process, and the service manager gets `READY=1`. [`Control::announcement`] is called then: a client that connects
     /// right after the start was reported reaches no other process.
     pub fn run<S>(self, service: &Arc<S>, mut control: impl Control, pages: Pages) -> Result<(), ServerError>
     where
@@ -161,12 +166,13 @@ impl<L: Copy + Send + 'static> Server<L> {
                 }
             }
             let successors = succession.serve().map_err(ServerError::Threads)?;
-            report(&halves, &stored, &manager, &mut control)?;
+            report(&halves, &stored, &manager)?;
             stored.resume();
             // The copies would keep the ports open during the drain.
             drop(stored);
             // Only now, since a predecessor serves the same sockets until the report.
             gate.send_replace(true);
+            announce(control.announcement(), manager.is_managed())?;
             let page = Admin::new(pages, drain, pulse);
             let exit = Arc::clone(page.exit());
             let admin = admin.into_iter().flat_map(|bound| bound.sockets).flatten();
@@ -195,7 +201,9 @@ impl<L: Copy + Send + 'static> Server<L> {
         }
         // Workers end when the senders are dropped.
         drop((stop, gate));
-        workers.into_iter().for_each(join);
+        join_all(workers, END);
+        // A blocking task of the main thread, such as the look-up of a name, must not hold up the end.
+        runtime.shutdown_background();
         served
     }
 }
@@ -212,22 +220,26 @@ fn start_workers<S: Service>(
     sockets.into_iter().enumerate().map(start).collect()
 }
 
-/// Calls [`Stored::pass_to`], [`Halves::take_over`], [`Notifier::ready`] and [`Control::announce`].
-fn report(
-    halves: &[Halves],
-    stored: &Stored,
-    manager: &Notifier,
-    control: &mut impl Control,
-) -> Result<(), ServerError> {
+/// Calls [`Stored::pass_to`], [`Halves::take_over`] and [`Notifier::ready`].
+fn report(halves: &[Halves], stored: &Stored, manager: &Notifier) -> Result<(), ServerError> {
     required(stored.pass_to(manager))?;
     // From here on clients of QUIC reach this process. If the report fails, the process ends, and
     // the supervisor makes the predecessor take over again.
     halves.iter().try_for_each(Halves::take_over).map_err(ServerError::Report)?;
-    required(manager.ready("serves"))?;
-    match control.announce() {
-        // The predecessor has been stopped already: a closed standard output must not end its successor.
-        Err(error) if manager.is_managed() => tracing::warn!(%error, "the addresses are not reported"),
-        announced => announced.map_err(ServerError::Report)?,
+    required(manager.ready("serves"))
+}
+
+/// Makes the [`Announcement`]. With a service manager, the predecessor has been stopped already: standard output that is closed
+/// must not end its successor, and standard output that is not read must not hold up the main thread.
+fn announce(announcement: Option<Announcement>, is_managed: bool) -> Result<(), ServerError> {
+    let Some(announcement) = announcement else { return Ok(()) };
+    if !is_managed {
+        return announcement().map_err(ServerError::Report);
+    }
+    let warn = |error: io::Error| tracing::warn!(%error, "the addresses are not reported");
+    let start = move || announcement().unwrap_or_else(warn);
+    if let Err(error) = thread::Builder::new().name("start".to_owned()).spawn(start) {
+        warn(error);
     }
     Ok(())
 }
@@ -264,14 +276,27 @@ fn of_workers<L: Copy>(bound: Vec<Bound<L>>, workers: usize) -> (Vec<WorkerSocke
     (all, kept)
 }
 
-fn join(worker: JoinHandle<()>) {
-    if worker.join().is_err() {
-        tracing::error!("a worker had panicked");
+/// Waits for the end of all `workers`, at most for `limit`: a worker in an endless loop, or one that waits for a file system that
+/// does not respond, must not keep the process.
+fn join_all(workers: Vec<JoinHandle<()>>, limit: Duration) {
+    let deadline = Instant::now() + limit;
+    for worker in workers {
+        while !worker.is_finished() && Instant::now() < deadline {
+            thread::sleep(PAUSE);
+        }
+        if !worker.is_finished() {
+            let name = worker.thread().name();
+            tracing::error!(name, "a worker does not end: the process ends without it");
+        } else if worker.join().is_err() {
+            tracing::error!("a worker had panicked");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use brisk_telemetry::metrics::Reload;
 
     use super::*;
@@ -310,6 +335,28 @@ mod tests {
         fn each_minute(&mut self) {}
 
         fn end(&mut self) {}
+    }
+
+    #[test]
+    fn a_worker_that_does_not_end_is_left_after_the_limit() {
+        let (release, released) = channel::<()>();
+        let stuck = thread::spawn(move || drop(released.recv()));
+        join_all(vec![stuck, thread::spawn(|| panic!("as a bug would"))], Duration::from_millis(20));
+        drop(release);
+    }
+
+    #[test]
+    fn a_report_of_the_start_that_blocks_or_fails_does_not_hold_up_a_managed_server() {
+        let (release, released) = channel::<()>();
+        let blocked: Announcement = Box::new(move || {
+            let _ = released.recv();
+            Ok(())
+        });
+        announce(Some(blocked), true).expect("no error");
+        drop(release);
+        let broken = || -> Announcement { Box::new(|| Err(io::Error::from(io::ErrorKind::BrokenPipe))) };
+        announce(Some(broken()), true).expect("a warning");
+        announce(Some(broken()), false).expect_err("standard output is the only report");
     }
 
     #[test]

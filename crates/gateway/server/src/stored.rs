@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use brisk_net::listener;
-use brisk_supervisor::Notifier;
+use brisk_supervisor::{Notifier, is_supervised};
 
 use crate::ServerError;
 use crate::sockets::Bound;
@@ -96,11 +96,7 @@ impl Stored {
         self.removed.iter().try_for_each(|name| manager.remove(name))?;
         let wanted = self.sockets.len();
         if wanted > self.capacity {
-            tracing::warn!(
-                "the sockets are not stored: there are {wanted}, and the store has room for {}; write \
-                 FileDescriptorStoreMax={wanted} in the unit of systemd",
-                self.capacity
-            );
+            tracing::warn!("{}", without_room(wanted, self.capacity, is_supervised()));
             return Ok(());
         }
         self.sockets.iter().try_for_each(|stored| manager.store(&stored.name, stored.socket.as_fd()))
@@ -116,9 +112,33 @@ impl Stored {
     }
 }
 
+/// Message about a store that is too small, with the correction.
+fn without_room(wanted: usize, capacity: usize, is_supervised: bool) -> String {
+    let correction = if is_supervised {
+        "use fewer workers (server.workers) or listeners, or connections are lost during an upgrade"
+            .to_owned()
+    } else {
+        format!("write FileDescriptorStoreMax={wanted} in the unit of systemd")
+    };
+    format!(
+        "the sockets are not stored: there are {wanted}, and the store has room for {capacity}; {correction}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_without_room_is_named_with_the_correction_for_its_manager() {
+        let message = |is_supervised| without_room(3000, 2048, is_supervised);
+        assert!(message(false).ends_with("; write FileDescriptorStoreMax=3000 in the unit of systemd"));
+        let supervised = message(true);
+        assert!(
+            supervised.contains("there are 3000, and the store has room for 2048; use fewer workers"),
+            "{supervised}"
+        );
+    }
 
     #[test]
     fn names_are_read_as_they_are_written() {

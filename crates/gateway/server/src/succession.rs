@@ -102,14 +102,15 @@ impl Successors {
         is_orphan && self.orphan_since.get_or_insert_with(Instant::now).elapsed() < REPORTS_OF_THREADS
     }
 
-    /// Reads the orders that have arrived: `SIGTERM` overtakes the order that goes before it.
-    pub(crate) fn note_replacement(&mut self) {
-        let Some(state) = &self.state else { return };
-        let mut bytes = [0; LONGEST];
+    /// The orders that have arrived: `SIGTERM` overtakes the order that goes before it.
+    pub(crate) fn waiting(&self) -> Vec<Order> {
+        let Some(state) = &self.state else { return Vec::new() };
+        let (mut orders, mut bytes) = (Vec::new(), [0; LONGEST]);
         // Not by tokio, which reads only after its own poll has seen the message.
         while let Ok((length, _)) = recv(state, &mut bytes[..], RecvFlags::DONTWAIT) {
-            self.is_replaced |= Order::read(&bytes[..length]) == Some(Order::Replaced);
+            orders.extend(Order::read(&bytes[..length]));
         }
+        orders
     }
 
     /// Answers [`Order::Export`]. A failure is logged: the successor then starts without the state.
@@ -121,5 +122,25 @@ impl Successors {
                 tracing::warn!(%error, "the state does not reach the successor, whose clients make full handshakes");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_order_that_a_signal_overtakes_is_lost() {
+        let (state, other) = net::UnixDatagram::pair().expect("a pair");
+        let succession = Succession { state: Some(state), ..Succession::default() };
+        let successors = succession.serve().expect("a socket");
+        assert!(successors.waiting().is_empty());
+        let orders = [Order::Export(7), Order::Abandoned, Order::Replaced];
+        for order in orders {
+            other.send(&order.to_bytes()).expect("sent");
+            other.send(b"garbage").expect("sent");
+        }
+        assert_eq!(successors.waiting(), orders);
+        assert!(successors.waiting().is_empty());
     }
 }
