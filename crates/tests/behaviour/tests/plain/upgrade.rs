@@ -46,7 +46,7 @@ impl Supervised {
         let ca = TestCa::new();
         let leaf = ca.server(&[NAME]).issue();
         let brisk = prepare(Setup::new(&program).supervised(), &leaf).start();
-        // The addresses are printed a moment before the supervisor logs that the gateway serves.
+        // The supervisor may log later than the addresses are printed that the gateway serves.
         brisk.generation_after(0);
         Self { brisk, ca, leaf, programs }
     }
@@ -80,6 +80,17 @@ impl Supervised {
         fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("a file");
         fs::set_permissions(&new, fs::Permissions::from_mode(mode)).expect("a file");
         fs::rename(new, program).expect("a file");
+    }
+
+    /// Asserts that an upgrade to this program is refused for `reason`, and that the old gateway serves.
+    #[track_caller]
+    fn assert_refused(&self, script: &str, mode: u32, reason: &str) {
+        self.replace_program(script, mode);
+        let refused = self.order();
+        assert_eq!(refused.status.code(), Some(1), "{}", refused.text());
+        let is_named = refused.stderr.contains("not upgraded: ") && refused.stderr.contains(reason);
+        assert!(is_named, "{}", refused.stderr);
+        assert_eq!(self.ask(), "first");
     }
 
     fn restore_program(&self) {
@@ -220,27 +231,23 @@ fn a_connection_of_http3_is_served_by_the_old_gateway_and_new_ones_by_the_new() 
 }
 
 #[test]
-fn a_program_that_fails_leaves_the_old_gateway_and_the_operator_learns_why() {
+fn a_program_that_is_not_ready_in_time_leaves_the_old_gateway() {
+    // A site of its own, since the limit is for each start.
     let site = Supervised::with(|setup, leaf| {
         setup.option("--ready-timeout").option("20").config(&config(leaf, "first"))
     });
     let generation = site.brisk.generation_after(0);
-    for (script, mode, reason) in [
-        ("exit 3", 0o755, "exit status 3"),
-        ("kill -SEGV $$", 0o755, "signal 11"),
-        ("exit 0", 0o644, "Permission denied"),
-        ("exec sleep 600", 0o755, "it was not ready within 20 s"),
-    ] {
-        site.replace_program(script, mode);
-        let refused = site.order();
-        assert_eq!(refused.status.code(), Some(1), "{}", refused.text());
-        assert!(
-            refused.stderr.contains("not upgraded: ") && refused.stderr.contains(reason),
-            "{}",
-            refused.stderr
-        );
-        assert_eq!(site.ask(), "first");
-    }
+    site.assert_refused("exec sleep 600", 0o755, "it was not ready within 20 s");
+    assert_eq!(site.brisk.generations(), [generation]);
+}
+
+#[test]
+fn a_program_that_fails_leaves_the_old_gateway_and_the_operator_learns_why() {
+    let site = Supervised::new();
+    let generation = site.brisk.generation_after(0);
+    site.assert_refused("exit 3", 0o755, "exit status 3");
+    site.assert_refused("kill -SEGV $$", 0o755, "signal 11");
+    site.assert_refused("exit 0", 0o644, "Permission denied");
     fs::remove_file(site.program()).expect("the script");
     assert!(site.order().stderr.contains("No such file"));
     site.restore_program();
@@ -378,6 +385,15 @@ fn an_error_of_the_first_start_is_that_of_the_supervisor() {
     assert!(failed.stderr.contains("htps"), "{}", failed.stderr);
     let failed = setup().supervised().option("--upstram").option("http://127.0.0.1:1").fail();
     assert_eq!(failed.status.code(), Some(2), "{}", failed.stderr);
+}
+
+#[test]
+fn a_gateway_whose_supervisor_ended_before_it_started_does_not_serve() {
+    // No process has this id.
+    let orphan = setup().environment("BRISK_SUPERVISOR", &i32::MAX.to_string());
+    let failed = orphan.config("server.htps = []\n").fail();
+    assert_eq!(failed.status.code(), Some(1), "{}", failed.stderr);
+    assert!(failed.stderr.contains("cannot follow the supervisor: "), "{}", failed.stderr);
 }
 
 #[test]

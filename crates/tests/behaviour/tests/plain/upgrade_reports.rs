@@ -127,13 +127,13 @@ fn the_watchdog_leaves_a_gateway_that_drains() {
     let leaf = ca.server(&[NAME]).issue();
     let config = http3_workers::config(&slow, &leaf, LONG, "");
     let (manager, setup) = Manager::of(setup().supervised().config(&config));
-    let mut brisk = setup.environment("WATCHDOG_USEC", "3000000").start();
+    let mut brisk = setup.environment("WATCHDOG_USEC", "9000000").start();
     manager.until("READY=1");
     let mut stream = slow_request(&TlsClient::new(&ca.root_file(), NAME), &brisk, &slow);
     brisk.terminate();
     manager.until("STOPPING=1");
-    // The supervisor sends two within the limit of its watchdog.
-    (0..6).for_each(|_| drop(manager.until("WATCHDOG=1")));
+    // The supervisor sends two within the limit of its watchdog: beyond it, a gateway without beats would be killed.
+    (0..4).for_each(|_| drop(manager.until("WATCHDOG=1")));
     slow.open();
     assert_eq!(Message::read_response(&mut stream).expect("a response").text(), "slow");
     assert!(brisk.wait().success());
