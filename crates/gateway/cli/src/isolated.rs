@@ -37,7 +37,7 @@ impl IsolatedKeys {
         if let Some((isolation, settings)) = part.0.as_ref().zip(first.keys.isolation.as_ref()) {
             // Before the operations begin, so that no change of a key file is missed.
             isolation.report_changes(changes);
-            let settings = self::settings(settings);
+            let settings = self::settings(settings, first.sandbox.is_on);
             let engine = isolation.engine(settings.connections(), settings.operations());
             isolation.begin(settings);
             connect(&engine)?;
@@ -70,8 +70,8 @@ impl Part for IsolatedKeys {
     }
 }
 
-/// Settings of the key process in the format sent to it.
-fn settings(settings: &IsolationSettings) -> Settings {
+/// Settings of the key process in the format sent to it, with `server.sandbox`.
+fn settings(settings: &IsolationSettings, is_confined: bool) -> Settings {
     let IsolationSettings { processor, gpu, workers } = settings;
     let BatchSettings { threads, cores, queue, offload, simd } = processor;
     let (threads, machine) = match *threads {
@@ -89,6 +89,7 @@ fn settings(settings: &IsolationSettings) -> Settings {
         cuda: gpu.is_some(),
         cuda_wait_us: wait.map(|wait| wait.as_micros() as u64),
         workers: workers.get(),
+        is_confined,
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Settings {
     pub cuda_wait_us: Option<u64>,
     /// Number of threads that serve the gateway's connections, and of the connections.
     pub workers: usize,
+    /// Whether the key process limits its rights (`server.sandbox`).
+    pub is_confined: bool,
 }
 
 impl Settings {

@@ -218,6 +218,10 @@ impl<'p, P: Program> Holder<'p, P> {
         };
         let keys = self.all();
         let mut operations = self.program.start(settings, &keys)?;
+        // After the engines, since the driver of a GPU may start a program first, and before everything that reads data of peers.
+        if settings.is_confined {
+            rights::confine(settings.cuda);
+        }
         self.waiting.drain(..).for_each(|socket| operations.serve(socket));
         self.operations = Some(operations);
         tracing::info!(

@@ -1,9 +1,10 @@
 //! Privileges of the processes of an isolated gateway: users, capabilities, and the coupling of their lifetimes.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::{fmt, fs};
 
-use brisk_sandbox::{keep_capabilities, look_up_user};
+use brisk_sandbox::{Calls, Folders, keep_capabilities, look_up_user};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -164,6 +165,18 @@ pub(crate) fn drop_to(user: Option<&str>) -> Result<(), IsolationError> {
     keep_capabilities(TO_READ)?;
     set_no_new_privs(true)?;
     Ok(())
+}
+
+/// Limits the key process to reading files and to [`Calls::Server`], or with a GPU only to [`Calls::Hardware`]. Limits that the
+/// kernel lacks are logged. To be called once, when the engines run ([`Operations`](crate::Operations)).
+pub(crate) fn confine(drives_gpu: bool) {
+    // The files of a later configuration may be anywhere: the user of the process limits them.
+    let mut folders = Folders::default();
+    folders.read_folder(Path::new("/"));
+    let (folders, calls) = if drives_gpu { (None, Calls::Hardware) } else { (Some(&folders), Calls::Server) };
+    for missing in brisk_sandbox::confine(folders, calls).missing {
+        tracing::warn!("the sandbox of the key process is incomplete: {missing}");
+    }
 }
 
 /// Without the other groups of the user, unlike a gateway: the group of the user is enough for files of keys.

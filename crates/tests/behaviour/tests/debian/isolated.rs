@@ -118,7 +118,7 @@ fn keys_are_in_a_process_that_nobody_looks_into_and_the_gateway_has_none() {
         assert!(!geteuid().is_root(), "root looks into every process");
         eprintln!("not looked at: the memory of the key process, which is private to others than root");
     }
-    assert_eq!(status(holder, "NoNewPrivs"), "1");
+    assert_eq!((status(holder, "NoNewPrivs"), status(holder, "Seccomp")), ("1".to_owned(), "2".to_owned()));
     assert_eq!(status(holder, "Threads").parse::<u32>().map(|threads| threads > 1), Ok(true));
     // Dumpable is what decides whose the files in /proc are.
     let owner = fs::metadata(format!("/proc/{holder}/maps")).expect("a process").uid();
