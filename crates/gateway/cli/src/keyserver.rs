@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::SystemTime;
 
 use anyhow::{anyhow, bail};
@@ -17,6 +18,7 @@ use brisk_telemetry::Metrics;
 
 use crate::args::{self, Enrol, Init, KeyServerCommand, ServeKeys};
 use crate::fixed_keys::FixedKeys;
+use crate::sandbox::Sandbox;
 use crate::serve::{PROGRAM, log_warnings};
 use crate::source::refusal;
 use crate::{engines, limits, log, memory};
@@ -45,8 +47,8 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     // Before the configuration is read, which loads the private keys.
     brisk_isolation::keep_memory_private();
     let sockets = Sockets::inherited();
-    let running = Running::default();
-    let ResolvedKeyServer { settings, keys, warnings } = brisk_config::keyserver(file, &running)?;
+    let running = Rc::new(Running::default());
+    let ResolvedKeyServer { settings, keys, sandbox, warnings } = brisk_config::keyserver(file, &running)?;
     // Before the start, which takes a while: a change in that time is noticed too.
     let files = WatchedFiles::start(&settings.server.files);
     log_warnings(&warnings);
@@ -57,6 +59,9 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let engines =
         engines::start(&keys, &settings.keystore, &running, &metrics).map_err(ServerError::Threads)?;
+    // After the engines, since the driver of a GPU may start a program first, and before everything that reads data of peers.
+    let sandbox = Sandbox::start(&sandbox, &running);
+    metrics.register(sandbox.limits());
     let count = settings.keystore.count_anywhere();
     let environment = Environment { engines, gathers: keys.processor.simd, metrics };
     let server = KeyServer::new(&settings, sockets, environment)?;
@@ -64,7 +69,9 @@ fn serve(arguments: &ServeKeys) -> anyhow::Result<()> {
     drop(settings);
     print_start(&server, count).map_err(|error| anyhow!("cannot write to standard output: {error}"))?;
     let mut parts = Parts::new();
-    parts.add(FixedKeys::new(&keys), |new: &ResolvedKeyServer| &new.keys);
+    // First: another part would report a missing right as its own error.
+    parts.add(sandbox, |new: &ResolvedKeyServer| &new.sandbox);
+    parts.add(FixedKeys::new(&keys), |new| &new.keys);
     parts.add(server.part(), |new| &new.settings);
     let read = || {
         let resolved = brisk_config::keyserver(file, &running);

@@ -8,6 +8,7 @@ use brisk_config::{EarlyKeys, Running, SandboxSettings};
 use brisk_sandbox::{Calls, Confinement, Privileges, confine, outside};
 use brisk_server::{Part, PartError};
 use brisk_telemetry::metrics::{Collector, Encoder};
+use rustix::process::geteuid;
 
 /// First step, before the process has a second thread: changes the user and gives up capabilities.
 pub(crate) fn drop_privileges(early: &EarlyKeys) -> anyhow::Result<Privileges> {
@@ -42,7 +43,7 @@ impl Sandbox {
         let privileges = running.rights.privileges.get();
         log(settings, privileges, &confinement);
         let limits = Limits {
-            user: privileges.is_some_and(|privileges| !privileges.is_root()),
+            user: !geteuid().is_root(),
             files: confinement.granted.is_some(),
             calls: confinement.limits_calls,
         };
@@ -80,7 +81,10 @@ fn log(settings: &SandboxSettings, privileges: Option<&Privileges>, confinement:
     for missing in of_privileges.iter().chain(&confinement.missing) {
         tracing::warn!("the sandbox is incomplete: {missing}");
     }
-    let Some(privileges) = privileges else { return };
+    // A key server keeps the user and the capabilities of its start.
+    let Some(privileges) = privileges else {
+        return tracing::info!("rights of the process: files: {confinement}");
+    };
     if let Some(user) = &privileges.ignored {
         tracing::warn!(
             user,

@@ -140,7 +140,10 @@ fn keyserver_of(file: &Path, sources: &Sources, running: &Running) -> Result<Res
     let base = file.parent().unwrap_or(Path::new(""));
     let mut resolved = resolve::keyserver::resolve(&raw, &document, unread, base, running)
         .map_err(|problems| ConfigError::new(file, problems))?;
-    resolved.settings.server.files.extend(files_of(&document, sources));
+    for file in files_of(&document, sources) {
+        resolved.sandbox.folders.read_file(&file);
+        resolved.settings.server.files.push(file);
+    }
     Ok(resolved)
 }
 

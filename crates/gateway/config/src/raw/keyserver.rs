@@ -8,7 +8,7 @@ use brisk_net::Target;
 use serde::Deserialize;
 
 use super::values::{Address, KeyServerAddress};
-use super::{Admin, Certificate, Keys};
+use super::{Admin, Certificate, Keys, Sandbox};
 
 /// `[keyserver.NAME]`: servers that have the same keys.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -54,6 +54,7 @@ pub(crate) struct ServerSection {
     pub max_connections: Option<u32>,
     pub operations: Option<u16>,
     pub drain_timeout: Option<Period>,
+    pub sandbox: Option<Sandbox>,
 }
 
 /// `[client.NAME]`: permissions of the client with this common name.

@@ -22,6 +22,7 @@ use brisk_tls::mutual::MutualSettings;
 
 use super::clients::authorities;
 use super::context::Context;
+use super::sandbox::{self, SandboxSettings};
 use super::upstreams::identity;
 use super::{keys, tokens};
 use crate::key_settings::KeySettings;
@@ -37,6 +38,8 @@ pub struct ResolvedKeyServer {
     pub settings: KeyServerSettings,
     /// Settings of key operations.
     pub keys: KeySettings,
+    /// Rights that the process keeps.
+    pub sandbox: SandboxSettings,
     /// Warnings: the configuration is served as written all the same.
     pub warnings: Vec<String>,
 }
@@ -67,6 +70,7 @@ pub(crate) fn resolve(
     context.files.tokens = keys::tokens(&raw.keys, keys.tokens, base);
     let mut named = folder(&raw.server, &path, &mut context);
     in_tokens(&raw.server, &path, &mut named, &mut context);
+    sandbox::review_tokens(!raw.server.certificates.is_empty(), &mut context);
     let policy = policy(&raw.client, &named, &mut context);
     let usual = 1024;
     let operations = context.shared.findings.within(
@@ -80,9 +84,10 @@ pub(crate) fn resolve(
     let warnings = shared.findings.conclude()?;
     // At the end, when all files have been read, which are the ones to watch.
     let server = ServerSettings { files: files.all(), ..server };
+    let sandbox = sandbox::of_key_server(raw, (base, &server.files), &keys);
     let keystore = Arc::new(keystore);
     let settings = KeyServerSettings { server, listen, tls, keystore, policy: Arc::new(policy), operations };
-    Ok(ResolvedKeyServer { settings, keys, warnings })
+    Ok(ResolvedKeyServer { settings, keys, sandbox, warnings })
 }
 
 fn listen(raw: &raw::ServerConfig, path: &KeyPath, context: &mut Context<'_>) -> Vec<ListenerSettings> {

@@ -10,6 +10,7 @@ use brisk_upstream_group::settings::GroupSettings;
 use super::context::Context;
 use super::server::Server;
 use super::visit_store::VisitSettings;
+use crate::key_settings::KeySettings;
 use crate::process::Running;
 use crate::raw;
 use crate::values::KeyPlace;
@@ -46,16 +47,39 @@ pub(super) fn sandbox(
     if visits.is_some() || has_applications || buffers_requests(raw) {
         folders.write_temporary_files();
     }
-    // Their libraries open devices and make system calls that no list knows.
-    let tokens = has_tokens(raw).then_some("keys in tokens (PKCS #11)");
-    let gpu = server.keys.gpu.is_some().then_some("keys.cuda");
     SandboxSettings {
         is_on: raw.server.sandbox != Some(raw::Sandbox::Off),
         user: raw.server.user.clone(),
         folders,
-        hardware: tokens.into_iter().chain(gpu).collect(),
+        hardware: hardware(has_tokens(raw), &server.keys),
         runs_programs: raw.acme.dns.as_ref().is_some_and(|dns| dns.hook.is_some()),
     }
+}
+
+/// Rights that a key server needs, whose relative paths begin at `base` and whose watched files are `files`.
+pub(super) fn of_key_server(
+    raw: &raw::ServerConfig,
+    (base, files): (&Path, &[PathBuf]),
+    keys: &KeySettings,
+) -> SandboxSettings {
+    let mut folders = Folders::default();
+    files.iter().for_each(|file| folders.read_file(file));
+    // Its files may be links to other folders.
+    raw.server.key_folder.iter().for_each(|folder| folders.read_linked_files(&base.join(folder)));
+    SandboxSettings {
+        is_on: raw.server.sandbox != Some(raw::Sandbox::Off),
+        user: None,
+        folders,
+        hardware: hardware(!raw.server.certificates.is_empty(), keys),
+        runs_programs: false,
+    }
+}
+
+/// Names of the keys whose libraries open devices and make system calls that no list knows.
+fn hardware(has_tokens: bool, keys: &KeySettings) -> Vec<&'static str> {
+    let tokens = has_tokens.then_some("keys in tokens (PKCS #11)");
+    let gpu = keys.gpu.is_some().then_some("keys.cuda");
+    tokens.into_iter().chain(gpu).collect()
 }
 
 /// The files and folders that are used after the start. All others than those below are among the watched files.
@@ -102,18 +126,24 @@ pub(super) fn review(raw: &raw::Config, context: &mut Context<'_>) {
     if let Some(trouble) = raw.server.user.as_deref().and_then(trouble_with_user) {
         context.shared.findings.wrong(&KeyPath::of("server").key("user"), trouble);
     }
+    review_tokens(has_tokens(raw), context);
     // At the start the rights follow the configuration.
     if !context.running.rights.limit_files() {
         return;
     }
     let path = KeyPath::of("server").key("sandbox");
-    if has_tokens(raw) {
-        let message =
-            "keys in tokens need files that the sandbox of this process excludes: restart brisk to use them";
-        context.shared.findings.wrong(&path, message);
-    }
     if raw.acme.dns.as_ref().is_some_and(|dns| dns.hook.is_some()) {
         let message = "acme.dns.hook is a program, and the sandbox of this process starts none: restart brisk to use it";
+        context.shared.findings.wrong(&path, message);
+    }
+}
+
+/// Reports keys in tokens that the rights of the running process exclude.
+pub(super) fn review_tokens(has_tokens: bool, context: &mut Context<'_>) {
+    if has_tokens && context.running.rights.limit_files() {
+        let path = KeyPath::of("server").key("sandbox");
+        let message =
+            "keys in tokens need files that the sandbox of this process excludes: restart brisk to use them";
         context.shared.findings.wrong(&path, message);
     }
 }

@@ -145,6 +145,14 @@ fn the_file_of_a_key_server_is_read() {
     assert_eq!(resolved.settings.server.files.len(), 6);
 }
 
+#[test]
+fn a_key_server_has_a_sandbox_unless_it_is_off() {
+    let server = |sandbox: &str| server(&format!("{SERVER}{sandbox}[client.one]\n")).expect("right").sandbox;
+    let rights = server("");
+    assert!(rights.is_on && rights.user.is_none() && rights.hardware.is_empty() && !rights.runs_programs);
+    assert!(!server("sandbox = \"off\"\n").is_on);
+}
+
 /// A link to a missing key was skipped without a word, while all other keys were used.
 #[test]
 fn a_key_that_cannot_be_examined_is_an_error() {

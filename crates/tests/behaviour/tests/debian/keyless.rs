@@ -15,6 +15,8 @@ use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
 use brisk_testkit::client::TlsClient;
 use brisk_testkit::process::{command, free_port, run, wait_until};
 
+use super::isolated::status;
+
 /// A CA for hosts, key servers and gateways alike, with an ECDSA and an RSA certificate for a host.
 pub(crate) struct Fleet {
     pub(crate) ca: TestCa,
@@ -109,6 +111,10 @@ fn clients_of_both_versions_and_keys_are_served_with_keys_that_the_gateway_does_
     let (one, two) = (fleet.server(), fleet.server());
     let gateway = fleet.gateway(&[one.keys(), two.keys()], "");
     wait_until_ready(&gateway);
+    // It reads data of gateways with the rights of its sandbox.
+    assert_eq!(status(one.process().id(), "Seccomp"), "2");
+    let limited = one.metrics().sum("brisk_sandbox_limits", &["limit=\"system_calls\""]);
+    assert_eq!(limited as u64, 1);
     for (version, algorithms, scheme) in [
         ("-tls1_3", "ECDSA+SHA256", "ecdsa_secp256r1_sha256"),
         ("-tls1_3", "RSA-PSS+SHA256", "rsa_pss_rsae_sha256"),
