@@ -243,7 +243,8 @@ impl<'s> Supervisor<'s> {
     /// The next order; none without a socket. Generations have the user of the supervisor and still no right to order: a gateway
     /// that an attacker controls must not start others.
     async fn next_order(&self, control: &mut Option<ControlSocket>) -> Operator {
-        let is_generation = |process| self.all().any(|generation| generation.id().as_raw_pid() == process);
+        let is_generation =
+            |process: i32| self.all().any(|generation| generation.id().as_raw_pid() == process);
         match control {
             Some(control) => control.order(is_generation).await,
             None => std::future::pending().await,

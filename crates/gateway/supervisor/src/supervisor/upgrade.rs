@@ -69,8 +69,8 @@ impl Starting {
     /// [`Store`] stays: with a part of the sockets, connections to the others would be lost.
     pub(super) fn keep(&mut self, name: Option<&str>, descriptors: Vec<OwnedFd>) {
         let Some(stored) = &mut self.stored else { return };
-        let mut add = |descriptor| stored.add(name.unwrap_or(UNNAMED), descriptor);
-        let are_stored = !descriptors.is_empty() && descriptors.into_iter().all(&mut add);
+        let name = name.unwrap_or(UNNAMED);
+        let are_stored = !descriptors.is_empty() && descriptors.into_iter().all(|own| stored.add(name, own));
         if !are_stored {
             tracing::error!(
                 "the sockets stay the former ones: one of the gateway was lost, or is beyond {MOST}"
