@@ -14,6 +14,7 @@ pub(crate) mod dialect;
 mod directives;
 mod dns;
 mod error_pages;
+mod file_settings;
 mod files;
 mod flow;
 mod geo;
