@@ -6,6 +6,7 @@
 pub(crate) mod access;
 mod branch;
 mod cgi;
+mod changed;
 mod closing;
 pub(crate) mod condition;
 mod content;
@@ -43,6 +44,7 @@ mod scope;
 mod service;
 mod settings;
 mod site;
+mod sources;
 mod stream;
 pub(crate) mod trial;
 mod upstream;

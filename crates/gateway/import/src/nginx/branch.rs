@@ -125,7 +125,8 @@ impl<'a> Site<'_, 'a> {
         let has = |name: &str| step.inner().iter().any(|line| line.name == name);
         let is_file = step.args.iter().any(|arg| matches!(arg.trim_start_matches('('), "-f" | "-e"));
         let only_stops = is_file && step.inner().iter().all(|inner| inner.name == "break");
-        let target = step.inner().iter().find(|inner| inner.name == "rewrite").map(|rewrite| rewrite.arg(1));
+        let rewrite = step.inner().iter().find(|inner| inner.name == "rewrite");
+        let target = rewrite.map(|rewrite| (rewrite.arg(0), rewrite.arg(1)));
         let from = if only_stops { flow } else { &inner };
         let server = from.scope.one("proxy_pass").filter(|_| only_stops || !is_file && has("proxy_pass"));
         let mut keys = Keys::default();

@@ -176,10 +176,7 @@ impl<'a> Site<'_, 'a> {
             return result;
         }
         match rewrite {
-            Some((pattern, to)) if is_every(pattern) && !to.contains(['{', '?']) => {
-                self.one_file(to, &flow.scope, keys)
-            }
-            Some(rewrite) => self.formed_files(rewrite, flow, keys),
+            Some(rewrite) => self.changed_files(rewrite, flow, keys),
             None => self.files(flow, keys),
         }
     }

@@ -1,10 +1,13 @@
 //! Files, and the response for paths without a file.
 
+use std::slice;
+
 use crate::directive::Directive;
+use crate::nginx::closing::closes;
 use crate::nginx::flow::Flow;
 use crate::nginx::location::{Kind, Location, Route, program};
 use crate::nginx::pattern::{covers, is_every};
-use crate::nginx::program::Rewrite;
+use crate::nginx::program::{Rewrite, Step, is_redirect};
 use crate::nginx::proxy::rewritten;
 use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
@@ -25,15 +28,12 @@ const CHANGES: [&str; 6] =
 
 impl<'a> Site<'_, 'a> {
     /// One file for all paths of a route.
-    pub(crate) fn one_file(&self, uri: &str, scope: &Scope<'a>, keys: &mut Keys) -> Result<(), String> {
-        let root = scope.one("root").ok_or("there is no root")?;
+    fn one_file(&self, uri: &str, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
         if uri.ends_with('/') {
             return Err("the file is a folder".to_owned());
         }
-        self.context.carried(root);
-        keys.set("static", self.context.file(root.arg(0)));
-        keys.set("fallback", toml::text(uri));
-        Ok(())
+        // Not as `fallback`, with which the other files of the folder would be served too.
+        self.formed_files(&("^".to_owned(), uri.to_owned()), flow, keys)
     }
 
     /// `try_files`.
@@ -59,8 +59,8 @@ impl<'a> Site<'_, 'a> {
                 }
                 self.files(flow, keys)
             }
-            (true, None, _) => self.fallback(last, flow, keys),
-            (false, Some(_), Some(file)) => self.one_file(file, &flow.scope, keys),
+            (true, None, _) => self.fallback(("", last.as_str()), flow, keys),
+            (false, Some(_), Some(file)) => self.one_file(file, flow, keys),
             (false, None, Some(_)) => match self.named(last) {
                 Some(named) => {
                     let next = flow.to(named);
@@ -69,17 +69,30 @@ impl<'a> Site<'_, 'a> {
                     flow.same_restrictions(&next)?;
                     self.action(&next, None, keys)
                 }
-                None => self.fallback(last, flow, keys),
+                None => self.fallback(("", last.as_str()), flow, keys),
             },
             (false, _, None) => Err("the files have other variables than $uri".to_owned()),
         }
     }
 
-    /// Files, and `target` for paths without a file: a named location, a file, or a path of another location.
-    pub(crate) fn fallback(&self, target: &str, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
+    /// Files, and `target` for paths without a file: a named location, a file, or a path of another location. `source` is the
+    /// expression whose groups it has.
+    pub(crate) fn fallback(
+        &self,
+        (source, target): (&str, &str),
+        flow: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
         if let Some(named) = self.named(target) {
-            return match program(named.scope.own()).last() {
-                Some(step) if step.name == "rewrite" => self.fallback_rewritten(flow, step, keys),
+            return match program(named.scope.own()).split_last() {
+                Some((step, before)) if step.name == "rewrite" => {
+                    if before.iter().any(|own| closes(slice::from_ref(*own))) {
+                        return Err(
+                            "the location for paths without a file has conditions of its own".to_owned()
+                        );
+                    }
+                    self.fallback_rewritten(flow, step, keys)
+                }
                 _ => self.fallback_upstream(flow, &flow.to(named), None, keys),
             };
         }
@@ -92,7 +105,7 @@ impl<'a> Site<'_, 'a> {
         if !std::ptr::eq(next, flow.location) {
             flow.same_restrictions(&flow.to(next))?;
         }
-        if self.hidden(target, &flow.to(next)).is_some() {
+        if next.refused || self.hidden((source, target), flow, &flow.to(next)).is_some() {
             return Err("a location for some of the paths has restrictions of its own".to_owned());
         }
         let (level, passes) = next.scope.all_of(&PASSES);
@@ -115,6 +128,7 @@ impl<'a> Site<'_, 'a> {
         let below =
             path.strip_prefix(flow.at.path.trim_end_matches('/')).filter(|below| below.starts_with('/'));
         let below = below.ok_or("the file for paths without a file is outside of the folder of the route")?;
+        self.check_source(below)?;
         let index = if below.ends_with('/') { "index.html" } else { "" };
         keys.set("fallback", toml::text(&format!("{below}{index}")));
         Ok(())
@@ -141,14 +155,15 @@ impl<'a> Site<'_, 'a> {
         let steps = named.map(|named| program(named.scope.own())).unwrap_or_default();
         let Some((_, before)) = steps.split_last().filter(|(last, _)| last.name == "rewrite") else { return };
         for step in before {
-            if step.name != "rewrite" || self.rewrite(flow, step, routes).is_err() {
-                self.context.missing(
-                    step,
-                    "it is one of several changes of a path",
-                    "write a route with rewrite_path",
-                );
-            } else {
+            let is_change = step.name == "rewrite";
+            if is_change && matches!(self.rewrite(flow, step, routes), Ok(Step::Next | Step::Done)) {
                 self.context.different(step, "brisk looks for no file of this path");
+                continue;
+            }
+            let reason = "it is one of several changes of a path";
+            self.context.missing(step, reason, "write a route with rewrite_path");
+            if is_change && !is_redirect(step) {
+                Self::refuse_changed(flow, step, routes);
             }
         }
     }
@@ -204,8 +219,10 @@ impl<'a> Site<'_, 'a> {
             && matches!(flow.location.kind, Kind::Expression { .. })
         {
             self.context.carried(folder);
-            self.below(&base[..end], (&flow.values.pattern, &to), scope, keys);
-            return Ok(());
+            let result = self.below(&base[..end], (&flow.values.pattern, &to), scope, keys);
+            return result.inspect_err(|reason| {
+                self.context.missing(folder, reason.as_str(), "write a route for each file");
+            });
         }
         if base.contains('$') {
             let reason = "the folder depends on a variable";
@@ -239,6 +256,27 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
+    /// Files of a location without `try_files`, at the path that a `rewrite` forms.
+    pub(crate) fn changed_files(
+        &self,
+        rewrite: &Rewrite,
+        flow: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        let (pattern, to) = rewrite;
+        let result = if is_every(pattern) && !to.contains(['{', '?']) {
+            self.one_file(to, flow, keys)
+        } else {
+            self.formed_files(rewrite, flow, keys)
+        };
+        result.inspect_err(|reason| {
+            let folders = flow.scope.all_of(&["root", "alias"]).1;
+            if let Some(place) = folders.first().copied().or(flow.location.directive) {
+                self.context.missing(place, reason.as_str(), "write static with rewrite_path in a route");
+            }
+        })
+    }
+
     /// Files at the path that a `rewrite` forms, below the folder of the location.
     pub(crate) fn formed_files(
         &self,
@@ -256,35 +294,46 @@ impl<'a> Site<'_, 'a> {
         if !is_known && flow.at.path != "/" {
             return Err("the files of other paths are below another folder".to_owned());
         }
-        // `alias` replaces the path of the location in the changed path.
-        let own = match (&flow.location.kind, folder.name.as_str()) {
+        // `alias` replaces the path of its location in the changed path.
+        let own = match (self.owner(folder, flow), folder.name.as_str()) {
             (_, "root") => Some(to.clone()),
-            (Kind::Prefix { path, .. }, _) if path.ends_with('/') && base.ends_with('/') => {
+            (Some(Kind::Prefix { path, .. }), _) if path.ends_with('/') && base.ends_with('/') => {
                 to.strip_prefix(path.as_str()).map(|rest| format!("/{rest}"))
             }
             _ => None,
         };
         let own = own.ok_or("the changed path is outside of the folder")?;
         self.context.carried(folder);
-        self.below(base.trim_end_matches('/'), (pattern, &own), &flow.scope, keys);
-        Ok(())
+        self.below(base.trim_end_matches('/'), (pattern, &own), &flow.scope, keys)
     }
 
     /// Files at another path below a folder: `static` with `rewrite_path`.
-    fn below(&self, folder: &str, (pattern, to): (&str, &str), scope: &Scope<'a>, keys: &mut Keys) {
+    fn below(
+        &self,
+        folder: &str,
+        (pattern, to): (&str, &str),
+        scope: &Scope<'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
+        self.check_source(to)?;
         keys.set("static", self.context.file(if folder.is_empty() { "/" } else { folder }));
         keys.set("rewrite_path", rewritten(pattern, to));
         self.file_settings(scope, keys);
         // brisk has no lists of folders with other paths.
         keys.0.retain(|(key, _)| key != "listing");
+        Ok(())
+    }
+
+    /// Kind of the location that has a directive in its own block.
+    fn owner<'s>(&'s self, line: &Directive, flow: &Flow<'s, 'a>) -> Option<&'s Kind> {
+        let has_line = |location: &&Location<'a>| location.scope.own().iter().any(|own| own.id == line.id);
+        let owner = [flow.location].into_iter().chain(&self.locations).find(has_line);
+        owner.map(|location| &location.kind)
     }
 
     /// The folder for the path of a place. `alias` replaces the path of its own location, also for the locations inside of it.
     fn alias(&self, alias: &Directive, base: &str, flow: &Flow<'_, 'a>) -> Result<String, String> {
-        let has_alias =
-            |location: &&Location<'a>| location.scope.own().iter().any(|line| line.id == alias.id);
-        let own = [flow.location].into_iter().chain(&self.locations).find(has_alias);
-        let own = own.map(|location| &location.kind);
+        let own = self.owner(alias, flow);
         let Some(Kind::Prefix { path, .. } | Kind::Exact(path)) = own else { return Ok(base.to_owned()) };
         match flow.at.path.strip_prefix(path.as_str()) {
             Some("") => Ok(base.to_owned()),

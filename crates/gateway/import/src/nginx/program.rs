@@ -1,10 +1,9 @@
 //! The directives of nginx's rewrite module, executed at the time of the translation: `if`, `rewrite`, `return`, `set`.
 
 use crate::directive::Directive;
-use crate::nginx::closing::closes;
 use crate::nginx::condition::When;
 use crate::nginx::flow::Flow;
-use crate::nginx::location::{Kind, Location, Route, program};
+use crate::nginx::location::{Location, Route, program};
 use crate::nginx::pattern::{self, is_every};
 use crate::nginx::site::Site;
 use crate::nginx::variables::{Use, Values};
@@ -58,6 +57,17 @@ impl<'a> Site<'_, 'a> {
                     flow.strips = true;
                     break;
                 }
+                "rewrite" if self.precedes_end(&flow, step, &steps[index + 1..]) => {
+                    let reason = "the directives behind it, which nginx executes before it looks for the new path, end requests";
+                    context.missing(
+                        step,
+                        reason,
+                        "write the routes by hand; until then they refuse requests",
+                    );
+                    if Self::refuse_changed(&flow, step, routes) {
+                        return;
+                    }
+                }
                 "rewrite" => match self.rewrite(&flow, step, routes) {
                     Ok(Step::Changed(changed)) if rewrite.is_none() => {
                         rewrite = Some(changed);
@@ -68,15 +78,15 @@ impl<'a> Site<'_, 'a> {
                     Ok(Step::Changed(_)) => {
                         let reason = "a route of brisk has one rewrite_path";
                         context.missing(step, reason, "write a route with when.path_regex");
+                        if Self::refuse_changed(&flow, step, routes) {
+                            return;
+                        }
                     }
                     Ok(Step::Next) => {}
                     Ok(Step::Done) => return,
                     Err(reason) => {
                         context.missing(step, reason, "write it as redirect or rewrite_path of a route");
-                        if self.chooses_location(step)
-                            && !is_redirect(step)
-                            && Self::refuse_changed(&flow, step, routes)
-                        {
+                        if !is_redirect(step) && Self::refuse_changed(&flow, step, routes) {
                             return;
                         }
                     }
@@ -134,12 +144,12 @@ impl<'a> Site<'_, 'a> {
         let context = self.context;
         let (source, target) = anchored(step).unwrap_or_else(|| (step.arg(0).into(), step.arg(1).into()));
         let (source, target) = (source.as_str(), target.as_str());
-        let source_pattern = pattern::translate(source, false)?;
         // The expression cannot match below this prefix, so the rewrite never applies here.
         if !pattern::can_match(source, false, &flow.at.path) && !flow.at.exact {
             context.carried(step);
             return Ok(Step::Next);
         }
+        let source_pattern = pattern::translate(source, false)?;
         let groups = flow.values.clone().with_groups(&source_pattern);
         let is_every = is_every(source);
         let condition = When::plain("path_regex", toml::raw(&source_pattern));
@@ -161,7 +171,8 @@ impl<'a> Site<'_, 'a> {
         // nginx would search the locations again and find this one, up to ten times.
         let stays = next.is_none_or(|next| std::ptr::eq(next, flow.location));
         let is_last = self.chooses_location(step);
-        let hidden = self.hidden(&kept, &flow.to(next.unwrap_or(flow.location))).filter(|_| is_last);
+        let changed = (source, kept.as_str());
+        let hidden = if is_last { self.reached(changed, flow, next)? } else { None };
         if hidden.is_none() && (!is_last || stays) {
             context.carried(step);
             return Ok(Step::Changed((source_pattern, to)));
@@ -208,7 +219,8 @@ impl<'a> Site<'_, 'a> {
         let groups = Values { groups: true, ..flow.values.clone() };
         let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
         let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
-        if self.hidden(step.arg(1), &flow.to(next)).is_some() {
+        let changed = (step.arg(0), step.arg(1));
+        if self.reached(changed, flow, Some(next))?.is_some() {
             return Err("a location for some of the new paths has restrictions of its own".to_owned());
         }
         Ok(((pattern::translate(step.arg(0), false)?, to), next))
@@ -226,53 +238,6 @@ impl<'a> Site<'_, 'a> {
         let mut keys = Keys::default();
         keys.set("redirect", format!("{{ to = {}, status = {status} }}", toml::text(&to)));
         Ok(keys)
-    }
-
-    /// The location of a changed path, as far as its text before the first variable shows.
-    fn target(&self, path: &str) -> Option<&Location<'a>> {
-        self.find(path.split(['$', '?']).next().unwrap_or_default())
-    }
-
-    /// Whether nginx chooses a location for the changed path. A `rewrite` of the server precedes that choice.
-    fn chooses_location(&self, step: &Directive) -> bool {
-        step.arg(2) != "break" || self.program.iter().any(|own| own.id == step.id)
-    }
-
-    /// Whether no directive of the location follows a `rewrite`.
-    fn ends_all(&self, step: &Directive) -> bool {
-        let is_of_server = self.program.iter().any(|own| own.id == step.id);
-        let source = step.arg(0).replace(['(', ')'], "");
-        matches!(step.arg(2), "break" | "last") && is_every(&source) && !is_of_server
-    }
-
-    /// Refuses the paths of a `rewrite` that is not carried: nginx gives them to another location. Whether all paths are refused.
-    fn refuse_changed(flow: &Flow<'_, 'a>, step: &Directive, routes: &mut Vec<Route>) -> bool {
-        let source = pattern::translate(step.arg(0), false).ok().filter(|_| !is_every(step.arg(0)));
-        let both = source.and_then(|source| flow.when.and(&When::plain("path_regex", toml::raw(&source))));
-        let is_all = both.is_none();
-        let when = both.unwrap_or_else(|| flow.when.clone());
-        routes.push(Self::refusal(flow.location, flow.at, when));
-        is_all
-    }
-
-    /// A location with restrictions that `next` does not have, if nginx could choose it for a changed path that is only known up to
-    /// its first variable.
-    pub(crate) fn hidden(&self, path: &str, next: &Flow<'_, 'a>) -> Option<&Location<'a>> {
-        let path = path.split('?').next().unwrap_or_default();
-        let (start, _) = path.split_once('$')?;
-        let mut others = self.locations.iter().filter(|other| match &other.kind {
-            Kind::Prefix { path, .. } | Kind::Exact(path) => path.starts_with(start),
-            // The path of the client, whose parts the variables are, was compared with other expressions.
-            Kind::Expression { pattern, ignore_case } => {
-                (pattern.starts_with('^') || !self.is_tried(next.location, other))
-                    && pattern::can_match(pattern, *ignore_case, start)
-            }
-            Kind::Named(_) => false,
-        });
-        let is_restricted = |other: &&Location<'a>| {
-            other.refused || closes(other.scope.own()) && next.same_restrictions(&next.to(other)).is_err()
-        };
-        others.find(is_restricted)
     }
 
     /// The keys for a `return`.
@@ -346,7 +311,7 @@ impl<'a> Site<'_, 'a> {
 }
 
 /// Whether a `rewrite` is a redirect of the client.
-fn is_redirect(step: &Directive) -> bool {
+pub(crate) fn is_redirect(step: &Directive) -> bool {
     let target = step.arg(1);
     matches!(step.arg(2), "redirect" | "permanent") || target.contains("://") || target.starts_with("$scheme")
 }

@@ -193,10 +193,7 @@ impl<'c, 'a> Site<'c, 'a> {
             return;
         }
         self.parts(location, true, routes);
-        let mut has_scripts = *self
-            .index
-            .has_scripts
-            .get_or_init(|| self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some()));
+        let mut has_scripts = self.has_scripts();
         for other in self.expressions() {
             let Kind::Expression { pattern, ignore_case } = &other.kind else { continue };
             if self.effort.is_spent() {
@@ -223,30 +220,6 @@ impl<'c, 'a> Site<'c, 'a> {
         let start = routes.len();
         self.location(location, &at, routes);
         Self::without_sources(location, start, has_scripts, routes);
-    }
-
-    /// Makes the last routes short and safe: without a route for scripts whose requests the next one gives to the same server, and, if
-    /// a server has scripts that no route finds here, with one that sends no source text.
-    fn without_sources(location: &Location<'a>, start: usize, has_scripts: bool, routes: &mut Vec<Route>) {
-        let Some(last) = routes.last().filter(|last| last.keys.get("static").is_some()) else { return };
-        let fallback = last.keys.get("fallback").filter(|fallback| fallback.starts_with('{'));
-        if fallback.is_none() && has_scripts {
-            let path = last.path.clone();
-            let when = When::plain("path_regex", "'(?i)\\.(php|phtml|phar)$'".to_owned());
-            let at = At { path, exact: false, when: when.clone(), values: Values::default() };
-            let mut keys = Keys::default();
-            keys.set("respond", "{ status = 404 }");
-            return routes.insert(start, Self::route(location, &at, when, keys));
-        }
-        let (Some(fallback), Some(before)) = (fallback, start.checked_sub(1)) else { return };
-        let own = routes[before].keys.get("upstream").map(|name| format!("{{ upstream = {name} }}"));
-        let count = last.keys.0.iter().filter(|(key, _)| key != "index").count();
-        let is_same = own.is_some_and(|own| own == fallback) && count == 2;
-        let scripts = &routes[before];
-        let is_plain = scripts.keys.0.len() == 1 && scripts.path == last.path && !scripts.exact;
-        if is_same && is_plain && routes.len() == start + 1 && scripts.when.is_about_scripts() {
-            routes.remove(before);
-        }
     }
 
     /// The route of a prefix, if the [`Effort`] for the server is spent.
