@@ -40,6 +40,7 @@ mod proxy;
 mod referers;
 mod replaced;
 mod returning;
+mod scheme;
 mod scope;
 mod service;
 mod settings;

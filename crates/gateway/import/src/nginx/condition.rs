@@ -369,19 +369,3 @@ pub(crate) fn is_host_condition(directive: &Directive) -> bool {
             _ => false,
         })
 }
-
-/// Whether the directive is `if` with a redirect of plain HTTP to HTTPS.
-pub(crate) fn is_scheme_condition(directive: &Directive) -> bool {
-    let text = directive.args.join(" ");
-    let conditions = [
-        "($scheme = http)",
-        "($scheme != https)",
-        "($scheme = \"http\")",
-        "($server_port = 80)",
-        "($https = )",
-        "($https = \"\")",
-        "($server_port != 443)",
-        "($https != on)",
-    ];
-    directive.name == "if" && conditions.contains(&text.trim())
-}

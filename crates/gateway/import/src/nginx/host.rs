@@ -1,10 +1,11 @@
 //! Hosts: names, certificates and settings of a server.
 
 use crate::directive::Directive;
-use crate::nginx::condition::{is_host_condition, is_scheme_condition};
+use crate::nginx::condition::is_host_condition;
 use crate::nginx::context::Context;
 use crate::nginx::listen::{Server, is_challenge, scope};
 use crate::nginx::location::{Route, without_repetitions};
+use crate::nginx::scheme::is_scheme_condition;
 use crate::nginx::scope::Scope;
 use crate::nginx::site::Site;
 use crate::report::Class;
@@ -191,7 +192,7 @@ impl<'a> Context<'a> {
     ) -> Host {
         let mut keys = self.identity(server, scope, names, all);
         self.client_certificates(scope, &mut keys);
-        let mut site = Site::new(self, server.directive);
+        let mut site = Site::new(self, server);
         site.host_settings(&mut keys);
         let mut routes = Vec::new();
         site.run_whole(step, &mut routes);
@@ -227,7 +228,7 @@ impl<'a> Context<'a> {
             // Over plain HTTP, brisk redirects to HTTPS, where clients have certificates.
             keys.0.retain(|(key, _)| key != "plain");
         }
-        let mut site = Site::new(self, server.directive);
+        let mut site = Site::new(self, server);
         site.host_settings(&mut keys);
         let mut routes = if is_undecided(server) { vec![site.refused()] } else { site.routes() };
         if let Some(file) = site.maintenance.take() {
@@ -346,7 +347,7 @@ fn is_undecided(server: &Server<'_>) -> bool {
 }
 
 fn redirects_scheme(server: &Server<'_>) -> bool {
-    server.has_tls() && server.directive.inner().iter().any(is_scheme_condition)
+    server.directive.inner().iter().any(|line| is_scheme_condition(server, line))
 }
 
 /// Whether a server closes all connections, as the default server of many configurations does.

@@ -1,5 +1,7 @@
 //! The tables for all hosts: `[server]` and `[tls]`.
 
+use std::collections::BTreeSet;
+
 use crate::directive::Directive;
 use crate::nginx::access::network;
 use crate::nginx::context::Context;
@@ -38,6 +40,10 @@ impl<'a> Context<'a> {
         let header = first(scopes, "real_ip_header");
         let kind = header.first().map_or("X-Real-IP", |header| header.arg(0));
         let uses_protocol = servers.iter().flat_map(|server| &server.listens).any(|listen| listen.proxy);
+        let has_rules = !self.geos.is_empty()
+            || self.maps.values().any(|map| map.arg(0).contains("remote_addr"))
+            || self.http.all_of(&["allow", "deny"]).0 > 0
+            || servers.iter().any(|server| decides_by_address(server.directive.inner()));
         let mut networks = Vec::new();
         for proxy in &proxies {
             match proxy.arg(0) {
@@ -46,15 +52,18 @@ impl<'a> Context<'a> {
                     self.carried(proxy);
                     networks.push(own);
                 }
-                _ => self.missing(proxy, "brisk trusts networks", "write its addresses in trusted_proxies"),
+                _ => {
+                    self.missing(proxy, "brisk trusts networks", "write its addresses in trusted_proxies");
+                    if has_rules {
+                        self.open(proxy);
+                    }
+                }
             }
         }
         for directive in &header {
             self.carried(directive);
         }
-        let has_rules = !self.geos.is_empty()
-            || self.http.all_of(&["allow", "deny"]).0 > 0
-            || servers.iter().any(|server| decides_by_address(server.directive.inner()));
+        self.other_sources(scopes, has_rules);
         for location in servers.iter().flat_map(|server| server.directive.inner()) {
             self.untrusted(location, has_rules);
         }
@@ -64,6 +73,9 @@ impl<'a> Context<'a> {
         }
         if uses_protocol {
             let is_listed = kind == "proxy_protocol" && !networks.is_empty();
+            if !is_listed {
+                self.open_protocol(servers, header.iter().chain(&proxies).copied(), has_rules);
+            }
             // With networks, only these peers send the header. Otherwise each peer of the listener does.
             keys.set("proxy_protocol", if is_listed { toml::list(&networks) } else { "true".to_owned() });
         } else if !networks.is_empty() {
@@ -78,6 +90,46 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Notes a source of addresses that is not carried. `has_rules`: whether requests are refused by their address.
+    fn lost_source(&self, line: &Directive, action: &str, has_rules: bool) {
+        self.missing(line, "one header names the client for all requests", action);
+        if has_rules {
+            self.open(line);
+        }
+    }
+
+    /// Notes sources of addresses of servers that differ from those of the first server that has some.
+    fn other_sources(&self, scopes: &[Scope<'a>], has_rules: bool) {
+        for name in ["set_real_ip_from", "real_ip_header"] {
+            let own = texts(&first(scopes, name));
+            let others = scopes.iter().map(|scope| scope.all(name)).filter(|lines| !lines.is_empty());
+            for line in others.filter(|lines| texts(lines) != own).flatten() {
+                self.lost_source(line, "write the same lines for all servers of these addresses", has_rules);
+            }
+        }
+    }
+
+    /// Notes listeners with the PROXY protocol on which each peer names the client in brisk, and the lines about `sources` by which
+    /// nginx would name another one.
+    fn open_protocol(
+        &self,
+        servers: &[Server<'a>],
+        sources: impl Iterator<Item = &'a Directive>,
+        has_rules: bool,
+    ) {
+        for line in sources {
+            let action = "write real_ip_header proxy_protocol, or listen without proxy_protocol";
+            self.lost_source(line, action, has_rules);
+        }
+        let lines = servers.iter().flat_map(|server| server.directive.inner());
+        for listen in lines.filter(|line| line.name == "listen" && line.has("proxy_protocol")) {
+            self.different(listen, "each peer names the client: write the networks of the proxies");
+            if has_rules {
+                self.open(listen);
+            }
+        }
+    }
+
     /// Notes sources of addresses that only a location has. `has_rules`: whether requests are refused by their address.
     fn untrusted(&self, location: &Directive, has_rules: bool) {
         if location.name != "location" {
@@ -86,10 +138,7 @@ impl<'a> Context<'a> {
         for line in location.inner() {
             if matches!(&*line.name, "set_real_ip_from" | "real_ip_header") {
                 let action = "write it in the server: brisk reads the address before it looks for a route";
-                self.missing(line, "one header names the client for all requests", action);
-                if has_rules {
-                    self.open(line);
-                }
+                self.lost_source(line, action, has_rules);
             }
             self.untrusted(line, has_rules);
         }
@@ -244,6 +293,11 @@ fn listeners(servers: &[Server<'_>], keys: &mut Keys) {
         inner.iter().any(|line| line.name == "ssl_reject_handshake" && line.arg(0) == "on") || is_closed
     });
     keys.set("unknown_host", if refuses { "\"refuse\"" } else { "\"default\"" });
+}
+
+/// The arguments of directives.
+fn texts<'a>(lines: &[&'a Directive]) -> BTreeSet<&'a [String]> {
+    lines.iter().map(|line| line.args.as_slice()).collect()
 }
 
 /// The directives with this name in the first scope that has some.

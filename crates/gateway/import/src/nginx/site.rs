@@ -4,12 +4,14 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::directive::Directive;
-use crate::nginx::condition::{When, is_host_condition, is_scheme_condition};
+use crate::nginx::condition::{When, is_host_condition};
 use crate::nginx::context::Context;
 use crate::nginx::flow::Flow;
 use crate::nginx::headers::Inherited;
+use crate::nginx::listen::Server;
 use crate::nginx::location::{At, Effort, Index, Kind, Location, Route, everything, kind, program};
 use crate::nginx::pattern;
+use crate::nginx::scheme::is_scheme_condition;
 use crate::nginx::scope::Scope;
 use crate::nginx::variables::Values;
 use crate::report::Class;
@@ -46,14 +48,14 @@ pub(crate) struct Pages {
 
 impl<'c, 'a> Site<'c, 'a> {
     /// Gathers the locations of a server.
-    pub(crate) fn new(context: &'c Context<'a>, server: &'a Directive) -> Self {
-        let scope = context.http.child(server.inner());
-        let mut steps = program(server.inner());
-        for step in steps.iter().filter(|step| is_scheme_condition(step)) {
+    pub(crate) fn new(context: &'c Context<'a>, server: &Server<'a>) -> Self {
+        let scope = context.http.child(server.directive.inner());
+        let mut steps = program(server.directive.inner());
+        for step in steps.iter().filter(|step| is_scheme_condition(server, step)) {
             context
                 .note_whole(step, &Class::Difference("brisk redirects plain HTTP to HTTPS (308)".to_owned()));
         }
-        steps.retain(|step| !is_scheme_condition(step) && !is_host_condition(step));
+        steps.retain(|step| !is_scheme_condition(server, step) && !is_host_condition(step));
         let is_whole = steps.iter().any(|step| step.name == "return");
         let inherited = Inherited::default();
         let mut site = Self {
@@ -69,7 +71,7 @@ impl<'c, 'a> Site<'c, 'a> {
         };
         if is_whole {
             let unreached = Class::NotNeeded("the server responds before it looks for a location".to_owned());
-            let locations = server.inner().iter().filter(|line| line.name == "location");
+            let locations = server.directive.inner().iter().filter(|line| line.name == "location");
             locations.for_each(|location| context.note_whole(location, &unreached));
         } else {
             site.gather(&scope, None);

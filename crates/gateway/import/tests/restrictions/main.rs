@@ -1,5 +1,6 @@
 //! Restrictions of nginx are never lost: a restriction that brisk does not have becomes a refusal, and the report names it.
 
+mod addresses;
 mod changed;
 mod requests;
 
