@@ -43,9 +43,11 @@ pub(crate) fn run(file: &Path) -> Result<()> {
     runtime.block_on(async {
         // The guards of the folder and the processes end them on each of these paths.
         let mut ended = signal(SignalKind::terminate())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
         tokio::select! {
             result = check(&file, &nginx) => result,
             _ = ended.recv() => bail!("ended by SIGTERM"),
+            _ = hung_up.recv() => bail!("the terminal has gone (SIGHUP)"),
             result = tokio::signal::ctrl_c() => { result?; bail!("interrupted") }
         }
     })
@@ -65,6 +67,9 @@ async fn check(file: &Path, nginx: &Path) -> Result<()> {
         let mut spare = Spare::default();
         let trial = nginx_trial(file, &stand, &mut || spare.port())?;
         drop(spare);
+        if trial.requests.is_empty() {
+            bail!("no server of the configuration listens at an IP address, so there is nothing to compare");
+        }
         match start(&trial, nginx, &folder).await? {
             Started::Running(processes) => {
                 let differences = compare(&trial).await?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use brisk_import::{TrialListener, TrialRequest};
 
-use super::exchange::Reply;
+use super::exchange::{Exchanged, Reply};
 use super::recorder::OWN_HOST;
 
 /// Headers that each server has in its own way, such as `Date` and `ETag`.
@@ -55,31 +55,35 @@ pub(super) struct Difference {
 }
 
 impl Differences {
-    /// Compares the responses of nginx (`theirs`) and brisk (`ours`).
+    /// Compares the responses of nginx (`theirs`) and brisk (`ours`). An error is a difference, also if both have it: the check has
+    /// not compared anything.
     pub(super) fn add(
         &mut self,
         request: &TrialRequest,
         listener: &TrialListener,
-        theirs: Option<Reply>,
-        ours: Option<Reply>,
+        theirs: Exchanged,
+        ours: Exchanged,
     ) {
         let name = described(request, listener);
         let (theirs, ours) = match (theirs, ours) {
-            (None, None) => return,
-            (None, Some(ours)) if matches!(ours.status, 403 | 421) => {
+            (Ok(None), Ok(None)) => return,
+            (Ok(None), Ok(Some(ours))) if matches!(ours.status, 403 | 421) => {
                 return self
                     .explained
                     .push("brisk responds with 403 or 421 where nginx closes the connection");
             }
-            (Some(theirs), Some(ours)) => (theirs, ours),
+            (Ok(Some(theirs)), Ok(Some(ours))) => (theirs, ours),
             (theirs, ours) => {
-                let status =
-                    |reply: Option<Reply>| reply.map_or("none".to_owned(), |reply| reply.status.to_string());
+                let status = |exchanged: Exchanged| match exchanged {
+                    Ok(Some(reply)) => reply.status.to_string(),
+                    Ok(None) => "none".to_owned(),
+                    Err(error) => error,
+                };
                 let parts = vec![("status".to_owned(), status(theirs), status(ours))];
                 return self.all.push(Difference { request: name, parts });
             }
         };
-        if let Some(reason) = explanation(&theirs, &ours) {
+        if let Some(reason) = explanation(request, listener, &theirs, &ours) {
             return self.explained.push(reason);
         }
         let parts = parts(request, listener, &theirs, &ours);
@@ -90,10 +94,23 @@ impl Differences {
 }
 
 /// The documented reason for a difference, such as a redirect to `https` with 308 in place of 301.
-fn explanation(theirs: &Reply, ours: &Reply) -> Option<&'static str> {
-    let is_secure = |reply: &Reply| reply.header("location").is_some_and(|to| to.starts_with("https://"));
-    if matches!(theirs.status, 301 | 302 | 307) && ours.status == 308 && is_secure(theirs) && is_secure(ours)
-    {
+fn explanation(
+    request: &TrialRequest,
+    listener: &TrialListener,
+    theirs: &Reply,
+    ours: &Reply,
+) -> Option<&'static str> {
+    let secure = |reply: &Reply| {
+        let rest = reply.header("location")?.strip_prefix("https://")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        // Each server has another port for HTTPS in the trial.
+        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let host =
+            authority.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(authority, |(host, _)| host);
+        Some(format!("{host}{}", neutral(path, request, listener)))
+    };
+    let is_same = || secure(theirs).is_some_and(|theirs| secure(ours) == Some(theirs));
+    if matches!(theirs.status, 301 | 302 | 307) && ours.status == 308 && is_same() {
         return Some("brisk redirects plain HTTP to HTTPS with 308");
     }
     if ours.status == 501 && theirs.status != 501 {
@@ -214,12 +231,12 @@ mod tests {
     use super::*;
 
     #[expect(clippy::unnecessary_wraps, reason = "as the comparison takes it")]
-    fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Option<Reply> {
+    fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Exchanged {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Some(Reply { status, headers: headers.collect(), body: body.into() })
+        Ok(Some(Reply { status, headers: headers.collect(), body: body.into() }))
     }
 
-    fn compared(theirs: Option<Reply>, ours: Option<Reply>) -> (Vec<String>, usize) {
+    fn compared(theirs: Exchanged, ours: Exchanged) -> (Vec<String>, usize) {
         let [host, method, target] = ["a.example", "GET", "/x"].map(str::to_owned);
         let request = TrialRequest { listener: 0, host, method, target, header: None };
         let listener =
@@ -241,7 +258,7 @@ mod tests {
                 reply(200, &[], "app\nGET /\nhost: (of proxy_pass)\nx-a: 1\n0 bytes"),
                 reply(200, &[], "app\nGET /\nhost: a.example\nx-a: 1\nx-forwarded-proto: http\n0 bytes"),
             ),
-            (None, None),
+            (Ok(None), Ok(None)),
         ];
         for (theirs, ours) in same {
             assert_eq!(compared(theirs, ours), (Vec::new(), 0));
@@ -251,11 +268,27 @@ mod tests {
                 reply(301, &[("location", "https://a.example/x")], ""),
                 reply(308, &[("location", "https://a.example:1/x")], ""),
             ),
-            (None, reply(403, &[], "")),
+            (Ok(None), reply(403, &[], "")),
             (reply(200, &[], ""), reply(501, &[], "")),
         ];
         for (theirs, ours) in explained {
             assert_eq!(compared(theirs, ours), (Vec::new(), 1));
+        }
+        let error = || Err("timeout".to_owned());
+        for (theirs, ours) in [
+            (
+                reply(301, &[("location", "https://a.example/x")], ""),
+                reply(308, &[("location", "https://a.example/")], ""),
+            ),
+            (
+                reply(301, &[("location", "https://www.a.example/x")], ""),
+                reply(308, &[("location", "https://a.example:1/x")], ""),
+            ),
+            (error(), error()),
+            (Ok(None), error()),
+        ] {
+            let (named, explained) = compared(theirs, ours);
+            assert_eq!((named.len(), explained), (1, 0), "{named:?}");
         }
         let (named, _) = compared(reply(200, &[("x-a", "1")], "a"), reply(404, &[], "b"));
         assert_eq!(

@@ -1,6 +1,6 @@
 //! One request of a trial, on a connection of its own.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -32,10 +32,29 @@ impl Reply {
     }
 }
 
-/// Sends a request to a port of 127.0.0.1. `None` if the server closes the connection without a response.
-pub(super) async fn send(request: &TrialRequest, port: u16, tls: Option<&Connector>) -> Option<Reply> {
-    let bytes = timeout(TIMEOUT, exchange(request, port, tls)).await;
-    parse(&bytes.ok()?.ok()?, &request.method)
+/// Result of a request. `None` if the server closes the connection, or refuses the TLS handshake, without a response; an error has its
+/// reason, such as a timeout.
+pub(super) type Exchanged = Result<Option<Reply>, String>;
+
+/// Sends a request to a port of 127.0.0.1.
+pub(super) async fn send(request: &TrialRequest, port: u16, tls: Option<&Connector>) -> Exchanged {
+    let bytes = match timeout(TIMEOUT, exchange(request, port, tls)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) if is_close(&error) => return Ok(None),
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err(format!("no response after {} seconds", TIMEOUT.as_secs())),
+    };
+    match parse(&bytes, &request.method) {
+        Some(reply) => Ok(Some(reply)),
+        None if bytes.is_empty() => Ok(None),
+        None => Err(format!("an incomplete response of {} bytes", bytes.len())),
+    }
+}
+
+/// Whether the server has closed the connection, or refused the TLS handshake with an alert.
+fn is_close(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
+        || error.to_string().contains("received fatal alert")
 }
 
 async fn exchange(request: &TrialRequest, port: u16, tls: Option<&Connector>) -> io::Result<Vec<u8>> {
@@ -59,8 +78,11 @@ async fn bytes<T: AsyncRead + AsyncWrite + Unpin>(
         format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{header}{length}Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut response = Vec::new();
-    stream.take(LARGEST).read_to_end(&mut response).await?;
-    Ok(response)
+    match stream.take(LARGEST).read_to_end(&mut response).await {
+        // The bytes before the end of a connection are a part of a response.
+        Err(error) if response.is_empty() || !is_close(&error) => Err(error),
+        _ => Ok(response),
+    }
 }
 
 /// Reads a response that ends with its connection.
@@ -109,7 +131,44 @@ fn chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
+
+    /// The result of a request to a server that sends `response` and closes the connection.
+    async fn sent(response: &'static str) -> Exchanged {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a request");
+                head.extend(byte);
+            }
+            stream.write_all(response.as_bytes()).expect("a client");
+        });
+        let exchanged = send(&request(), port, None).await;
+        server.join().expect("a server");
+        exchanged
+    }
+
+    fn request() -> TrialRequest {
+        let [host, method, target] = ["a.example", "GET", "/x"].map(str::to_owned);
+        TrialRequest { listener: 0, host, method, target, header: None }
+    }
+
+    #[tokio::test]
+    async fn only_a_close_without_bytes_is_no_response() {
+        let reply = sent("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(reply.map(|reply| reply.map(|reply| reply.status)), Ok(Some(204)));
+        assert_eq!(sent("").await, Ok(None));
+        assert!(sent("HTTP/1.1 200").await.is_err_and(|error| error.contains("12 bytes")));
+        assert!(send(&request(), 0, None).await.is_err(), "nothing listens at the port");
+    }
 
     #[test]
     fn responses_are_read_to_their_ends() {

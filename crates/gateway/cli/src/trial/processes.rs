@@ -4,7 +4,7 @@ use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -60,11 +60,11 @@ impl Processes {
         loop {
             // Before the look at the processes: one of them may have ended because another program has its port.
             waiting.retain(|port| !accepts(*port));
-            if let Some((name, messages)) = all.failed() {
+            if let Some((name, status, messages)) = all.failed() {
                 if messages.contains("ddress already in use") {
                     return Ok(Started::PortTaken);
                 }
-                bail!("{name} has not started with the configuration of the check:\n{messages}");
+                bail!("{name} has not started with the configuration of the check ({status}):\n{messages}");
             }
             if waiting.is_empty() {
                 return Ok(Started::Running(all));
@@ -85,15 +85,14 @@ impl Processes {
         Ok(())
     }
 
-    /// A server that has ended, with its last messages.
-    fn failed(&mut self) -> Option<(String, String)> {
-        let (name, _, log) = self
-            .0
-            .iter_mut()
-            .find_map(|(name, child, log)| child.try_wait().ok()??.code().map(|code| (name, code, log)))?;
+    /// A server that has ended, by itself or by a signal, with its last messages.
+    fn failed(&mut self) -> Option<(String, ExitStatus, String)> {
+        let (name, status, log) = self.0.iter_mut().find_map(|(name, child, log)| {
+            child.try_wait().ok().flatten().map(|status| (name, status, log))
+        })?;
         let messages = fs::read(log).unwrap_or_default();
         let last = &messages[messages.len().saturating_sub(SHOWN)..];
-        Some((name.clone(), String::from_utf8_lossy(last).into_owned()))
+        Some((name.clone(), status, String::from_utf8_lossy(last).into_owned()))
     }
 }
 
@@ -110,4 +109,25 @@ impl Drop for Processes {
 fn accepts(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_a_signal_has_ended_has_failed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut all = Processes(Vec::new());
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo crashed >&2; kill -KILL $$"]);
+        all.spawn("nginx", command, folder.path()).expect("a shell");
+        let (name, status, messages) = loop {
+            match all.failed() {
+                Some(failed) => break failed,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        assert_eq!((name.as_str(), status.code(), messages.as_str()), ("nginx", None, "crashed\n"));
+    }
 }

@@ -71,3 +71,12 @@ fn a_configuration_that_nginx_refuses_has_its_message() {
     let text = finished.text();
     assert!(!finished.status.success() && text.contains("unknown directive"), "{text}");
 }
+
+#[test]
+fn servers_listen_at_spare_ports_only() {
+    let finished = check("server { server_name a.example; location / { return 204; } }");
+    assert!(finished.text().contains("requests have the same response"), "{}", finished.text());
+    finished.success();
+    let finished = check("server { listen unix:/run/a.sock; location / { return 204; } }");
+    assert!(!finished.status.success(), "nothing is compared: {}", finished.text());
+}

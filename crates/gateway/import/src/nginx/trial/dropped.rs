@@ -2,15 +2,19 @@
 
 use crate::directive::Directive;
 
-/// Directives that change files (`dav_methods`), need rights (`user`), limit requests (`limit_req`), or concern certificates
-/// (`ssl_certificate`), which the trial has itself.
-const DROPPED: [&str; 29] = [
+/// Directives that change files (`dav_methods`), need rights (`user`), limit or delay requests (`limit_req`, `auth_delay`), or concern
+/// certificates (`ssl_certificate`), which the trial has itself.
+const DROPPED: [&str; 33] = [
     "access_log",
+    "auth_delay",
     "daemon",
     "dav_methods",
     "error_log",
     "events",
+    "google_perftools_profiles",
     "limit_conn",
+    "limit_rate",
+    "limit_rate_after",
     "limit_req",
     "lock_file",
     "log_format",
@@ -36,14 +40,22 @@ const DROPPED: [&str; 29] = [
     "user",
 ];
 
+/// Beginnings of the names of directives that start programs (`js_content`), contact other machines (`otel_exporter`), or concern
+/// TLS of upstreams: recorders have no TLS.
+const STARTS: [&str; 7] =
+    ["grpc_ssl_", "js_", "modsecurity_rules", "otel_", "perl", "proxy_ssl_", "uwsgi_ssl_"];
+
+/// Ends of the names of directives that start programs, or write files.
+const ENDS: [&str; 7] =
+    ["_temp_path", "_by_lua", "_by_lua_block", "_by_lua_file", "_cache_path", "_cache", "_store"];
+
 /// Whether a trial goes without a directive. The content of other files follows their `include`. QUIC (`listen ... quic`)
-/// has a listener for TCP beside it, and recorders have no TLS (`proxy_ssl_verify`).
+/// has a listener for TCP beside it.
 pub(super) fn is_dropped(line: &Directive) -> bool {
     let name = line.name.as_str();
-    let ends = ["_temp_path", "_by_lua_block", "_cache_path", "_cache", "_store"];
     DROPPED.contains(&name)
-        || ends.iter().any(|end| name.ends_with(end))
-        || ["proxy_ssl_", "grpc_ssl_", "uwsgi_ssl_"].iter().any(|start| name.starts_with(start))
+        || ENDS.iter().any(|end| name.ends_with(end))
+        || STARTS.iter().any(|start| name.starts_with(start))
         || (name == "include" && !line.arg(0).ends_with("mime.types"))
         || (name == "listen" && line.has("quic"))
 }

@@ -10,8 +10,7 @@ use crate::directive::Directive;
 use crate::nginx::listen;
 
 /// Address in place of upstreams to which the trial sends no request: the upstreams of `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`,
-/// `grpc_pass` and `memcached_pass`.
-/// Both servers respond with 502.
+/// `grpc_pass` and `memcached_pass`. Both servers respond with 502.
 const CLOSED: &str = "127.0.0.1:9";
 
 /// The directives, with the addresses of upstreams and of the servers.
@@ -62,7 +61,9 @@ impl Restated {
                 }
                 _ => {}
             }
-            self.gather(line.inner());
+            if !is_table(line) {
+                self.gather(line.inner());
+            }
         }
     }
 
@@ -79,18 +80,44 @@ impl Restated {
         port: &mut dyn FnMut() -> io::Result<u16>,
     ) -> io::Result<Vec<Directive>> {
         let mut restated = Vec::new();
-        for line in lines.iter().filter(|line| !is_dropped(line)) {
+        // Keys of a table may have the names of directives.
+        let is_kept =
+            |line: &&Directive| !is_dropped(line) || (around.is_some_and(is_table) && line.name != "include");
+        for line in lines.iter().filter(is_kept) {
             let Some(mut own) = self.line(line, around, stand, port)? else { continue };
             if let Some(inner) = &line.block {
-                let mut inner = self.block(inner, Some(line), stand, port)?;
-                if line.name == "server" && inner.iter().any(|line| line.name == "listen") {
-                    inner.extend(certificates(line, stand));
-                }
+                let inner = self.block(inner, Some(line), stand, port)?;
+                let is_server = line.name == "server" && around.is_none_or(|around| around.name == "http");
+                let inner = if is_server { self.server(line, inner, stand, port)? } else { Some(inner) };
+                let Some(inner) = inner else { continue };
                 own.block = Some(inner);
             }
             restated.push(own);
         }
         Ok(restated)
+    }
+
+    /// The block of a `server` with the certificate of the trial. `None` if the trial has none of its addresses.
+    fn server(
+        &mut self,
+        server: &Directive,
+        mut inner: Vec<Directive>,
+        stand: &Stand,
+        port: &mut dyn FnMut() -> io::Result<u16>,
+    ) -> io::Result<Option<Vec<Directive>>> {
+        let has_listen = |lines: &[Directive]| lines.iter().any(|line| line.name == "listen");
+        if !has_listen(&inner) {
+            if has_listen(server.inner()) {
+                return Ok(None);
+            }
+            // Without this line, both programs would listen at port 80 of all addresses of this machine.
+            let (name, args) = ("listen".to_owned(), vec!["80".to_owned()]);
+            let mut line = Directive { name, args, block: None, ..server.clone() };
+            self.listen(&mut line, "0.0.0.0:80".to_owned(), port)?;
+            inner.push(line);
+        }
+        inner.extend(certificates(server, stand));
+        Ok(Some(inner))
     }
 
     /// One directive without its block, or `None` if the trial has nothing in place of it.
@@ -103,7 +130,9 @@ impl Restated {
     ) -> io::Result<Option<Directive>> {
         let outer = around.map_or("", |around| around.name.as_str());
         let mut own = Directive { block: None, ..line.clone() };
-        match line.name.as_str() {
+        let is_key = around.is_some_and(is_table) && line.name != "include";
+        let name = if is_key { "" } else { line.name.as_str() };
+        match name {
             "include" => match stand.media_types(line.arg(0)) {
                 Some(file) => own.args = vec![file.display().to_string()],
                 None => return Ok(None),
@@ -121,9 +150,7 @@ impl Restated {
                 own.args = vec![self.upstream(around.map_or("", |group| group.arg(0)), port)?];
             }
             "proxy_pass" => own.args = vec![self.url(line.arg(0), port)?],
-            name if name.ends_with("_pass") && !self.groups.iter().any(|group| group == line.arg(0)) => {
-                own.args = vec![CLOSED.to_owned()];
-            }
+            name if name.ends_with("_pass") => own.args = vec![CLOSED.to_owned()],
             // Relative names start at the folder of the configuration, as in the translation.
             "root" | "alias" | "auth_basic_user_file" => {
                 for arg in own.args.iter_mut().filter(|arg| !arg.starts_with('$')) {
@@ -267,6 +294,11 @@ impl Restated {
     }
 }
 
+/// Whether the lines of a block are keys and values.
+fn is_table(block: &Directive) -> bool {
+    matches!(block.name.as_str(), "map" | "geo" | "types" | "split_clients")
+}
+
 /// The variable that `set`, `map`, `geo` or `split_clients` assigns.
 fn assigned(line: &Directive) -> Option<&str> {
     match line.name.as_str() {
@@ -322,14 +354,8 @@ mod tests {
     use super::*;
     use crate::nginx::include::Files;
 
-    #[test]
-    fn a_trial_writes_no_files_and_asks_no_other_machine() {
-        let text = "user www; events { } load_module a.so; http { access_log /var/log/a; upstream app { server 10.0.0.1 weight=2; server unix:/run/x; } \
-                    map $arg_a $to { default https://10.0.0.2:8443; } \
-                    server { listen 443 ssl reuseport; listen [::]:443 ssl ipv6only=on; ssl_certificate /etc/a; \
-                    location / { proxy_pass https://app/x; } location ~ \\.php$ { fastcgi_pass unix:/run/php; } \
-                    location /b { proxy_pass http://unix:/run/b:/c/; } location /c { proxy_pass $to; } \
-                    location /d { proxy_pass http://$arg_d; } location /e { proxy_pass $arg_e; root www; } } }";
+    /// A configuration with ports from 1001 on, and its text for nginx.
+    fn restated(text: &str) -> (Restated, String) {
         let (all, _) = Files::of_text(text).expect("a configuration");
         let [folder, chain, key] = ["/t", "/t/chain", "/t/key"].map(PathBuf::from);
         let stand = Stand { folder, chain, key, source: PathBuf::new() };
@@ -340,6 +366,42 @@ mod tests {
         };
         let restated = Restated::of(&all, &stand, &mut port).expect("ports");
         let nginx = restated.nginx(&stand);
+        (restated, nginx)
+    }
+
+    #[test]
+    fn servers_listen_at_ports_of_the_trial_only() {
+        let (restated, nginx) = restated(
+            "server { server_name a; return 204; } server { listen unix:/run/x; return 204; } \
+             server { listen 443 quic; return 204; }",
+        );
+        assert_eq!((restated.listeners.len(), nginx.matches("server {").count()), (1, 1), "{nginx}");
+        assert!(nginx.contains(&format!("listen 127.0.0.1:{};", restated.listeners[0].nginx)), "{nginx}");
+    }
+
+    #[test]
+    fn keys_of_tables_are_no_directives() {
+        let (_, nginx) = restated(
+            "map $arg_a $b { user 1; my_pass 1; upstream 2; } upstream php { server 10.0.0.1:9000; } \
+             server { location / { fastcgi_pass php; limit_rate 1k; js_content x; perl_set $a b; } }",
+        );
+        for part in ["user 1;", "my_pass 1;", "upstream 2;", "fastcgi_pass 127.0.0.1:9;"] {
+            assert!(nginx.contains(part), "{part} is missing in {nginx}");
+        }
+        for part in ["limit_rate", "js_content", "perl_set", "10.0.0.1"] {
+            assert!(!nginx.contains(part), "{part} is in {nginx}");
+        }
+    }
+
+    #[test]
+    fn a_trial_writes_no_files_and_asks_no_other_machine() {
+        let text = "user www; events { } load_module a.so; http { access_log /var/log/a; upstream app { server 10.0.0.1 weight=2; server unix:/run/x; } \
+                    map $arg_a $to { default https://10.0.0.2:8443; } \
+                    server { listen 443 ssl reuseport; listen [::]:443 ssl ipv6only=on; ssl_certificate /etc/a; \
+                    location / { proxy_pass https://app/x; } location ~ \\.php$ { fastcgi_pass unix:/run/php; } \
+                    location /b { proxy_pass http://unix:/run/b:/c/; } location /c { proxy_pass $to; } \
+                    location /d { proxy_pass http://$arg_d; } location /e { proxy_pass $arg_e; root www; } } }";
+        let (restated, nginx) = restated(text);
         for part in [
             "listen 127.0.0.1:1009 ssl;",
             "upstream app {\nserver 127.0.0.1:1001;\n}",
