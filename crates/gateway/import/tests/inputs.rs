@@ -229,6 +229,9 @@ fn thousands_of_locations_are_translated() {
         _ => format!("location /n/{number}/ {{ location /n/{number}/x/ {{ root /no/such; }} deny all; }}"),
     });
     let all = locations.collect::<Vec<_>>().join("\n");
+    let expressions =
+        (0..COUNT / 20).map(|number| format!("location ~ ^/x{number}/[0-9]+$ {{ return 204; }}"));
+    let all = all + &expressions.collect::<Vec<_>>().concat();
     let text = format!(
         "server {{ server_name a.example; error_page 404 /a/5/; {all} location / {{ root /no/such; }} }}"
     );

@@ -69,10 +69,10 @@ impl<'a> Site<'_, 'a> {
         let is_kept = keeps_end(source, start, rest);
         let mut others = self.locations.iter().filter(|other| match &other.kind {
             Kind::Prefix { path, .. } | Kind::Exact(path) => path.starts_with(start),
-            Kind::Expression { pattern, ignore_case } => {
+            Kind::Expression { pattern, .. } => {
                 // It has not matched the path of the client, and so does not match the same end.
                 let is_known = is_kept && is_of_segment(pattern) && self.was_tried(flow.location, other);
-                !is_known && pattern::can_match(pattern, *ignore_case, start)
+                !is_known && other.can_match(start)
             }
             Kind::Named(_) => false,
         });

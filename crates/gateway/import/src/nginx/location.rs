@@ -13,6 +13,9 @@ use crate::nginx::{dialect, pattern};
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
+/// Length of a path at most, in bytes.
+const LONGEST: usize = 4096;
+
 /// Kind of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -42,8 +45,10 @@ pub(crate) struct Location<'a> {
     pub(crate) refused: bool,
     /// Position among the locations of the server.
     pub(crate) number: usize,
-    /// The compiled expression, if it is one.
-    pub(crate) matcher: OnceCell<Option<Regex>>,
+    /// The compiled expression, if it is one that is kept.
+    pub(crate) matcher: OnceCell<Regex>,
+    /// Texts of which each match of its expression has one at its beginning.
+    pub(crate) starts: OnceCell<Vec<String>>,
 }
 
 impl<'a> Location<'a> {
@@ -54,15 +59,14 @@ impl<'a> Location<'a> {
         directive: Option<&'a Directive>,
         parent: Option<usize>,
     ) -> Self {
-        let (refused, number, matcher) = (false, usize::MAX, OnceCell::new());
-        Self { kind, scope, directive, parent, refused, number, matcher }
+        let (refused, number, matcher, starts) = (false, usize::MAX, OnceCell::new(), OnceCell::new());
+        Self { kind, scope, directive, parent, refused, number, matcher, starts }
     }
 
-    /// Whether it has an expression that matches the path.
-    pub(crate) fn matches(&self, path: &str) -> bool {
+    /// Whether it has an expression that a path below `prefix` can match.
+    pub(crate) fn can_match(&self, prefix: &str) -> bool {
         let Kind::Expression { pattern, ignore_case } = &self.kind else { return false };
-        let compiled = self.matcher.get_or_init(|| pattern::compiled(pattern, *ignore_case));
-        compiled.as_ref().is_some_and(|compiled| compiled.is_match(path.as_bytes()))
+        pattern::fits(self.starts.get_or_init(|| pattern::fixed_starts(pattern)), *ignore_case, prefix)
     }
 
     /// Whether it is for internal redirects only.
@@ -116,6 +120,7 @@ pub(crate) struct At {
 pub(crate) struct Effort {
     depth: Cell<usize>,
     steps: Cell<usize>,
+    comparisons: Cell<usize>,
 }
 
 impl Effort {
@@ -126,9 +131,17 @@ impl Effort {
     /// Steps inside each other at most.
     const DEEPEST: usize = 48;
 
-    /// Whether all steps of [`Self::MOST`] are made.
+    /// Comparisons of paths with expressions for one server at most.
+    const COMPARISONS: usize = 5_000_000;
+
+    /// Whether all steps, or all comparisons, are made.
     pub(crate) fn is_spent(&self) -> bool {
-        self.steps.get() > Self::MOST
+        self.steps.get() > Self::MOST || self.comparisons.get() > Self::COMPARISONS
+    }
+
+    /// Counts comparisons of paths with expressions.
+    pub(crate) fn compare(&self, count: usize) {
+        self.comparisons.set(self.comparisons.get().saturating_add(count));
     }
 
     /// Runs a step; none beyond the bounds.
@@ -136,7 +149,7 @@ impl Effort {
         let depth = self.depth.get();
         self.steps.set(self.steps.get() + 1);
         // A refused step is counted too, so `is_spent` stays true for the rest of the server.
-        if depth == Self::DEEPEST || self.steps.get() > Self::MOST {
+        if depth == Self::DEEPEST || self.is_spent() {
             return None;
         }
         self.depth.set(depth + 1);
@@ -153,6 +166,8 @@ pub(crate) struct Index {
     pub(crate) prefixes: OnceCell<BTreeMap<String, usize>>,
     /// For each location, the prefixes whose requests come to its path, the longest first.
     pub(crate) guests: OnceCell<Vec<Vec<usize>>>,
+    /// Bytes of the compiled expressions that are kept, at most.
+    pub(crate) kept: Cell<usize>,
     /// Numbers of the expressions (`location ~`).
     pub(crate) expressions: OnceCell<Vec<usize>>,
     /// Whether a location leads to scripts (`fastcgi_pass`).
@@ -207,6 +222,8 @@ pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
             pattern::translate(text, ignore_case)?;
             Ok(Kind::Expression { pattern: text.to_owned(), ignore_case })
         }
+        // Its beginnings are compared with the paths of other locations.
+        _ if text.len() > LONGEST => Err(format!("the path has more than {LONGEST} bytes")),
         _ if text.contains(['?', '#', '"', '<', '>', '\\', '^', '`', '{', '|', '}']) => {
             Err("the path has characters that brisk finds encoded only".to_owned())
         }

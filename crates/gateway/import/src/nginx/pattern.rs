@@ -7,6 +7,9 @@ use crate::nginx::dialect;
 /// Size of a compiled expression at most, in bytes.
 const LARGEST: usize = 1 << 20;
 
+/// Size of a compiled expression that is small, in bytes.
+const SMALL: usize = 64 << 10;
+
 /// Length of an exception at the end of an expression at most: its translation has the square of it.
 const LONGEST: usize = 100;
 
@@ -148,7 +151,7 @@ pub(crate) fn has_outer_alternative(pattern: &str) -> bool {
 }
 
 /// The texts of which every match has one at its beginning: [`fixed_start`], with each text of a group behind it that lists texts.
-fn fixed_starts(pattern: &str) -> Vec<String> {
+pub(crate) fn fixed_starts(pattern: &str) -> Vec<String> {
     let start = fixed_start(pattern);
     let alternatives = || -> Option<Vec<String>> {
         // The group follows the text directly if the text is written without escapes and quantifiers.
@@ -175,12 +178,19 @@ fn fixed_starts(pattern: &str) -> Vec<String> {
 
 /// Whether a path below `prefix` can match an anchored expression.
 pub(crate) fn can_match(pattern: &str, ignore_case: bool, prefix: &str) -> bool {
-    let lower = |text: &str| if ignore_case { text.to_lowercase() } else { text.to_owned() };
-    let prefix = lower(prefix);
-    fixed_starts(pattern).iter().any(|start| {
-        let start = lower(start);
-        start.starts_with(&prefix) || prefix.starts_with(&start)
-    })
+    fits(&fixed_starts(pattern), ignore_case, prefix)
+}
+
+/// Whether a path below `prefix` can match an anchored expression with these [`fixed_starts`].
+pub(crate) fn fits(starts: &[String], ignore_case: bool, prefix: &str) -> bool {
+    fn is_one(start: &str, prefix: &str) -> bool {
+        start.starts_with(prefix) || prefix.starts_with(start)
+    }
+    if ignore_case {
+        let prefix = prefix.to_lowercase();
+        return starts.iter().any(|start| is_one(&start.to_lowercase(), &prefix));
+    }
+    starts.iter().any(|start| is_one(start, prefix))
 }
 
 /// The texts of an expression that only lists texts, as `^(GET|HEAD)$` does.
@@ -207,6 +217,15 @@ pub(crate) fn groups(pattern: &str) -> Option<usize> {
 pub(crate) fn compiled(pattern: &str, ignore_case: bool) -> Option<Regex> {
     let text = translate(pattern, ignore_case).ok()?;
     RegexBuilder::new(&text).unicode(false).build().ok()
+}
+
+/// The expression as brisk compiles it, and its size at most, in bytes.
+pub(crate) fn sized(pattern: &str, ignore_case: bool) -> Option<(Regex, usize)> {
+    let text = translate(pattern, ignore_case).ok()?;
+    [SMALL, LARGEST].into_iter().find_map(|size| {
+        let compiled = RegexBuilder::new(&text).unicode(false).size_limit(size).build().ok()?;
+        Some((compiled, size))
+    })
 }
 
 /// Whether an expression of PCRE matches `text`; not if brisk does not have its syntax.

@@ -72,7 +72,7 @@ impl<'a> Site<'_, 'a> {
         let is_hidden = |bare: &str| {
             let mut ends = bare.match_indices('/').map(|(end, _)| end);
             ends.any(|end| others.contains(&bare[..=end]) || others.contains(&bare[..end]))
-                || self.expressions().any(|expression| expression.matches(bare))
+                || self.expressions().any(|expression| self.matches(expression, bare))
         };
         let is_one = |route: &&mut Route| {
             !route.exact

@@ -17,6 +17,9 @@ use crate::nginx::variables::Values;
 use crate::report::Class;
 use crate::toml::{self, Keys};
 
+/// Bytes of compiled expressions that are kept for a server at most.
+const KEPT: usize = 128 << 20;
+
 /// A server of the input.
 #[derive(Debug)]
 pub(crate) struct Site<'c, 'a> {
@@ -201,11 +204,12 @@ impl<'c, 'a> Site<'c, 'a> {
             if self.effort.is_spent() {
                 return self.spent(location, path, routes);
             }
+            self.effort.compare(1);
             // With `^~`, only expressions inside of the location are tried.
             let is_tried = self.is_tried(location, other) && (!stop || other.parent == Some(location.number));
-            if is_tried && pattern::can_match(pattern, *ignore_case, path) {
+            if is_tried && other.can_match(path) {
                 self.expression(other, pattern, *ignore_case, path, routes);
-                has_scripts = has_scripts && !other.matches(&format!("{path}/x.php"));
+                has_scripts = has_scripts && !self.matches(other, &format!("{path}/x.php"));
             }
         }
         self.parts(location, false, routes);
@@ -346,7 +350,25 @@ impl<'c, 'a> Site<'c, 'a> {
         if longest.is_some_and(|location| prefix(&location).is_some_and(|(_, stop)| stop)) {
             return longest;
         }
-        self.expressions().find(|location| location.matches(path)).or(longest)
+        self.expressions().find(|location| self.matches(location, path)).or(longest)
+    }
+
+    /// Whether a location has an expression that matches the path.
+    pub(crate) fn matches(&self, location: &Location<'a>, path: &str) -> bool {
+        let Kind::Expression { pattern, ignore_case } = &location.kind else { return false };
+        self.effort.compare(1);
+        if let Some(compiled) = location.matcher.get() {
+            return compiled.is_match(path.as_bytes());
+        }
+        // Compiling an expression takes as long as thousands of comparisons.
+        self.effort.compare(1000);
+        let Some((compiled, size)) = pattern::sized(pattern, *ignore_case) else { return false };
+        let is_match = compiled.is_match(path.as_bytes());
+        let kept = self.index.kept.get() + size;
+        if kept <= KEPT && location.matcher.set(compiled).is_ok() {
+            self.index.kept.set(kept);
+        }
+        is_match
     }
 
     /// The location with a name such as `@app`.

@@ -244,6 +244,13 @@ fn large_inputs_are_refused_as_a_whole_and_nothing_is_left_out() {
     let result = toml(&format!("server {{ {locations} }}"));
     assert!(result.matches("[[host.route]]").count() < 30_000);
     assert!(result.contains("NOT CARRIED"));
+    let pairs = (0..4000).map(|number| {
+        format!("location /a{number} {{ internal; }} location ~ ^/x{number} {{ return 204; }} ")
+    });
+    let result = toml(&format!("server {{ {} }}", pairs.collect::<Vec<_>>().concat()));
+    assert!(result.contains("NOT CARRIED"), "16,000,000 comparisons");
+    let long = format!("server {{ location /{} {{ deny all; }} }}", "a/".repeat(3000));
+    assert_eq!(import(&long).report.open().len(), 1, "the path has 6,001 bytes");
 }
 
 #[test]
