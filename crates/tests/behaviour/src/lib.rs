@@ -15,6 +15,7 @@ pub mod linked;
 pub mod memory;
 pub mod openssl;
 pub mod page;
+pub mod pauses;
 pub mod program;
 pub mod site;
 pub mod tcp;

@@ -1,6 +1,7 @@
 //! Load of `brisk bench --h3`, verified by the log and the metrics of brisk.
 
 use std::net::{TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
 
 use brisk_behaviour::site::Site;
 use brisk_testkit::ca::TestCa;
@@ -107,7 +108,10 @@ fn connections_are_kept_for_as_many_requests_as_asked_for() {
 #[test]
 fn a_fixed_rate_starts_every_operation() {
     // A number, since operations that are due before the end of a time may remain unstarted on a slow machine.
-    let result = run(&site(""), "--h3 4 -c 4 --rate 200 -n 200 --warmup 0");
+    let site = site("");
+    let started = Instant::now();
+    let result = run(&site, "--h3 4 -c 4 --rate 200 -n 200 --warmup 0");
+    assert!(started.elapsed() >= Duration::from_millis(900), "the rate is ignored: {result}");
     assert_eq!((&result["operations"], &result["unstarted"]), (&200.into(), &0.into()), "{result}");
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use brisk_behaviour::pauses::Pauses;
 use brisk_behaviour::program::brisk_program;
 use brisk_behaviour::site::Site;
 use brisk_testkit::ca::{Leaf, LeafKey, TestCa};
@@ -16,7 +17,7 @@ use serde_json::Value;
 /// As long as an audit may last beside builds.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// Attempts of an audit: some verdicts follow from the silence of a server for a second or two, which a pause of the machine
+/// Attempts of an audit on a machine that pauses: some verdicts follow from the silence of a server for a second or two, which a pause
 /// causes too.
 const TRIES: usize = 5;
 
@@ -37,24 +38,25 @@ fn audit(ca: &Path, address: SocketAddr, options: &[&str]) -> Finished {
     run(&mut brisk, b"", LIMIT)
 }
 
-/// The first of [`TRIES`] audits that `is_right`, otherwise the last one.
+/// The first audit that `is_right`, or during which the machine has not paused; otherwise the last one of [`TRIES`].
 fn audited(
     ca: &Path,
     address: SocketAddr,
     options: &[&str],
     is_right: impl Fn(&Finished) -> bool,
 ) -> Finished {
-    let mut all = (0..TRIES).map(|_| audit(ca, address, options));
-    let mut last = all.next().expect("an audit");
-    while !is_right(&last)
-        && let Some(next) = all.next()
-    {
-        last = next;
+    let mut left = TRIES;
+    loop {
+        let pauses = Pauses::watch();
+        let finished = audit(ca, address, options);
+        left -= 1;
+        if is_right(&finished) || !pauses.has_paused() || left == 0 {
+            return finished;
+        }
     }
-    last
 }
 
-/// The JSON document of the first of [`TRIES`] audits that `is_right`, otherwise of the last one.
+/// The JSON document of the audit that [`audited`] returns.
 fn document(ca: &Path, address: SocketAddr, options: &[&str], is_right: impl Fn(&Value) -> bool) -> Value {
     let is_right = |finished: &Finished| {
         serde_json::from_str(&finished.stdout).is_ok_and(|found: Value| is_right(&found))
