@@ -32,8 +32,8 @@ impl Reply {
     }
 }
 
-/// Result of a request. `None` if the server closes the connection, or refuses the TLS handshake, without a response; an error has its
-/// reason, such as a timeout.
+/// Result of a request. `None` if the server closes the connection, or refuses the TLS handshake, without a response; an error has
+/// its reason, such as a timeout.
 pub(super) type Exchanged = Result<Option<Reply>, String>;
 
 /// Sends a request to a port of 127.0.0.1.

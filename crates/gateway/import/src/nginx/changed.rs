@@ -57,8 +57,8 @@ impl<'a> Site<'_, 'a> {
         }
     }
 
-    /// A location with restrictions that `next` does not have, if nginx could choose it for a path that is only known up to its first
-    /// variable, and that the expression `source` has changed.
+    /// A location with restrictions that `next` does not have, if nginx could choose it for a path that is only known up to its
+    /// first variable, and that the expression `source` has changed.
     pub(crate) fn hidden(
         &self,
         (source, path): (&str, &str),

@@ -25,8 +25,8 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// Makes the last routes short and safe: without a route for scripts whose requests the next one gives to the same server, and, if
-    /// a server has scripts that no route finds here, with one that sends no source text.
+    /// Makes the last routes short and safe: without a route for scripts whose requests the next one gives to the same server, and,
+    /// if a server has scripts that no route finds here, with one that sends no source text.
     pub(crate) fn without_sources(
         location: &Location<'a>,
         start: usize,

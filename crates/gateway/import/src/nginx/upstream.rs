@@ -382,6 +382,7 @@ pub(crate) fn has_port(address: &str) -> bool {
     let behind = address.rsplit_once(']').map_or(address, |(_, behind)| behind);
     behind.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
+
 /// The name of a server that has none in the input, such as `local-8080` for `127.0.0.1:8080`.
 fn label(authority: &str) -> String {
     authority.strip_prefix("127.0.0.1:").map_or_else(|| authority.to_owned(), |port| format!("local-{port}"))

@@ -17,8 +17,8 @@ use serde_json::Value;
 /// As long as an audit may last beside builds.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// Attempts of an audit on a machine that pauses: some verdicts follow from the silence of a server for a second or two, which a pause
-/// causes too.
+/// Attempts of an audit on a machine that pauses: some verdicts follow from the silence of a server for a second or two, which a
+/// pause causes too.
 const TRIES: usize = 5;
 
 /// What makes a server right, beside its certificates.

@@ -15,8 +15,8 @@ const HALF: &str = "delay=10ms,rate=10M,queue=48k";
 /// Bytes of the large response before the second request.
 const BEFORE: usize = 3 << 20;
 
-/// Attempts with a client that was not paused, of which more than half have an early urgent response, and attempts at most: on a busy
-/// machine, the client does not read for some time now and then, and the large response collects in its kernel.
+/// Attempts with a client that was not paused, of which more than half have an early urgent response, and attempts at most: on a
+/// busy machine, the client does not read for some time now and then, and the large response collects in its kernel.
 const VALID: usize = 5;
 const TRIES: usize = 60;
 

@@ -15,7 +15,8 @@ use rustls::HandshakeKind;
 /// Half of the 40 ms by which Linux delays an acknowledgement at least.
 const HALF_A_DELAY: Duration = Duration::from_millis(20);
 
-/// Pairs of tries. On a busy machine, most tries take longer than an acknowledgement is delayed; the fastest one of each kind does not.
+/// Pairs of tries. On a busy machine, most tries take longer than an acknowledgement is delayed; the fastest one of each kind does
+/// not.
 const PAIRS: usize = 40;
 
 /// Whether segments are held back until earlier ones are acknowledged.

@@ -2,8 +2,8 @@
 
 use crate::directive::Directive;
 
-/// Directives that change files (`dav_methods`), need rights (`user`), limit or delay requests (`limit_req`, `auth_delay`), or concern
-/// certificates (`ssl_certificate`), which the trial has itself.
+/// Directives that change files (`dav_methods`), need rights (`user`), limit or delay requests (`limit_req`, `auth_delay`), or
+/// concern certificates (`ssl_certificate`), which the trial has itself.
 const DROPPED: [&str; 33] = [
     "access_log",
     "auth_delay",
