@@ -340,7 +340,9 @@ mod tests {
     #[test]
     fn a_worker_that_does_not_end_is_left_after_the_limit() {
         let (release, released) = channel::<()>();
-        let stuck = thread::spawn(move || drop(released.recv()));
+        let stuck = thread::spawn(move || {
+            let _ = released.recv();
+        });
         join_all(vec![stuck, thread::spawn(|| panic!("as a bug would"))], Duration::from_millis(20));
         drop(release);
     }
