@@ -44,7 +44,7 @@ pub use rates::{RateLimits, Rates};
 pub use share::{FairShare, SharePermit};
 pub use silent::{SilentLimit, SilentPermit};
 pub use source::{ConnectOptions, FastOpenConnect, connect_from};
-pub use tcp_info::TcpInfo;
+pub use tcp_info::{TcpInfo, accept_queue};
 pub use timer::Timer;
 pub use turn::TurnLimit;
 pub use unix::UnixTarget;

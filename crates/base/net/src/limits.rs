@@ -50,6 +50,11 @@ impl ConnectionLimit {
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
+
+    /// Maximum number of open connections.
+    pub fn limit(&self) -> usize {
+        self.shared.limit
+    }
 }
 
 impl Drop for ConnectionPermit {

@@ -57,6 +57,15 @@ impl TcpInfo {
     }
 }
 
+/// Connections that the kernel has completed and that wait to be accepted, in proportion to the length of the queue (the backlog).
+/// Costs one system call. Fails if `listener` is not a TCP socket; 0 if it does not listen.
+pub fn accept_queue(listener: &impl AsRawFd) -> io::Result<f64> {
+    // For a socket that listens, these two fields have another meaning (`tcp_get_info` of the kernel).
+    let info = options::tcp_info(listener)?;
+    let (waiting, length) = (f64::from(info.tcpi_unacked), f64::from(info.tcpi_sacked));
+    Ok(if length > 0.0 { waiting / length } else { 0.0 })
+}
+
 fn micros(value: u32) -> Duration {
     Duration::from_micros(u64::from(value))
 }
@@ -85,6 +94,20 @@ mod tests {
         client.read_exact(&mut [0; 1000]).expect("read");
         let info = TcpInfo::of(&client).expect("TCP_INFO");
         assert!(info.segments_sent >= 2 && info.segments_received >= 2, "{info:?}");
+    }
+
+    #[test]
+    fn connections_wait_in_the_queue_until_they_are_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        assert!(accept_queue(&listener).expect("TCP_INFO") < 1e-9);
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        // The last packet of the handshake may arrive after `connect` has returned.
+        while accept_queue(&listener).expect("TCP_INFO") < 1e-9 {
+            std::thread::yield_now();
+        }
+        let (_accepted, peer) = listener.accept().expect("accept");
+        assert_eq!(peer, stream.local_addr().expect("address"));
+        assert!(accept_queue(&listener).expect("TCP_INFO") < 1e-9);
     }
 
     #[test]

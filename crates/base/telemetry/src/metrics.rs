@@ -47,6 +47,8 @@ named! {
         ConnectionRate = "connection-rate",
         /// The client breaks protocols too often.
         ErrorRate = "error-rate",
+        /// The process is overloaded.
+        Overload = "overload",
     }
 }
 

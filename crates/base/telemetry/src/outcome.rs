@@ -212,7 +212,7 @@ named! {
         Alert = "alert",
         /// The client broke the protocol.
         ProtocolError = "protocol-error",
-        /// The client has reached its limit of connections or its rate limit.
+        /// The client has reached its limit of connections or its rate limit, or the process is overloaded.
         Limited = "limited",
         /// The key operation failed or was not answered in time.
         KeyOperation = "key-operation",

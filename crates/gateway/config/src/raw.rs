@@ -98,6 +98,7 @@ pub(crate) struct Server {
     pub state_dir: Option<PathBuf>,
     pub user: Option<String>,
     pub sandbox: Option<Sandbox>,
+    pub overload: Option<Overload>,
     pub timeouts: ServerTimeouts,
     pub limits: ServerLimits,
     pub rates: ServerRates,
@@ -125,6 +126,14 @@ pub(crate) enum UnknownHost {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sandbox {
+    On,
+    Off,
+}
+
+/// Whether work is refused in an overload.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Overload {
     On,
     Off,
 }

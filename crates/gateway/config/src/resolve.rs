@@ -9,6 +9,7 @@ pub(crate) mod context;
 mod dangers;
 mod dashboard;
 mod dns;
+mod drain;
 mod early_data;
 mod files;
 mod foreign_variables;

@@ -20,6 +20,7 @@ mod keys;
 mod limits;
 mod links;
 mod maps;
+mod overload;
 mod oversights;
 mod pages;
 mod routes;

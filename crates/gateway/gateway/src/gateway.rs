@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use brisk_pressure::Sample;
 use brisk_server::{Announcement, Control, Listen, Listening, Parts, Process, Refusal, Server};
 use brisk_supervisor::succession::StatePart;
 use brisk_telemetry::metrics::Reload;
@@ -65,7 +66,7 @@ impl Gateway {
         environment: &Environment,
     ) -> Result<Self, GatewayError> {
         let visits = environment.visits.clone();
-        let shared = Shared::new(settings, environment)?;
+        let shared = Shared::new(settings, environment, sockets.0.pressure())?;
         let dashboard = Served::start(settings.dashboard.as_ref(), &shared, sockets.0.loads(), visits)?;
         // Last of all that can fail: from here on signals are caught.
         let server = Server::new(sockets.0)?;
@@ -203,6 +204,10 @@ impl<S: Source> Control for Reloads<'_, S> {
         if let Some(log) = self.part.shared.sink.access_log().as_ref() {
             log.reopen();
         }
+    }
+
+    fn measure(&mut self, sample: &mut Sample, _sheds_load: bool) {
+        self.part.shared.measure(sample);
     }
 
     fn each_minute(&mut self) {

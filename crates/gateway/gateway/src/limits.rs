@@ -7,6 +7,7 @@ use std::sync::Arc;
 use brisk_keys::Engines;
 use brisk_net::rates::{Rates, Refusals};
 use brisk_net::{AddressLimit, FairShare};
+use brisk_pressure::Pressure;
 use brisk_telemetry::Metrics;
 use brisk_tls::KeyGate;
 
@@ -22,11 +23,17 @@ pub(crate) struct ClientLimits {
     /// Each client's share of the engine's queue.
     key_share: FairShare,
     rate_refusals: Arc<Refusals>,
+    pressure: Arc<Pressure>,
 }
 
 impl ClientLimits {
-    /// The limits of `settings`, and their metrics.
-    pub(crate) fn new(settings: &GatewaySettings, engines: &dyn Engines, metrics: &Metrics) -> Self {
+    /// The limits of `settings` under `pressure`, and their metrics.
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        engines: &dyn Engines,
+        metrics: &Metrics,
+        pressure: &Arc<Pressure>,
+    ) -> Self {
         let rate_refusals = Arc::default();
         metrics.register(RateMetrics(Arc::clone(&rate_refusals)));
         Self {
@@ -34,6 +41,7 @@ impl ClientLimits {
             spares_loopback: settings.per_client.is_some_and(|limit| limit.spares_loopback),
             key_share: FairShare::new(engines.queue().get()),
             rate_refusals,
+            pressure: Arc::clone(pressure),
         }
     }
 
@@ -45,6 +53,6 @@ impl ClientLimits {
         let same = before.filter(|before| *before.limits() == limits).cloned();
         let new = || Arc::new(Rates::new(limits, Arc::clone(&self.rate_refusals)));
         let rates = same.or_else(|| (!limits.is_empty()).then(new));
-        KeyGate { share: Some(self.key_share.clone()), rates }
+        KeyGate { share: Some(self.key_share.clone()), rates, pressure: Some(Arc::clone(&self.pressure)) }
     }
 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use brisk_answer::{CompressionMetrics, MirrorMetrics, RewritingMetrics, Telemetry};
 use brisk_beacon::Beacons;
-use brisk_budget::{BudgetMetrics, Budgets};
+use brisk_budget::{BudgetMetrics, Budgets, Resource};
 use brisk_certs::{Catalogues, Challenges, OnDemandHosts, RefusedKeys, Slot};
 use brisk_http_server::FloodMetrics;
 use brisk_jwt::KeySource;
 use brisk_keys::{Engines, Keystore};
 use brisk_limits::Limits;
 use brisk_logs::{AccessLog, LostLines, connect_exporter};
+use brisk_pressure::{Pressure, Sample, Source};
 use brisk_telemetry::{Metrics, Sink, Throttle};
 use brisk_upstream_group::metrics::Upstreams;
 use brisk_visits::Visits;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) limits: ClientLimits,
     /// Memory held for clients.
     pub(crate) budgets: Arc<Budgets>,
+    /// Overload of the process.
+    pub(crate) pressure: Arc<Pressure>,
     pub(crate) certificates: Certificates,
     pub(crate) resumption: Resumption,
     beacons: BeaconReceiver,
@@ -102,6 +105,7 @@ impl Shared {
     pub(crate) fn new(
         settings: &GatewaySettings,
         environment: &Environment,
+        pressure: Arc<Pressure>,
     ) -> Result<Arc<Self>, GatewayError> {
         let Environment { engines, metrics, challenges, gathers, .. } = environment;
         let resumption = Resumption::new(&settings.sessions, metrics)?;
@@ -109,7 +113,7 @@ impl Shared {
             environment.limits.share_through(redis.clone());
         }
         let access_log = open_access_log(settings)?;
-        let limits = ClientLimits::new(settings, &**engines, metrics);
+        let limits = ClientLimits::new(settings, &**engines, metrics, &pressure);
         let resources = resumption.resources(limits.key_gate(settings, None), Arc::clone(challenges));
         let receiver = BeaconReceiver::new(environment.visits.clone(), metrics);
         let beacons = receiver.prepare(&settings.service);
@@ -118,6 +122,7 @@ impl Shared {
         metrics.register(BudgetMetrics(Arc::clone(&budgets)));
         metrics.register(CompressionMetrics(Arc::clone(&budgets)));
         metrics.register(RewritingMetrics);
+        metrics.register(Arc::clone(&pressure));
         // On the page from the start, not only after the first use.
         metrics.collector::<FloodMetrics>();
         metrics.collector::<MirrorMetrics>();
@@ -131,6 +136,7 @@ impl Shared {
             live: Current::new(live),
             limits,
             budgets,
+            pressure,
             certificates,
             resumption,
             beacons: receiver,
@@ -246,6 +252,19 @@ impl Shared {
             self.certificates.shown(&live.tls, slots);
             self.metrics.set_certificates(live.tls.expiries());
         }
+    }
+
+    /// Sets the sources of overload that belong to the gateway.
+    pub(crate) fn measure(&self, sample: &mut Sample) {
+        let engines = &self.certificates.engines;
+        sample.set_part(Source::KeyQueue, engines.figures().waiting, engines.queue().get() as u64);
+        // Without the others, a response is sent uncompressed or a request is not mirrored.
+        let needed = [Resource::Responses, Resource::Requests, Resource::Heads, Resource::Bodies];
+        let shares = needed.map(|resource| {
+            let budget = self.budgets.of(resource);
+            budget.held() as f64 / budget.limit() as f64
+        });
+        sample.set(Source::Budgets, shares.into_iter().fold(0.0, f64::max));
     }
 
     fn replace_access_log(&self, log: Option<Arc<AccessLog>>) {

@@ -43,6 +43,7 @@ impl Worker {
             service: CurrentService::new(
                 live.service(shared.telemetry(), &groups).map_err(io::Error::other)?,
                 Arc::clone(&shared.budgets),
+                Arc::clone(&shared.pressure),
             ),
             groups,
             http: RefCell::new(Rc::new(live.http.clone())),

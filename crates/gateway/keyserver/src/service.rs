@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use brisk_keys::{Engines, Keystore, PremasterEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain};
-use brisk_server::{Accepted, Service, WorkerContext};
+use brisk_server::{Accepted, NoService, Service, WorkerContext};
 use brisk_telemetry::Throttle;
 use brisk_telemetry::metrics::Metrics;
 use brisk_tls::gather;
@@ -189,7 +189,7 @@ impl Service for Shared {
         spawn_local(connection::serve(Rc::clone(worker), connection));
     }
 
-    fn refused(worker: &Worker) {
+    fn refused(worker: &Worker, _reason: NoService) {
         worker.shared.figures.shed.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use brisk_net::Listener;
+use brisk_pressure::Work;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use crate::context::WorkerContext;
-use crate::service::{Accepted, Place, Service};
+use crate::service::{Accepted, NoService, Place, Service};
 
 /// Connections of one worker that may wait for a [`Place`]; another one is refused at once. Each waiting one holds a
 /// descriptor that `server.max_connections` does not count.
@@ -38,13 +39,18 @@ pub(crate) async fn accept<S: Service>(
             Ok(accepted) => accepted,
             Err(error) => return broken(&error),
         };
+        // First, since a connection in an overload must cost nothing else.
+        if context.shared.pressure.refuses(Work::Connection) {
+            S::refused(&worker, NoService::Overloaded);
+            continue;
+        }
         let guest = Guest { tcp, peer, local, listener: kind };
         if let Some(place) = Place::take(&context) {
             S::serve(&worker, guest.placed(place));
         } else if context.waiting.get() < WAITING {
             spawn_local(guest.wait_for_room::<S>(context.clone(), Rc::clone(&worker)));
         } else {
-            S::refused(&worker);
+            S::refused(&worker, NoService::Full);
         }
     }
 }
@@ -87,7 +93,7 @@ impl<L> Guest<L> {
         // Checked after the place was taken: a drain that starts later waits for this place.
         match place.filter(|_| !context.drain.started()) {
             Some(place) => S::serve(&worker, self.placed(place)),
-            None => S::refused(&worker),
+            None => S::refused(&worker, NoService::Full),
         }
     }
 }

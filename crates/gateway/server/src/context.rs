@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use brisk_net::{ConnectionLimit, DeadlineWheel, Drain};
+use brisk_pressure::{Pressure, Work};
 use tokio::sync::watch;
 
 use crate::descriptors;
-use crate::service::Place;
+use crate::service::{NoService, Place};
 use crate::settings::{Program, ServerSettings};
 use crate::watchdog::Pulse;
 
@@ -28,14 +29,21 @@ pub struct WorkerContext {
 }
 
 impl WorkerContext {
-    /// A [`Place`] for a connection that has no socket of its own, as with QUIC. `None` if none is free: connections that
-    /// are idle longest are then closed, so that a later attempt succeeds.
-    pub fn place(&self) -> Option<Place> {
+    /// A [`Place`] for a connection that has no socket of its own, as with QUIC. If none is free, connections that are idle longest
+    /// are closed, so that a later attempt succeeds.
+    ///
+    /// # Errors
+    ///
+    /// [`NoService`] if no place is free, or in an overload.
+    pub fn place(&self) -> Result<Place, NoService> {
+        if self.shared.pressure.refuses(Work::Connection) {
+            return Err(NoService::Overloaded);
+        }
         let place = Place::take(self);
         if place.is_none() {
             self.make_room();
         }
-        place
+        place.ok_or(NoService::Full)
     }
 
     /// Closes the connections that are idle longest: of this worker or, if it has none, of others.
@@ -59,6 +67,7 @@ impl fmt::Debug for WorkerContext {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pulse: Arc<Pulse>,
+    pub(crate) pressure: Arc<Pressure>,
     pub(crate) connections: ConnectionLimit,
     pub(crate) program: Program,
     /// Notifies the workers that one of them has no [`Place`] for a connection, and no idle connection to close.
@@ -69,6 +78,7 @@ impl Shared {
     pub(crate) fn new(settings: &ServerSettings, listeners: usize, program: Program) -> Self {
         Self {
             pulse: Pulse::new(settings.workers.get()),
+            pressure: Pressure::new(),
             connections: ConnectionLimit::new(descriptors::connections(settings, listeners)),
             program,
             shortages: watch::Sender::new(()),

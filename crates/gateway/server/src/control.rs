@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use brisk_net::datagram::Halves;
 use brisk_net::drain::DrainTrigger;
+use brisk_pressure::{INTERVAL, Sample};
 use brisk_supervisor::Notifier;
 use brisk_supervisor::succession::{Order, StatePart};
 use brisk_telemetry::metrics::Reload;
@@ -23,6 +24,7 @@ use crate::admin::Exit;
 use crate::ending::drain;
 use crate::files::WatchedFiles;
 use crate::part::Parts;
+use crate::sampling::Sampling;
 use crate::settings::ServerSettings;
 use crate::signals::{SignalAction, Signals};
 use crate::succession::Successors;
@@ -105,6 +107,12 @@ pub trait Control {
     /// Opens log files again, after they were moved away: the effect of `SIGUSR1`.
     fn reopen_logs(&mut self);
 
+    /// Sets the sources of overload that the service has, at every [`INTERVAL`]. `sheds_load`: whether work is refused in an
+    /// overload.
+    fn measure(&mut self, sample: &mut Sample, sheds_load: bool) {
+        let _ = (sample, sheds_load);
+    }
+
     /// Called at the start and then once a minute, for state that expires without connections too.
     fn each_minute(&mut self);
 
@@ -119,6 +127,7 @@ pub(crate) struct MainThread<C> {
     pub(crate) files: WatchedFiles,
     pub(crate) signals: Signals,
     pub(crate) watchdog: Watchdog,
+    pub(crate) sampling: Sampling,
     pub(crate) failures: UnboundedReceiver<ServerError>,
     pub(crate) dropped_log_lines: fn() -> u64,
     pub(crate) refused: Refused,
@@ -154,6 +163,7 @@ impl<C: Control> MainThread<C> {
         let mut log_check = tokio::time::interval(LOG_CHECK);
         let mut dropped = 0;
         let mut looks = beats(BEAT);
+        let mut samples = beats(INTERVAL);
         let watched = self.outside.manager.watchdog();
         // A third of the limit, so that one late beat is no sign of death.
         let mut alive = beats(watched.map_or(BEAT, |limit| (limit / 3).clamp(SHORTEST, BEAT)));
@@ -163,6 +173,7 @@ impl<C: Control> MainThread<C> {
                 _ = minute.tick() => self.control.each_minute(),
                 _ = log_check.tick() => dropped = self.report_dropped_lines(dropped),
                 _ = looks.tick() => self.watchdog.look(),
+                _ = samples.tick() => self.sample(),
                 // Without a worker that turns, the service manager is to start the process again.
                 _ = alive.tick() => if self.watchdog.sees_life() { self.outside.manager.alive() },
                 Some(failure) = self.failures.recv() => return Err(failure),
@@ -215,6 +226,12 @@ impl<C: Control> MainThread<C> {
         outside.exit.is_near.store(true, Ordering::Relaxed);
         tracing::info!(delay = ?drain_delay, "the drain begins after the delay: /readyz responds with 503");
         Instant::now() + *drain_delay
+    }
+
+    /// Measures the load, which decides about refused work.
+    fn sample(&mut self) {
+        let (control, sheds_load) = (&mut self.control, self.settings.sheds_load);
+        self.sampling.take(&self.settings, &self.watchdog, |sample| control.measure(sample, sheds_load));
     }
 
     /// Follows an [`Order`] of the supervisor or of a successor.

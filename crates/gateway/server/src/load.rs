@@ -26,9 +26,16 @@ pub(crate) struct Measured {
     share: AtomicU64,
     busy_nanos: AtomicU64,
     delay_nanos: AtomicU64,
+    /// Maximum of [`OwnDelay`] since it was taken last.
+    own_delay_nanos: AtomicU64,
 }
 
 impl Measured {
+    /// The maximum of [`OwnDelay`] since the last call.
+    pub(crate) fn take_own_delay(&self) -> Duration {
+        Duration::from_nanos(self.own_delay_nanos.swap(0, Ordering::Relaxed))
+    }
+
     pub(crate) fn load(&self, is_stuck: bool) -> WorkerLoad {
         WorkerLoad {
             busy: self.share.load(Ordering::Relaxed) as f64 / 1000.0,
@@ -75,6 +82,27 @@ impl Meter {
     }
 }
 
+/// Delay of the event loop by the work of the thread itself, measured by the thread that calls [`OwnDelay::note`].
+#[derive(Debug)]
+pub(crate) struct OwnDelay {
+    busy: Duration,
+}
+
+impl OwnDelay {
+    pub(crate) fn start() -> Self {
+        Self { busy: used() }
+    }
+
+    /// Records the delay of this call, which was due at `due`, as far as the thread has used a processor since the last call: a
+    /// pause of the machine, or a processor that others use, is no overload of this process.
+    pub(crate) fn note(&mut self, due: Instant, measured: &Measured) {
+        let (late, busy) = (Instant::now().saturating_duration_since(due), used());
+        let own = late.min(busy.saturating_sub(self.busy));
+        measured.own_delay_nanos.fetch_max(nanos(own), Ordering::Relaxed);
+        self.busy = busy;
+    }
+}
+
 /// Time for which the calling thread has used a processor.
 fn used() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
@@ -88,6 +116,23 @@ fn nanos(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delay_counts_as_far_as_the_thread_has_worked() {
+        let (measured, mut delay) = (Measured::default(), OwnDelay::start());
+        let due = || Instant::now() - Duration::from_secs(7);
+        delay.note(due(), &measured);
+        let begun = measured.take_own_delay();
+        assert!(begun < Duration::from_secs(7), "a pause: {begun:?}");
+        assert_eq!(measured.take_own_delay(), Duration::ZERO);
+        let before = delay.busy;
+        while used().saturating_sub(before) < Duration::from_millis(20) {
+            std::hint::black_box(());
+        }
+        delay.note(due(), &measured);
+        let worked = measured.take_own_delay();
+        assert!(worked >= Duration::from_millis(20) && worked < Duration::from_secs(7), "{worked:?}");
+    }
 
     #[test]
     fn a_thread_that_works_is_busy_and_one_that_waits_is_late() {

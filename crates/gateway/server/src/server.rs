@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use brisk_net::datagram::Halves;
 use brisk_net::drain;
 use brisk_net::listener::ListenerSettings;
+use brisk_pressure::Pressure;
 use brisk_supervisor::succession::Predecessor;
 use brisk_supervisor::{Notifier, is_supervised};
 use tokio::runtime::{Builder, Runtime};
@@ -22,6 +23,7 @@ use crate::context::Shared;
 use crate::control::{Announcement, Control, MainThread, Outside, Refused};
 use crate::files::WatchedFiles;
 use crate::metrics::ServerMetrics;
+use crate::sampling::Sampling;
 use crate::service::{DatagramSocket, Service};
 use crate::settings::{Listen, Program, ServerSettings};
 use crate::signals::Signals;
@@ -93,6 +95,11 @@ impl<L: Copy + Send + 'static> Listening<L> {
     pub fn loads(&self) -> WorkerLoads {
         WorkerLoads(Arc::clone(&self.shared.pulse))
     }
+
+    /// The overload of the process, measured while the server runs.
+    pub fn pressure(&self) -> Arc<Pressure> {
+        Arc::clone(&self.shared.pressure)
+    }
 }
 
 impl<L: Copy + Send + 'static> Server<L> {
@@ -151,6 +158,7 @@ impl<L: Copy + Send + 'static> Server<L> {
         let pulse = Arc::clone(&shared.pulse);
         let watchdog = Watchdog::new(Arc::clone(&pulse), settings.workers.get(), &bound)
             .map_err(ServerError::Threads)?;
+        let sampling = Sampling::new(Arc::clone(&shared));
         let start =
             Start { shared, drain: drain.clone(), stop: stopped, failures: failed, prepared, gate: opened };
         // Kept until the end, so that the sockets of both processes keep their places.
@@ -187,6 +195,7 @@ impl<L: Copy + Send + 'static> Server<L> {
                 files,
                 signals,
                 watchdog,
+                sampling,
                 failures,
                 dropped_log_lines,
                 refused,

@@ -40,8 +40,17 @@ pub trait Service: Send + Sync + 'static {
         std::future::ready(())
     }
 
-    /// Counts a connection that was closed because no [`Place`] was free, or none until the drain started.
-    fn refused(worker: &Self::Worker);
+    /// Counts a connection that was closed at once.
+    fn refused(worker: &Self::Worker, reason: NoService);
+}
+
+/// Reason for which a connection is closed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoService {
+    /// No [`Place`] was free, or none until the drain started.
+    Full,
+    /// The process is overloaded ([`Work::Connection`](brisk_pressure::Work::Connection)).
+    Overloaded,
 }
 
 /// A connection that has a [`Place`].

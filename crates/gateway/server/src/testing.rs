@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::context::WorkerContext;
-use crate::service::{Accepted, Service};
+use crate::service::{Accepted, NoService, Service};
 use crate::settings::{Program, ServerSettings};
 
 /// Any free port on loopback.
@@ -27,6 +27,7 @@ pub(crate) fn settings(workers: usize, max_connections: usize) -> ServerSettings
         admin: None,
         drain_timeout: Duration::from_secs(1),
         drain_delay: Duration::ZERO,
+        sheds_load: true,
         files: Vec::new(),
     }
 }
@@ -64,7 +65,7 @@ impl Service for Closing {
         worker.served.update(|served| served + 1);
     }
 
-    fn refused(worker: &Counts) {
+    fn refused(worker: &Counts, _reason: NoService) {
         worker.refused.update(|refused| refused + 1);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use brisk_net::listener;
+use brisk_net::{accept_queue, listener};
 
 use crate::load::{Measured, WorkerLoad};
 use crate::sockets::Bound;
@@ -42,6 +42,12 @@ impl Pulse {
     /// The last [`Measured`] of `worker`.
     pub(crate) fn measured(&self, worker: usize) -> &Measured {
         &self.0[worker].measured
+    }
+
+    /// Delay of the event loops by their own work since the last call, as a mean: other workers relieve a single one.
+    pub(crate) fn take_own_delay(&self) -> Duration {
+        let sum: Duration = self.0.iter().map(|worker| worker.measured.take_own_delay()).sum();
+        sum / u32::try_from(self.0.len()).unwrap_or(u32::MAX).max(1)
     }
 
     /// [`WorkerLoad`] of each worker, by number.
@@ -139,6 +145,12 @@ impl Watchdog {
                 );
             }
         }
+    }
+
+    /// Share of the longest queue of connections that wait to be accepted.
+    pub(crate) fn accept_queue(&self) -> f64 {
+        let listeners = self.workers.iter().flat_map(|worker| &worker.listeners);
+        listeners.filter_map(|(socket, _)| accept_queue(socket).ok()).fold(0.0, f64::max)
     }
 
     /// Closes the watchdog's copies of the listeners, so that the ports are closed once the workers have closed theirs.

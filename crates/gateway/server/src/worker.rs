@@ -6,8 +6,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use brisk_net::{DeadlineWheel, Drain, Listener};
+use brisk_pressure::INTERVAL;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -17,7 +19,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::ServerError;
 use crate::accept::accept;
 use crate::context::{Shared, WorkerContext};
-use crate::load::Meter;
+use crate::load::{Meter, OwnDelay};
 use crate::service::{DatagramSocket, Service};
 use crate::watchdog::BEAT;
 
@@ -95,6 +97,7 @@ async fn run<S: Service>(
     tasks.spawn_local(async move { deadlines.run().await });
     tasks.spawn_local(help_others(context.wheel.clone(), shortages));
     tasks.spawn_local(each_second(context.clone()));
+    tasks.spawn_local(each_sample(context.clone()));
     let worker = service.start_worker(&context, &mut tasks)?;
     let listeners = sockets.streams.into_iter().map(|(kind, socket)| Ok((kind, Listener::new(socket)?)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
@@ -143,7 +146,7 @@ pub async fn panicked(tasks: &mut JoinSet<()>) -> io::Error {
 /// Reports a beat each second ([`BEAT`]). Also calls [`Program::give_back_memory`](crate::Program::give_back_memory), since
 /// after a burst no later allocation may trigger the release.
 async fn each_second(context: WorkerContext) {
-    let mut seconds = beats();
+    let mut seconds = beats(BEAT);
     let mut meter = Meter::start();
     loop {
         let due = seconds.tick().await;
@@ -153,10 +156,20 @@ async fn each_second(context: WorkerContext) {
     }
 }
 
-/// Creates a timer with one beat per [`BEAT`]. After a stall, the next beat follows a second after the late one:
+/// Measures the delay of the event loop by its own work ([`OwnDelay`]) for every sample of the main thread.
+async fn each_sample(context: WorkerContext) {
+    let mut samples = beats(INTERVAL);
+    let mut delay = OwnDelay::start();
+    loop {
+        let due = samples.tick().await;
+        delay.note(due, context.shared.pulse.measured(context.number));
+    }
+}
+
+/// Creates a timer with one beat per `interval`. After a stall, the next beat follows an `interval` after the late one:
 /// catching up on missed beats would report the worker as punctual and idle.
-fn beats() -> Interval {
-    let mut beats = tokio::time::interval(BEAT);
+fn beats(interval: Duration) -> Interval {
+    let mut beats = tokio::time::interval(interval);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     beats
 }
@@ -172,8 +185,6 @@ async fn help_others(wheel: DeadlineWheel, mut shortages: watch::Receiver<()>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::Instant;
 
     use super::*;
@@ -181,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_stall_did_can_be_read_after_it() {
-        let (mut beats, mut meter, measured) = (beats(), Meter::start(), Measured::default());
+        let (mut beats, mut meter, measured) = (beats(BEAT), Meter::start(), Measured::default());
         meter.note(beats.tick().await, &measured);
         // Blocks the event loop, as a bug would.
         thread::sleep(Duration::from_millis(2600));

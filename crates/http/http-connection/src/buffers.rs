@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use brisk_budget::{Budgets, Full, Reservation, Resource};
+use brisk_pressure::Pressure;
 use brisk_telemetry::Metrics;
 
 use crate::work::WorkerWork;
@@ -22,19 +23,25 @@ const SHARE: usize = 64 << 10;
 /// Step in bytes in which workers report changes to the process, so that they rarely contend for the counter.
 const STEP: usize = 64 << 10;
 
-/// Memory held by the responses of one worker and, through its [`Metrics`], of all workers.
+/// Memory held by the responses of one worker and, through its [`Metrics`], of all workers. Knows the overload of the process.
 #[derive(Debug)]
 pub struct WorkerBuffers {
     metrics: Arc<Metrics>,
     budgets: Arc<Budgets>,
+    pressure: Arc<Pressure>,
     unreported: Cell<isize>,
     pub(crate) work: WorkerWork,
 }
 
 impl WorkerBuffers {
-    /// Empty buffers of a new worker.
+    /// Empty buffers of a new worker, in a process without overload.
     pub fn new(metrics: Arc<Metrics>, budgets: Arc<Budgets>) -> Rc<Self> {
-        Rc::new(Self { metrics, budgets, unreported: Cell::new(0), work: WorkerWork::default() })
+        Self::under(Pressure::new(), metrics, budgets)
+    }
+
+    /// Empty buffers of a new worker, in a process under `pressure`.
+    pub fn under(pressure: Arc<Pressure>, metrics: Arc<Metrics>, budgets: Arc<Budgets>) -> Rc<Self> {
+        Rc::new(Self { metrics, budgets, pressure, unreported: Cell::new(0), work: WorkerWork::default() })
     }
 
     /// Divides the work for responses among clients, in rounds of the event loop. The future never ends.
@@ -45,6 +52,11 @@ impl WorkerBuffers {
     /// The memory budgets of the process.
     pub fn budgets(&self) -> &Budgets {
         &self.budgets
+    }
+
+    /// The overload of the process.
+    pub(crate) fn pressure(&self) -> &Pressure {
+        &self.pressure
     }
 
     /// Whether all workers together hold more than `limit`, within 64 KiB per worker.

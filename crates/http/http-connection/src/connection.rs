@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use brisk_budget::{Budgets, Full, Resource};
 use brisk_certs::Identity;
 use brisk_net::{Deadline, DeadlineWheel, Drain};
+use brisk_pressure::Pressure;
 use brisk_telemetry::ConnectionRecord;
 use brisk_tls::{Confirmation, Demands};
 
@@ -109,10 +110,15 @@ impl Connection {
         RequestGuard(Rc::clone(self))
     }
 
-    /// Whether the connection has reached `requests` of its settings or route, or `timeouts.connection`.
+    /// Whether the connection has reached `requests` of its settings or route, or `timeouts.connection`, or has had a request while
+    /// connections hold resources that are short.
     pub fn is_used_up(&self) -> bool {
         let requests = self.flow.requests();
         if self.limits.end_after(requests) {
+            return true;
+        }
+        // Not before the first request, for which the handshake was made.
+        if requests > 0 && self.pressure().is_some_and(Pressure::ends_connections) {
             return true;
         }
         let Some(settings) = self.settings() else { return false };
@@ -148,6 +154,17 @@ impl Connection {
     /// The memory budgets of the process; `None` before [`Self::surround`].
     pub fn budgets(&self) -> Option<&Budgets> {
         self.surroundings.get().map(|surroundings| surroundings.buffers.budgets())
+    }
+
+    /// The overload of the process; `None` before [`Self::surround`].
+    pub fn pressure(&self) -> Option<&Pressure> {
+        self.surroundings.get().map(|surroundings| surroundings.buffers.pressure())
+    }
+
+    /// Idle timeout of the connection; `usual` is the default. Shorter in an overload.
+    pub fn idle_time(&self, usual: Duration) -> Duration {
+        let own = self.limits.idle(usual);
+        self.pressure().map_or(own, |pressure| pressure.idle_time(own))
     }
 
     /// Whether a response may process `bytes` at once. If not, its body must wait for [`Self::poll_work`].

@@ -18,6 +18,7 @@ use brisk_http_connection::connection::Surroundings;
 use brisk_http_connection::end::End;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_net::{Deadline, Drain, Lingering};
+use brisk_pressure::Pressure;
 use brisk_tls::Stream;
 use brisk_wire::HttpVersion;
 use tokio::io::AsyncWriteExt;
@@ -49,11 +50,11 @@ pub struct CurrentService {
 }
 
 impl CurrentService {
-    /// Creates the holder with its first service and the memory budgets of the process.
-    pub fn new(service: Rc<Service>, budgets: Arc<Budgets>) -> Rc<Self> {
+    /// Creates the holder with its first service, the memory budgets and the overload of the process.
+    pub fn new(service: Rc<Service>, budgets: Arc<Budgets>, pressure: Arc<Pressure>) -> Rc<Self> {
         let metrics = Arc::clone(&service.telemetry().metrics);
         let floods = metrics.collector();
-        let buffers = WorkerBuffers::new(metrics, budgets);
+        let buffers = WorkerBuffers::under(pressure, metrics, budgets);
         Rc::new(Self { service: RefCell::new(service), buffers, floods, date: Date::default() })
     }
 
@@ -163,7 +164,7 @@ impl Driver<'_> {
     /// within `timeouts.connection`.
     async fn rest(&self) -> Result<(), Stop> {
         let Http { connection, settings, deadline, .. } = self.http;
-        deadline.set_idle(connection.limits.idle(settings.timeouts.idle).min(connection.time_left()));
+        deadline.set_idle(connection.idle_time(settings.timeouts.idle).min(connection.time_left()));
         self.io.stream_mut().rest();
         connection.client.forwarded.take();
         poll_fn(|cx| self.poll_rest(cx)).await

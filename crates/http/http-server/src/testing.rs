@@ -13,6 +13,7 @@ use brisk_budget::Budgets;
 use brisk_http_connection::Connection;
 use brisk_http_connection::settings::HttpSettings;
 use brisk_net::DeadlineWheel;
+use brisk_pressure::Pressure;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -32,7 +33,8 @@ pub(crate) fn with_settings(settings: HttpSettings) -> Http {
     let address = SocketAddr::from(([192, 0, 2, 1], 40000));
     let connection = Connection::new(ConnectionRecord::new(1, address, address, Timeline::start()), true);
     let settings = Rc::new(settings);
-    let service = CurrentService::new(Rc::new(service()), Arc::new(Budgets::new(&settings.limits())));
+    let budgets = Arc::new(Budgets::new(&settings.limits()));
+    let service = CurrentService::new(Rc::new(service()), budgets, Pressure::new());
     let deadline = DeadlineWheel::new().register();
     let drain = brisk_net::drain::channel().1;
     Http { service, connection, settings, deadline, drain }

@@ -218,7 +218,7 @@ impl Turns {
                 self.received_when_idle = channel.bytes().0;
                 // An HTTP/1.1 connection keeps its buffers for the next request; it rests soon otherwise.
                 if self.multiplexed {
-                    http.deadline.set_idle(http.connection.limits.idle(timeouts.idle));
+                    http.deadline.set_idle(http.connection.idle_time(timeouts.idle));
                     channel.rest();
                 } else {
                     http.deadline.set(REST_AFTER.min(timeouts.idle));

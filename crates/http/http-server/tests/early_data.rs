@@ -18,6 +18,7 @@ use brisk_http_connection::Connection;
 use brisk_http_server::{CurrentService, End, Http, HttpIo, HttpSettings, serve};
 use brisk_keys::{Keystore, LocalEngine, PrivateKeyEngine};
 use brisk_net::{DeadlineWheel, Drain, DrainTrigger, drain};
+use brisk_pressure::Pressure;
 use brisk_telemetry::{ConnectionRecord, Metrics, Timeline};
 use brisk_testkit::ca::TestCa;
 use brisk_tls::{Acceptor, Resources, TlsSettings};
@@ -193,7 +194,11 @@ impl Stage {
         Rc::new(Self {
             acceptor: acceptor(&ca),
             client: client.expect("settings that fit"),
-            service: CurrentService::new(Rc::new(service(&origin, &wheel, &metrics)), budgets),
+            service: CurrentService::new(
+                Rc::new(service(&origin, &wheel, &metrics)),
+                budgets,
+                Pressure::new(),
+            ),
             metrics,
             wheel,
             drain,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use brisk_net::rates::{Event, Rates};
 use brisk_net::{FairShare, SharePermit};
+use brisk_pressure::{Pressure, Work};
 
 /// Limits of the key operations of one client. The default limits nothing.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,8 @@ pub struct KeyGate {
     pub share: Option<FairShare>,
     /// Rates of each client; a key operation counts as [`Event::Handshake`].
     pub rates: Option<Arc<Rates>>,
+    /// In an overload, operations are refused ([`Work::FullHandshake`]): resumed handshakes need none.
+    pub pressure: Option<Arc<Pressure>>,
 }
 
 /// Held during the key operation; its drop frees the client's part of [`KeyGate::share`].
@@ -21,9 +24,12 @@ pub struct KeyGate {
 pub(crate) struct KeyPermit(#[expect(dead_code, reason = "held for its drop")] Option<SharePermit>);
 
 impl KeyGate {
-    /// Admits an operation of `client`; `None` if it has used its `share` or exceeds `rates`. Without an address there is no
-    /// limit.
+    /// Admits an operation of `client`; `None` in an overload, or if the client has used its `share` or exceeds `rates`. Without an
+    /// address there is no limit per client.
     pub(crate) fn enter(&self, client: Option<IpAddr>) -> Option<KeyPermit> {
+        if self.pressure.as_ref().is_some_and(|pressure| pressure.refuses(Work::FullHandshake)) {
+            return None;
+        }
         let Some(client) = client else { return Some(KeyPermit(None)) };
         if let Some(rates) = &self.rates {
             // Before the share: an attempt beyond the share counts towards the rate too.

@@ -93,7 +93,9 @@ impl Signer for EngineSigner {
         // Before the submission, so that a client beyond its share does not enter the engine's queue.
         let Some(_pass) = self.gate.enter(notes::current().input.client) else {
             notes::update(|notes| notes.limited = true);
-            return Err(rustls::Error::General("the client has had its share of key operations".into()));
+            return Err(rustls::Error::General(
+                "the client has had its share of key operations, or the process is overloaded".into(),
+            ));
         };
         let started = Instant::now();
         let (message, deadline) = (Bytes::copy_from_slice(message), started + KEY_OPERATION_LIMIT);

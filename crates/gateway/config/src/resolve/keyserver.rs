@@ -310,6 +310,8 @@ fn server(
         drain_timeout: drain.0,
         // Gateways notice the drain by themselves; no balancer is asked.
         drain_delay: Duration::ZERO,
+        // Its queue refuses operations already, and gateways need to learn that at once.
+        sheds_load: false,
         files: Vec::new(),
     };
     (settings, keys)

@@ -31,7 +31,7 @@ use http::HeaderName;
 use ipnet::IpNet;
 
 use super::context::Context;
-use super::{access_log, addresses, certificates, dashboard, http3, isolation, keys};
+use super::{access_log, addresses, certificates, dashboard, drain, http3, isolation, keys};
 use super::{memory_limits, otlp, sessions};
 use crate::key_settings::KeySettings;
 use crate::raw;
@@ -62,6 +62,7 @@ pub(super) struct Server {
     handshake_timeout: Duration,
     drain_timeout: Duration,
     drain_delay: Duration,
+    sheds_load: bool,
     protocol: HttpSettings,
     pub(super) tls: TlsSettings,
     pub(super) sessions: SessionSettings,
@@ -91,6 +92,7 @@ impl Server {
                 admin: self.admin,
                 drain_timeout: self.drain_timeout,
                 drain_delay: self.drain_delay,
+                sheds_load: self.sheds_load,
                 files,
             },
             https: self.https,
@@ -170,8 +172,9 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         per_client,
         rates: rates(&server.rates),
         handshake_timeout: handshake_timeout(server, &path, context),
-        drain_timeout: drain_timeout(server, &path, context),
-        drain_delay: drain_delay(server, &path, context),
+        drain_timeout: drain::timeout(server, &path, context),
+        drain_delay: drain::delay(server, &path, context),
+        sheds_load: server.overload != Some(raw::Overload::Off),
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,
@@ -224,17 +227,6 @@ fn proxy_protocol(written: Option<&values::ProxyProtocol>) -> ProxyProtocol {
 fn handshake_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
     let (path, usual) = (path.key("timeouts").key("hello"), Period(Duration::from_secs(10)));
     context.shared.findings.within(&path, server.timeouts.hello, usual, &TIMEOUTS).0
-}
-
-fn drain_timeout(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
-    let (usual, range) = (Period(Duration::from_secs(30)), Period(Duration::ZERO)..=*TIMEOUTS.end());
-    context.shared.findings.within(&path.key("drain_timeout"), server.drain_timeout, usual, &range).0
-}
-
-fn drain_delay(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> Duration {
-    let range = Period(Duration::ZERO)..=*TIMEOUTS.end();
-    let path = path.key("drain_delay");
-    context.shared.findings.within(&path, server.drain_delay, Period(Duration::ZERO), &range).0
 }
 
 /// Settings of the listeners at `addresses`. A `backlog` out of range, which [`server`] reports, is replaced by the default.

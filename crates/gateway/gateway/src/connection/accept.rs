@@ -4,11 +4,10 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_server::{Accepted, DatagramSocket, Service, WorkerContext};
-use brisk_telemetry::metrics::Refusal;
+use brisk_server::{Accepted, DatagramSocket, NoService, Service, WorkerContext};
 use tokio::task::{JoinSet, spawn_local};
 
-use crate::connection::client::Permits;
+use crate::connection::client::{Permits, refusal_of};
 use crate::connection::plain::serve_http;
 use crate::connection::quic;
 use crate::connection::serve_https;
@@ -55,7 +54,7 @@ impl Service for Shared {
         quic::serve(Rc::clone(worker), socket)
     }
 
-    fn refused(worker: &Worker) {
-        worker.shared.metrics.connection_refused(Refusal::Limit);
+    fn refused(worker: &Worker, reason: NoService) {
+        worker.shared.metrics.connection_refused(refusal_of(reason));
     }
 }

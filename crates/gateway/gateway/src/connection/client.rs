@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use brisk_net::proxy_protocol::{self, Progress};
 use brisk_net::rates::Event;
 use brisk_net::{AddressPermit, Deadline};
-use brisk_server::Place;
+use brisk_server::{NoService, Place};
 use brisk_telemetry::metrics::Refusal as Refused;
 use brisk_telemetry::{ConnectionRecord, HandshakeOutcome};
 use brisk_tls::Refusal;
@@ -48,6 +48,14 @@ pub(crate) async fn introduce(
 pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
     let evicted = deadline.is_evicted();
     Refusal::new(if evicted { HandshakeOutcome::Evicted } else { HandshakeOutcome::TimedOut })
+}
+
+/// The reason of a refusal for the metrics.
+pub(crate) fn refusal_of(reason: NoService) -> Refused {
+    match reason {
+        NoService::Full => Refused::Limit,
+        NoService::Overloaded => Refused::Overload,
+    }
 }
 
 /// A connection's share of the limits, given back when it ends.

@@ -15,13 +15,13 @@ use brisk_http_server::{End, Http};
 use brisk_net::rates::Event;
 use brisk_quic::{AddressProof, Application, Driver, Established, Failed, Failure, Service};
 use brisk_server::DatagramSocket;
-use brisk_telemetry::metrics::{Listening, Refusal as Refused};
+use brisk_telemetry::metrics::Listening;
 use brisk_telemetry::{ConnectionEnd, ConnectionRecord, HandshakeOutcome, Milestone, QuicPath, Timeline};
 use brisk_tls::{Confirmation, Refusal};
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, StreamEvent};
 
-use crate::connection::client::Permits;
+use crate::connection::client::{Permits, refusal_of};
 use crate::connection::{charge, limit_client, note_refusal, refused, unconfirmed};
 use crate::listener::Socket;
 use crate::worker::Worker;
@@ -70,10 +70,8 @@ impl Service for Http3Service {
             return None;
         }
         // Before the client is counted: a refusal for want of slots must not use up the rate of the client.
-        let Some(place) = self.worker.context.place() else {
-            shared.metrics.connection_refused(Refused::Limit);
-            return None;
-        };
+        let place = self.worker.context.place();
+        let place = place.map_err(|reason| shared.metrics.connection_refused(refusal_of(reason))).ok()?;
         let mut permits = Permits::new(place);
         let counted = match proof {
             AddressProof::Validated => permits.count_client(shared, &live, client.ip()),
