@@ -380,7 +380,7 @@ mod tests {
         assert_eq!((host, route), (Some(0), Some(1)));
         let reasons: Vec<_> = passed_over.iter().map(|(index, reason)| (*index, reason.as_str())).collect();
         assert_eq!(reasons, [(3, "the method is not POST or PATCH"), (2, "the method is not PUT")]);
-        assert_eq!(stages, ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"]);
+        assert_eq!(stages, ["KeepAlive", "Priority", "EarlyData", "HeadMethod", "ConnectionClose"]);
         assert_eq!(action, "upstream \"app\": GET http://app:1/base/x?q=1 or http://app:2/base/x?q=1");
     }
 

@@ -26,6 +26,7 @@ pub mod maintenance;
 pub mod media_types;
 pub mod mirror;
 pub mod plain;
+pub mod priority;
 pub mod real_ip;
 pub mod replace_text;
 pub mod response_urls;
@@ -262,6 +263,8 @@ route_features! {
     trace: trace::TraceFeature,
     /// `X-Real-IP` for upstreams.
     real_ip: real_ip::RealIpFeature,
+    /// Order of refusal in an overload. Default: normal.
+    priority: priority::PriorityFeature,
     /// Timeouts of requests to an upstream. Default: those of the upstream.
     timeouts: limits::TimeoutsFeature,
     /// Pace of each response. Default: no limit.
@@ -301,6 +304,8 @@ host_features! {
     trace: trace::TraceFeature,
     /// `X-Real-IP` for the upstreams of routes without a setting of their own.
     real_ip: real_ip::RealIpFeature,
+    /// Priority of routes without one of their own. Default: normal.
+    priority: priority::PriorityFeature,
     /// Other origins served below paths of this host. Default: none.
     consolidation: consolidation::ConsolidationFeature,
     /// Limit and buffering of request bodies of routes without settings of their own.
@@ -353,6 +358,7 @@ fn inheriting(route: RouteSettings, host: &HostSettings) -> RouteSettings {
         trace: host.trace,
         real_ip: host.real_ip,
         log_outputs: host.log_outputs,
+        priority: host.priority,
         // Values for requests are for the site's own upstreams, and may be secrets.
         headers: RouteHeaders {
             requests: host.headers.rules.requests.as_ref().map(|rules| Arc::new(rules.without_values())),

@@ -33,6 +33,7 @@ pub use crate::features::maintenance::{Maintenance, MaintenanceSwitch};
 pub use crate::features::media_types::MediaTypes;
 pub use crate::features::mirror::MirrorSettings;
 pub use crate::features::plain::Plain;
+pub use crate::features::priority::Priority;
 pub use crate::features::{BodySettings, HostSettings, RouteSettings, Trace};
 pub use brisk_rewrite::{MappedOrigin, Origin, OriginError, OriginMap, Prefix, PrefixError};
 

@@ -32,6 +32,7 @@ use crate::features::headers::rules_stage::HeaderRulesStage;
 use crate::features::keep_alive::stage::KeepAliveStage;
 use crate::features::limits::stage::LimitsStage;
 use crate::features::maintenance::stage::MaintenanceStage;
+use crate::features::priority::stage::PriorityStage;
 use crate::features::real_ip::RealIpStage;
 use crate::features::replace_text::stage::ReplaceTextStage;
 use crate::features::signed_links::stage::SignedLinksStage;
@@ -124,6 +125,8 @@ stages! {
     /// Before every stage that responds or refuses: the route determines the timeouts of the connection for all its
     /// responses.
     KeepAlive(KeepAliveStage),
+    /// Before limits: a request that is refused in an overload costs nothing else, and counts for no rate.
+    Priority(PriorityStage),
     /// Before access: requests with wrong passwords count too.
     Limits(LimitsStage),
     /// Before all stages that examine the request: a refused request costs nothing else. Before early data: it does not

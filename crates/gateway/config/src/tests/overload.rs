@@ -1,5 +1,7 @@
 //! `server.overload`.
 
+use brisk_answer::settings::Priority;
+
 use super::*;
 
 #[test]
@@ -10,4 +12,22 @@ fn overload_has_two_modes() {
     );
     assert!(accepted(&format!("{LISTENER}{HOST}")).settings.server.sheds_load);
     assert!(!accepted(&format!("{LISTENER}overload = \"off\"\n{HOST}")).settings.server.sheds_load);
+}
+
+#[test]
+fn routes_have_their_priority_or_that_of_their_host() {
+    let priorities = |host: &str| {
+        let routes = ["", "priority = \"high\"\n"].map(|keys| {
+            let path = keys.len();
+            format!("[[host.route]]\npath = \"/{path}\"\nrespond = {{}}\n{keys}")
+        });
+        let resolved = accepted(&format!("{LISTENER}{HOST}{host}{}", routes.concat()));
+        resolved.settings.service.hosts[0].routes.iter().map(|route| route.priority).collect::<Vec<_>>()
+    };
+    assert_eq!(priorities(""), [Priority::Normal, Priority::High]);
+    assert_eq!(priorities("priority = \"low\"\n"), [Priority::Low, Priority::High]);
+    refused(
+        &format!("{LISTENER}{HOST}priority = \"urgent\"\n"),
+        "brisk.toml:5:12: host[0].priority: \"urgent\" is not known here; known here: `high`, `normal`, `low`",
+    );
 }

@@ -36,6 +36,10 @@ fn internal_routes_and_those_that_lead_to_them_belong_together() {
         "brisk.toml:16:15: host[0].route[2].final_slash: has no effect on an internal route: write it in the route that clients use",
     );
     route(
+        &format!("static = \"www\"\ninternal = true\npriority = \"low\"\n{app}"),
+        "brisk.toml:9:12: host[0].route[0].priority: has no effect on an internal route: write it in the route that clients use",
+    );
+    route(
         "static = \"www\"\ninternal_redirects = true\n[[host.route]]\npath = \"/x\"\ninternal = true\nrespond = {}\n",
         "brisk.toml:8:22: host[0].route[0].internal_redirects: has no effect without `upstream`",
     );

@@ -50,8 +50,8 @@ impl RouteFeature for InternalFeature {
         if is_internal {
             // The stages of these keys are not compiled for internal routes, and neither is the redirect to the final slash: the
             // first route has decided.
-            for key in
-                ["limits", "access_log", "trace", "keep_alive", "final_slash"].map(|key| route.key(key))
+            for key in ["limits", "access_log", "trace", "keep_alive", "priority", "final_slash"]
+                .map(|key| route.key(key))
             {
                 if context.findings.written(&key) {
                     let message =

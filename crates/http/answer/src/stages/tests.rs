@@ -36,9 +36,9 @@ use crate::forwarding::Forwarding;
 use crate::settings::{
     AccessSettings, Action, AltSvc, Bandwidth, BasicAuth, BodySettings, ClientCert, Consolidation, Cookies,
     FixedResponse, ForwardAuth, HostHeaderSettings, HostHeaders, HostSettings, HostVisits, HstsSettings,
-    KeepAlive, LimitKey, Maintenance, MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, RequestLimit,
-    RouteCompression, RouteConsolidation, RouteHeaders, RouteHints, RoutePath, RouteSettings, ServerTiming,
-    TokenAuth, Trace, UpstreamAction, UpstreamPath,
+    KeepAlive, LimitKey, Maintenance, MaintenanceSwitch, MappedOrigin, OriginMap, Preconnect, Priority,
+    RequestLimit, RouteCompression, RouteConsolidation, RouteHeaders, RouteHints, RoutePath, RouteSettings,
+    ServerTiming, TokenAuth, Trace, UpstreamAction, UpstreamPath,
 };
 use crate::stage::{Groups, HostContext, StageTarget};
 use crate::visits::SiteVisits;
@@ -46,7 +46,7 @@ use brisk_rules::ResponseHeaders;
 use brisk_transform::names::Names;
 
 /// The stages that every route has.
-const EVERY: [&str; 4] = ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"];
+const EVERY: [&str; 5] = ["KeepAlive", "Priority", "EarlyData", "HeadMethod", "ConnectionClose"];
 
 const HSTS: HstsSettings =
     HstsSettings { max_age: Duration::ZERO, include_subdomains: false, preload: false };
@@ -221,6 +221,7 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
         "VariantNames",
         "Trace",
         "KeepAlive",
+        "Priority",
         "Limits",
         "Access",
         "ErrorPages",
@@ -256,8 +257,18 @@ fn a_route_with_every_feature_has_all_stages_in_their_order() {
 #[test]
 fn a_route_pays_for_no_feature_that_it_does_not_use() {
     assert_eq!(of_route(&host(), &upstream()), EVERY);
-    let refusing = ["KeepAlive", "EarlyData", "TunnelRefusal", "HeadMethod", "ConnectionClose"];
+    let refusing = ["KeepAlive", "Priority", "EarlyData", "TunnelRefusal", "HeadMethod", "ConnectionClose"];
     assert_eq!(of_route(&host(), &fixed()), refusing);
+}
+
+#[test]
+fn requests_of_high_priority_are_not_examined_for_an_overload() {
+    let host = host();
+    let stages = of_route(&host, &RouteSettings { priority: Priority::High, ..upstream() });
+    assert_eq!(stages, ["KeepAlive", "EarlyData", "HeadMethod", "ConnectionClose"]);
+    let context = context(&host, None);
+    let internal = names(Some(&context), StageTarget::Internal(&upstream()));
+    assert!(!internal.contains(&"Priority"), "{internal:?}");
 }
 
 #[test]
@@ -357,7 +368,8 @@ fn varied_settings_add_hints_and_their_names() {
     let host = host();
     let context = context(&host, Some(RequestValues::EarlyHints(vec![true])));
     let stages = names(Some(&context), StageTarget::Route(&upstream()));
-    let expected = ["VariantNames", "KeepAlive", "EarlyData", "EarlyHints", "HeadMethod", "ConnectionClose"];
+    let expected =
+        ["VariantNames", "KeepAlive", "Priority", "EarlyData", "EarlyHints", "HeadMethod", "ConnectionClose"];
     assert_eq!(stages, expected);
 }
 
