@@ -1,12 +1,12 @@
 //! Upstream groups as used by one worker, with the worker's connections.
 
 mod lease;
+mod tending;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use http::StatusCode;
 use http::header::SET_COOKIE;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 
 use crate::error::UpstreamError;
 use crate::http1::{ApplicationServer, Http1};
@@ -32,9 +32,7 @@ use crate::pool::Pool;
 use crate::proxied::{ProxiedClients, Requester};
 
 pub(crate) use self::lease::Lease;
-
-/// Interval between calls of [`Group::sweep`].
-const SWEEP: Duration = Duration::from_secs(1);
+use self::tending::tend;
 
 /// A group as used by one worker, with the worker's own connections. [`GroupState`] is the part that all workers share.
 #[derive(Debug)]
@@ -179,52 +177,6 @@ fn members(group: &Arc<GroupState>, before: &[Rc<Server>], wheel: &DeadlineWheel
     });
     let servers = servers.collect();
     Members::new(shared, servers, &group.settings().balance)
-}
-
-/// Checks idle connections once a second and when other requests need their permits, sends waiting requests of excluded servers
-/// elsewhere, and follows DNS.
-async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
-    let (wanted, mut changes) = (Arc::clone(state.attention()), state.changes());
-    // The group must end when the configuration no longer has it.
-    drop(state);
-    let mut ticks = interval(SWEEP);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut asked = pin!(wanted.notified());
-    // The members may have changed since the group was created.
-    changes.mark_changed();
-    loop {
-        let event = tokio::select! {
-            _ = ticks.tick() => Event::Tick,
-            () = asked.as_mut() => Event::Attention,
-            // An error means that the group has ended.
-            _ = changes.changed() => Event::Members,
-        };
-        let Some(group) = group.upgrade() else {
-            return;
-        };
-        match event {
-            Event::Tick => group.sweep(),
-            Event::Attention => asked.set(wanted.notified()),
-            Event::Members => group.follow(),
-        }
-        for server in &*group.servers() {
-            server.yield_idle();
-            let is_excluded = !server.is_available();
-            let is_new = server.was_excluded.replace(is_excluded) != is_excluded;
-            // Every second too, when the budget may permit more requests to leave.
-            if is_excluded && (is_new || event == Event::Tick) {
-                server.exclusions.notify_waiters();
-            }
-        }
-    }
-}
-
-/// Reason for a turn of the loop of [`tend`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Event {
-    Tick,
-    Attention,
-    Members,
 }
 
 fn idle_ticks(timeout: Duration) -> u32 {
