@@ -135,6 +135,11 @@ impl DeadlineWheel {
         evicted
     }
 
+    /// Time of the last [`TICK`], from an unspecified origin. Costs a read.
+    pub fn now(&self) -> Duration {
+        self.shared.time()
+    }
+
     async fn turn(&self) {
         let mut ticks = interval(TICK);
         // After the worker was blocked, one tick suffices, because `advance` catches up.
@@ -207,7 +212,7 @@ impl Deadline {
 
     /// Time of the last [`TICK`], from an unspecified origin. Costs a read.
     pub fn now(&self) -> Duration {
-        TICK.saturating_mul(u32::try_from(self.shared.now.get()).unwrap_or(u32::MAX))
+        self.shared.time()
     }
 
     /// Total of the pauses of the worker or the machine that no deadline counts, from an unspecified origin. Costs a read.
@@ -254,6 +259,10 @@ impl Drop for Deadline {
 }
 
 impl Shared {
+    fn time(&self) -> Duration {
+        TICK.saturating_mul(u32::try_from(self.now.get()).unwrap_or(u32::MAX))
+    }
+
     fn read_clock(&self) {
         let ticks = self.started.elapsed().as_millis() / TICK.as_millis();
         let ticks = u64::try_from(ticks).unwrap_or(NEVER - 1);

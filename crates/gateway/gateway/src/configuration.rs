@@ -159,6 +159,12 @@ impl Live {
         Service::new(&self.settings, telemetry, |name| groups.get(name).cloned()).map(Rc::new)
     }
 
+    /// Adapts the limits of concurrent requests of all upstream servers, or ends them with `is_on` false; `passed`: time since the
+    /// last call.
+    pub(crate) fn adapt_limits(&self, passed: Duration, is_on: bool) {
+        self.groups.iter().for_each(|group| group.adapt_limits(passed, is_on));
+    }
+
     /// The upstream groups.
     pub(crate) fn groups(&self) -> Vec<Arc<GroupState>> {
         self.groups.clone()

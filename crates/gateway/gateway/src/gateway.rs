@@ -206,8 +206,9 @@ impl<S: Source> Control for Reloads<'_, S> {
         }
     }
 
-    fn measure(&mut self, sample: &mut Sample, _sheds_load: bool) {
+    fn measure(&mut self, sample: &mut Sample, sheds_load: bool) {
         self.part.shared.measure(sample);
+        self.part.adapt_limits(sheds_load);
     }
 
     fn each_minute(&mut self) {

@@ -1,8 +1,9 @@
 //! The gateway as a part of the process: its reloads, on the main thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use brisk_server::{Part, PartError};
 
@@ -18,6 +19,8 @@ pub struct GatewayPart {
     dashboard: RefCell<Served>,
     checks: RefCell<HealthChecks>,
     fixed: RefCell<Fixed>,
+    /// Time of the last call of [`Self::adapt_limits`].
+    adapted: Cell<Instant>,
 }
 
 /// The gateway, prepared for another configuration.
@@ -34,12 +37,20 @@ impl GatewayPart {
             dashboard: RefCell::new(dashboard),
             checks: RefCell::default(),
             fixed: RefCell::new(Fixed::of(settings)),
+            adapted: Cell::new(Instant::now()),
         }
     }
 
     /// Starts [`HealthChecks`] of the upstreams in force. Must be called inside the runtime of the main thread.
     pub(crate) fn check_health(&self) {
         self.checks.borrow_mut().follow(self.shared.live.load().groups());
+    }
+
+    /// Adapts the limits of concurrent requests of upstream servers; ends them unless `sheds_load`.
+    pub(crate) fn adapt_limits(&self, sheds_load: bool) {
+        // Measured, because a call may be late.
+        let passed = self.adapted.replace(Instant::now()).elapsed();
+        self.shared.live.load().adapt_limits(passed, sheds_load);
     }
 
     /// Ends dashboard and health checks.

@@ -46,8 +46,20 @@ pub struct HttpSettings {
     /// Number of requests after which a connection is closed, once those in flight are complete. Default: no limit.
     pub requests: Option<u32>,
     /// Whether a client that closes its side while it waits for an HTTP/1.1 response counts as gone, so that its
-    /// request is cancelled. Otherwise it gets the response. A reset cancels the request in any case. Default: `false`.
-    pub abort_on_close: bool,
+    /// request is cancelled. Otherwise it gets the response. A reset cancels the request in any case.
+    pub abort_on_close: AbortOnClose,
+}
+
+/// Treatment of clients that close their side while they wait for a response: `server.abort_on_close`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AbortOnClose {
+    /// The client gets the response: `false`.
+    Never,
+    /// The client is gone if the server of its request is at its limit: other clients need the permit more.
+    #[default]
+    AtLimit,
+    /// The client is gone: `true`.
+    Always,
 }
 
 /// Timeouts for clients. Granularity: 100 ms.
@@ -98,7 +110,7 @@ impl Default for HttpSettings {
             body_rate: 240,
             read_rate: 240,
             requests: None,
-            abort_on_close: false,
+            abort_on_close: AbortOnClose::default(),
         }
     }
 }

@@ -21,7 +21,7 @@ mod testing;
 mod turn;
 
 pub use brisk_http_connection::end::End;
-pub use brisk_http_connection::settings::{HttpSettings, HttpTimeouts};
+pub use brisk_http_connection::settings::{AbortOnClose, HttpSettings, HttpTimeouts};
 pub use driver::{CurrentService, Http, serve};
 pub use flood::FloodMetrics;
 pub use http1::plain::serve_plain;

@@ -9,6 +9,7 @@ use brisk_http_connection::connection::Multiplexed;
 use brisk_http_connection::end::End;
 use brisk_http_connection::handshake::Handshake;
 use brisk_http_connection::pace::{ReadPace, ReadRate};
+use brisk_http_connection::settings::AbortOnClose;
 use brisk_http_connection::streams::{Round, StreamLimits};
 use brisk_net::Peer;
 
@@ -147,15 +148,13 @@ impl Turns {
             Phase::Idle(_) => Some(Stop::Rest),
             Phase::Head(_) => Some(Stop::Close(End::HeadTimeout)),
             // Nothing is read while bodies of requests wait for memory, so that the end of the client goes unnoticed.
-            Phase::Streams if is_full(http) && channel.is_gone(http.settings.abort_on_close) => {
+            Phase::Streams if is_full(http) && channel.is_gone(aborts_on_close(http)) => {
                 Some(Stop::Abort(End::ClientGone))
             }
             Phase::Blocked(_) | Phase::Held(_) | Phase::Streams => {
                 self.rounds.turn(phase, channel.bytes().1, http).or_else(|| self.late_request(http))
             }
-            Phase::Busy if channel.is_gone(http.settings.abort_on_close) => {
-                Some(Stop::Abort(End::ClientGone))
-            }
+            Phase::Busy if channel.is_gone(aborts_on_close(http)) => Some(Stop::Abort(End::ClientGone)),
             Phase::Busy => {
                 self.look_after = (self.look_after * 2).min(LOOK_AT_MOST);
                 http.deadline.set(self.look_after);
@@ -336,6 +335,15 @@ impl Rounds {
         };
         let rate = ReadRate { bytes: http.settings.read_rate, pause: http.settings.timeouts.write };
         self.pace.is_too_slow(elapsed, bytes, rate)
+    }
+}
+
+/// Whether a client that has closed its side is gone.
+fn aborts_on_close(http: &Http) -> bool {
+    match http.settings.abort_on_close {
+        AbortOnClose::Never => false,
+        AbortOnClose::AtLimit => http.connection.flow.is_at_limit(),
+        AbortOnClose::Always => true,
     }
 }
 

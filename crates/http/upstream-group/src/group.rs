@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use brisk_dns::{Endpoint, Known};
 use brisk_telemetry::Metrics;
@@ -11,6 +12,7 @@ use brisk_tls::connector::Connector;
 use http::StatusCode;
 use tokio::sync::{Notify, watch};
 
+use crate::concurrency::LimitChange;
 use crate::features::health::server_health::Verdict;
 use crate::metrics::Upstreams;
 use crate::server::ServerState;
@@ -212,6 +214,31 @@ impl GroupState {
         // A server that is up again concerns no request: waiting ones stay where they are.
         if verdict == Verdict::Down {
             self.ask_for_attention();
+        }
+    }
+
+    /// Adapts the limits of concurrent requests to the time since the last call, `passed` ago; with `is_on` false, ends them. A change
+    /// is logged. To be called by one thread, ten times a second.
+    pub fn adapt_limits(&self, passed: Duration, is_on: bool) {
+        let group = &self.settings.name;
+        for server in &*self.servers() {
+            let Some(concurrency) = server.concurrency() else { continue };
+            let change = if is_on {
+                concurrency.adapt(passed)
+            } else {
+                concurrency.reset().then_some(LimitChange::Ended)
+            };
+            server.metrics().set_limit(concurrency.limit());
+            match change {
+                Some(LimitChange::Limited(limit)) => tracing::warn!(
+                    %group, server = server.name(), limit,
+                    "upstream server overloaded: more requests at a time do not give more responses, so they are limited"
+                ),
+                Some(LimitChange::Ended) => {
+                    tracing::info!(%group, server = server.name(), "upstream server without a limit of requests again");
+                }
+                None => {}
+            }
         }
     }
 

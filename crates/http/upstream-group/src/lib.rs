@@ -4,6 +4,7 @@
 //! Connections carry requests in `brisk_upstream`. [`GroupState`] and [`ServerState`] are `Send`; [`Members`] belongs to one
 //! worker.
 
+mod concurrency;
 pub mod features;
 mod group;
 mod io;
@@ -12,6 +13,7 @@ mod server;
 pub mod settings;
 mod tls;
 
+pub use concurrency::{Concurrency, RequestCounts};
 pub use features::balance::choice::Member;
 pub use features::balance::members::Members;
 pub use features::dns::resolution;

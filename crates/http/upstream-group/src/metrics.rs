@@ -15,6 +15,9 @@ pub struct UpstreamMetrics {
     healthy: AtomicU8,
     open: AtomicI64,
     waiting: AtomicI64,
+    /// Limit of concurrent requests; 0 for none.
+    limit: AtomicU64,
+    limit_refusals: AtomicU64,
     connections: AtomicU64,
     full_handshakes: AtomicU64,
     resumed_handshakes: AtomicU64,
@@ -91,6 +94,8 @@ impl UpstreamMetrics {
             healthy: AtomicU8::new(1),
             open: AtomicI64::new(0),
             waiting: AtomicI64::new(0),
+            limit: AtomicU64::new(0),
+            limit_refusals: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             full_handshakes: AtomicU64::new(0),
             resumed_handshakes: AtomicU64::new(0),
@@ -145,6 +150,20 @@ impl UpstreamMetrics {
         self.repeats[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Records the limit of concurrent requests, if one is in force.
+    pub(crate) fn set_limit(&self, limit: Option<usize>) {
+        let limit = limit.unwrap_or(0) as u64;
+        // Without a change, the cache line stays shared among the workers.
+        if load(&self.limit) != limit {
+            self.limit.store(limit, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request that was refused because the server has as many requests as its limit.
+    pub fn limit_refusal(&self) {
+        self.limit_refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts a connection made to the server.
     pub fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +185,7 @@ impl UpstreamMetrics {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that waits for a connection.
+    /// Counts a request that waits for a connection or a permit.
     pub fn wait_begun(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
@@ -187,6 +206,7 @@ impl UpstreamMetrics {
             connections: load(&self.connections),
             requests: load(&self.requests),
             failures: load(&self.failures),
+            limit: Some(load(&self.limit)).filter(|limit| *limit > 0),
         }
     }
 
@@ -255,6 +275,8 @@ pub struct UpstreamReading {
     pub requests: u64,
     /// Requests that the server failed.
     pub failures: u64,
+    /// Limit of concurrent requests of an overloaded server.
+    pub limit: Option<u64>,
 }
 
 /// Name and description of a family with one counter for each server.
@@ -263,6 +285,7 @@ type Counter = (&'static str, &'static str, fn(&UpstreamMetrics) -> &AtomicU64);
 const COUNTERS: &[Counter] = &[
     ("upstream_requests", "Requests sent to the server.", |of| &of.requests),
     ("upstream_failures", "Failed requests to the server.", |of| &of.failures),
+    ("upstream_limit_refusals", "Requests refused by the limit of the server.", |of| &of.limit_refusals),
     ("upstream_pipelines", "Pipelines of at least two requests.", |of| &of.pipelines),
     ("upstream_pipelined_requests", "Requests in these pipelines.", |of| &of.pipelined),
 ];
@@ -294,9 +317,15 @@ impl Collector for Upstreams {
         for upstream in &all {
             family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.open_connections())?;
         }
-        let mut family = page.gauge("upstream_requests_waiting", "Requests that wait for a connection.")?;
+        let mut family =
+            page.gauge("upstream_requests_waiting", "Requests that wait for a connection or a permit.")?;
         for upstream in &all {
             family.gauge(&server_labels(&upstream.group, &upstream.server), upstream.waiting_requests())?;
+        }
+        let mut family =
+            page.gauge("upstream_concurrency_limit", "Limit of concurrent requests; 0 without an overload.")?;
+        for upstream in &all {
+            family.gauge(&server_labels(&upstream.group, &upstream.server), load(&upstream.limit))?;
         }
         let mut family =
             page.counter("upstream_connections", "Connections to the server that were established.")?;

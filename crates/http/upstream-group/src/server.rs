@@ -13,6 +13,7 @@ use brisk_telemetry::Throttle;
 use brisk_tls::connector::Connector;
 use http::HeaderValue;
 
+use crate::concurrency::Concurrency;
 use crate::features::health::server_health::{Availability, ServerHealth, Verdict};
 use crate::features::pool::places::Places;
 use crate::io::{DialError, Dialer, UpstreamIo};
@@ -47,6 +48,8 @@ pub struct ServerState {
     dialer: Dialer,
     /// Permits for connections, if their number is limited.
     places: Option<Arc<Places>>,
+    /// Concurrent requests, unless the number of connections is limited.
+    concurrency: Option<Concurrency>,
     health: ServerHealth,
     slow_start: Option<Duration>,
     metrics: Arc<UpstreamMetrics>,
@@ -81,6 +84,8 @@ impl ServerState {
             ServerScheme::Https => settings.tls.protocol == TlsProtocol::Http2,
             ServerScheme::H2c => true,
         };
+        // The limit of the operator replaces one that adapts. The bytes of TCP connections are no requests.
+        let adapts = settings.pool.max_connections.is_none() && !settings.is_stream();
         let assignment = settings.sticky.as_ref().map(|sticky| sticky.assignment(&settings.name, &name));
         let state = Self {
             metrics: metrics.get(&settings.name, &name),
@@ -95,6 +100,7 @@ impl ServerState {
             proxy_protocol: settings.proxy_protocol,
             dialer: Dialer { url, tls, limits: dial_limits(settings) },
             places: settings.pool.max_connections.map(|limit| Places::new(limit, settings.pool.queue.size)),
+            concurrency: adapts.then(|| Concurrency::new(settings.pool.queue.size)),
             health: ServerHealth::default(),
             slow_start: settings.health.slow_start,
             warnings: Throttle::new(WARNING_INTERVAL),
@@ -222,6 +228,11 @@ impl ServerState {
     /// Permits for connections; `None` without `pool.max_connections`.
     pub fn places(&self) -> Option<&Arc<Places>> {
         self.places.as_ref()
+    }
+
+    /// Concurrent requests and their limit; `None` with `pool.max_connections`, and for servers of bytes.
+    pub fn concurrency(&self) -> Option<&Concurrency> {
+        self.concurrency.as_ref()
     }
 
     /// Figures of the server.

@@ -59,7 +59,7 @@ impl Server {
                 let handed = self.handed.borrow_mut().pop_front();
                 handed.map(Admission::Connection).ok_or(UpstreamError::ConnectionLimit)
             }
-            Err(_) => Err(UpstreamError::ConnectionLimit),
+            Ok(Grant::Refused) | Err(_) => Err(UpstreamError::ConnectionLimit),
         }
     }
 
@@ -126,7 +126,8 @@ impl Server {
         }
     }
 
-    fn worker(&self) -> Worker {
+    /// Identity of the worker in the queue of a server.
+    pub(crate) fn worker(&self) -> Worker {
         // Each worker has a `Server` of its own, whose address therefore identifies the worker.
         Worker(std::ptr::from_ref(self).addr())
     }

@@ -25,6 +25,9 @@ pub enum UpstreamError {
     /// All servers have reached `pool.max_connections`, and `pool.queue.size` requests wait, or as many as one client may have.
     #[error("no further request may wait for a connection")]
     QueueFull,
+    /// The server is overloaded, and has as many requests as its limit: `503`.
+    #[error("the server is overloaded and gets no further request at present")]
+    ServerLimit,
     /// The server accepted no further stream on its HTTP/2 connection within `timeouts.head`: `503`.
     #[error("the server took no further request in time")]
     StreamLimit,
@@ -101,9 +104,11 @@ impl UpstreamError {
             | Self::UnexpectedUpgrade
             | Self::NotSwitched
             | Self::NoVariables => StatusCode::BAD_GATEWAY,
-            Self::ConnectionLimit | Self::QueueFull | Self::StreamLimit | Self::NoServer => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::ConnectionLimit
+            | Self::QueueFull
+            | Self::ServerLimit
+            | Self::StreamLimit
+            | Self::NoServer => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout | Self::HeadTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBuffer(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RequestBody(_) => StatusCode::BAD_REQUEST,
@@ -124,6 +129,7 @@ impl UpstreamError {
             | Self::RequestBodyTimeout => Side::Client,
             Self::ConnectionLimit
             | Self::QueueFull
+            | Self::ServerLimit
             | Self::StreamLimit
             | Self::NoServer
             | Self::NoVariables
@@ -139,6 +145,7 @@ impl UpstreamError {
             Self::ConnectTimeout => "connect-timeout",
             Self::ConnectionLimit => "connection-limit",
             Self::QueueFull => "queue-full",
+            Self::ServerLimit => "server-limit",
             Self::StreamLimit => "stream-limit",
             Self::NoServer => "no-server",
             Self::Closed(_) => "closed",

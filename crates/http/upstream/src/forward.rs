@@ -62,7 +62,7 @@ pub fn forward<'a>(
 ) -> impl Future<Output = Result<Response<UpstreamBody>, UpstreamError>> {
     let started = Instant::now();
     head.extensions.clear();
-    let mut journey = Journey::new(group, &head, &body, facts);
+    let mut journey = Journey::new(group, &head, &body, facts, started);
     // Outside of the future, which would have room for the head beside the request.
     let mut request = Request::from_parts(head, body);
     async move {
@@ -129,6 +129,8 @@ struct Journey<'a> {
     group: &'a Group,
     connection: &'a Rc<Connection>,
     client: SocketAddr,
+    /// Start of the first attempt.
+    started: Instant,
     interims: InterimReceivers<'a>,
     timeouts: RequestTimeouts,
     key: u64,
@@ -152,7 +154,13 @@ struct Journey<'a> {
 }
 
 impl<'a> Journey<'a> {
-    fn new(group: &'a Group, head: &RequestParts, body: &RequestBody, facts: &ForwardFacts<'a>) -> Self {
+    fn new(
+        group: &'a Group,
+        head: &RequestParts,
+        body: &RequestBody,
+        facts: &ForwardFacts<'a>,
+        started: Instant,
+    ) -> Self {
         let retry = &group.state().settings().retry;
         let (retries, reasons) = (u32::from(!matches!(retry, Retry::Never)), retry.reasons());
         let is_idempotent = head.method.is_idempotent();
@@ -174,6 +182,7 @@ impl<'a> Journey<'a> {
             group,
             connection: facts.connection,
             client: facts.client,
+            started,
             interims: facts.interims,
             timeouts: facts.timeouts,
             key: group.key(head, || facts.client.ip()),
@@ -200,6 +209,13 @@ impl<'a> Journey<'a> {
         attempt: &Attempt,
         request: &mut Request<RequestBody>,
     ) -> Result<Response<UpstreamBody>, Failure> {
+        let call = match attempt.server.begin_call(attempt.begun) {
+            Some(call) => call,
+            // Boxed, because few requests wait.
+            None => Box::pin(attempt.server.wait_for_call(self.requester(), attempt.at_limit))
+                .await
+                .map_err(Failure::connecting)?,
+        };
         let mut response = if attempt.server.state().multiplexes() {
             Box::pin(self.send_http2(attempt, request)).await?
         } else {
@@ -218,6 +234,7 @@ impl<'a> Journey<'a> {
                 }
             })?
         };
+        call.answered();
         // The version belongs to the upstream connection; the client's connection has its own.
         *response.version_mut() = Version::HTTP_11;
         Ok(response)

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use crate::calls::Calls;
 use crate::error::UpstreamError;
 use crate::http1::{ApplicationServer, Http1};
 use crate::http2::{Http2Limits, Http2Pool};
@@ -60,6 +61,7 @@ pub struct Server {
     /// notified.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
+    calls: Calls,
     /// See [`Self::exclusions`].
     exclusions: Notify,
     /// Whether waiting requests know that the server is excluded.
@@ -164,6 +166,7 @@ impl Group {
             let ticks = idle_ticks(pool.idle_timeout);
             server.http2.sweep(pool.idle_connections, ticks);
             server.sweep_proxied(ticks);
+            server.report_calls();
         }
     }
 }
@@ -196,6 +199,7 @@ impl Server {
             pipelines: Pipelines::new(group.settings().pipeline, state.metrics()),
             handed: RefCell::default(),
             active: Cell::new(0),
+            calls: Calls::default(),
             exclusions: Notify::new(),
             was_excluded: Cell::default(),
         }
@@ -237,6 +241,15 @@ impl Server {
 
     pub(crate) fn pipelines(&self) -> &Rc<Pipelines> {
         &self.pipelines
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Time of the last tick of the worker.
+    pub(crate) fn now(&self) -> Duration {
+        self.wheel.now()
     }
 
     /// Signals to waiting requests that the server is excluded: at once, and every second, when the budget may permit more of

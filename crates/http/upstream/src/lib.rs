@@ -7,6 +7,7 @@
 
 mod admission;
 mod body;
+mod calls;
 mod direction;
 mod error;
 pub mod forward;

@@ -18,7 +18,7 @@ use brisk_gateway::settings::{
     CertificateSettings, ClientLimit, GatewaySettings, ProxyProtocol, SessionSettings, TcpSettings,
     VariationSettings,
 };
-use brisk_http_server::{HttpSettings, HttpTimeouts};
+use brisk_http_server::{AbortOnClose, HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
 use brisk_logs::{AccessLogSettings, Sample};
 use brisk_net::{ListenerSettings, RateLimits};
@@ -314,7 +314,11 @@ fn protocol(server: &raw::Server, path: &KeyPath, context: &mut Context<'_>) -> 
             usual.h2_resets as u32,
             &(1..=10_000),
         ) as usize,
-        abort_on_close: server.abort_on_close.unwrap_or(usual.abort_on_close),
+        abort_on_close: match server.abort_on_close {
+            None => usual.abort_on_close,
+            Some(true) => AbortOnClose::Always,
+            Some(false) => AbortOnClose::Never,
+        },
         requests,
         ..usual
     };

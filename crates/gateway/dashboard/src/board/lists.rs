@@ -115,6 +115,7 @@ mod tests {
 
     fn server(number: usize) -> UpstreamReading {
         UpstreamReading {
+            limit: None,
             group: format!("App-{}", number % 7).into(),
             server: format!("192.0.2.1:{number}").into(),
             healthy: number != 999,

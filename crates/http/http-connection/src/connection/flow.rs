@@ -17,6 +17,8 @@ pub struct Flow {
     batch: Cell<Batch>,
     /// Whether written data waits for the client to read.
     blocked: Cell<bool>,
+    /// Whether a request waits for a server at its limit.
+    at_limit: Cell<bool>,
     /// Reason for which the connection ends its requests.
     ended: Cell<Option<Ended>>,
     unblocked: RefCell<Vec<Waker>>,
@@ -106,6 +108,17 @@ impl Flow {
     /// Reason for which the connection ends its requests; `None` while it does not.
     pub fn ended(&self) -> Option<Ended> {
         self.ended.get()
+    }
+
+    /// Records whether a request waits for a server at its limit, or for the response of one, for `abort_on_close`. Over HTTP/2, the
+    /// latest request counts.
+    pub fn set_at_limit(&self, at_limit: bool) {
+        self.at_limit.set(at_limit);
+    }
+
+    /// Whether a request waits for a server at its limit.
+    pub fn is_at_limit(&self) -> bool {
+        self.at_limit.get()
     }
 
     /// Records whether written data waits for the client to read.

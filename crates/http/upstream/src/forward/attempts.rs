@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_http::error::ConnectionError;
 use brisk_http::message::Request;
@@ -26,6 +26,7 @@ pub(super) struct Attempt {
     pub(super) server: Rc<Server>,
     pub(super) placement: Placement,
     pub(super) at_limit: AtLimit,
+    pub(super) begun: Instant,
     /// Whether the request may join a pipeline.
     pub(super) may_pipeline: bool,
     /// Whether the request may leave a silent server.
@@ -39,8 +40,13 @@ pub(super) struct Refuge {
 }
 
 impl Attempt {
+    /// An attempt that begins now.
     pub(super) fn new(server: Rc<Server>, placement: Placement, at_limit: AtLimit) -> Self {
-        Self { server, placement, at_limit, may_pipeline: false, may_leave: Cell::new(true) }
+        Self::since(Instant::now(), server, placement, at_limit)
+    }
+
+    fn since(begun: Instant, server: Rc<Server>, placement: Placement, at_limit: AtLimit) -> Self {
+        Self { server, placement, at_limit, begun, may_pipeline: false, may_leave: Cell::new(true) }
     }
 }
 
@@ -56,7 +62,9 @@ impl Journey<'_> {
         // Another server may have a free connection immediately.
         let at_limit =
             if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
-        Ok(Attempt { may_pipeline: true, ..Attempt::new(server, Placement::Kept, at_limit) })
+        // The clock was read for the request already.
+        let attempt = Attempt::since(self.started, server, Placement::Kept, at_limit);
+        Ok(Attempt { may_pipeline: true, ..attempt })
     }
 
     /// The next attempt after `failure`, or the error for the client. A stale connection without a sent byte costs no retry.
@@ -64,7 +72,7 @@ impl Journey<'_> {
         let Failure { error, was_sent, reused } = failure;
         if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
             // Costs no retry, because the request itself has not failed.
-            return Ok(Attempt { may_pipeline: false, ..last });
+            return Ok(Attempt { may_pipeline: false, begun: Instant::now(), ..last });
         }
         let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
         let is_first = last.placement == Placement::Kept;

@@ -1,4 +1,4 @@
-//! Permits for connections to one server: a limit shared by all workers, with one queue.
+//! Permits for connections or requests to one server: a limit shared by all workers, with one queue.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,23 +10,23 @@ use std::task::{Context, Poll};
 use brisk_net::{FairShare, SharePermit};
 use tokio::sync::oneshot;
 
-/// The permits of one server, as many as `pool.max_connections`.
+/// The permits of one server, as many as `pool.max_connections`, or as the limit of concurrent requests of an overloaded server.
 ///
 /// The lock is held for a few instructions on average, and only when a connection begins or ends or a request waits.
 #[derive(Debug)]
 pub struct Places {
-    limit: usize,
-    /// Maximum number of requests in the queue. Further requests fail at once: [`Self::wait`] is `None`.
-    queue: usize,
-    /// Shares of the queue.
-    shares: FairShare,
     /// Length of the queue, readable without the lock.
     waiting: AtomicUsize,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    limit: usize,
+    /// Maximum number of requests in the queue. Further requests fail at once: [`Places::wait`] is `None`.
+    most_waiting: usize,
+    /// Shares of the queue.
+    shares: FairShare,
     taken: usize,
     /// Requests in the order of their numbers, also some that have left. The first one has not, so that an empty queue means that no
     /// request waits.
@@ -54,6 +54,8 @@ pub enum Grant {
     Place(Place),
     /// An open connection that another request of the same worker has released.
     Connection,
+    /// None, because the queue has become shorter ([`Places::set_limits`]).
+    Refused,
 }
 
 /// The permit for one open connection. Dropping the permit grants it to the next request.
@@ -84,15 +86,58 @@ pub enum Next {
 impl Places {
     /// Creates `limit` permits, for which at most `queue` requests wait.
     pub fn new(limit: usize, queue: usize) -> Arc<Self> {
-        let shares = FairShare::new(queue);
-        Arc::new(Self { limit, queue, shares, waiting: AtomicUsize::new(0), state: Mutex::default() })
+        let state = State {
+            limit,
+            most_waiting: queue,
+            shares: FairShare::new(queue),
+            taken: 0,
+            queue: VecDeque::new(),
+            left: 0,
+            next_number: 0,
+        };
+        Arc::new(Self { waiting: AtomicUsize::new(0), state: Mutex::new(state) })
+    }
+
+    /// Changes the number of permits to `limit`, and that of waiting requests to `queue`. Permits above the limit stay until their
+    /// drop. New permits are granted at once, and requests above the length of the queue are refused, those that have waited longest
+    /// first: they would wait longest in total.
+    pub fn set_limits(self: &Arc<Self>, limit: usize, queue: usize) {
+        let mut grants = Vec::new();
+        let mut state = self.lock();
+        state.limit = limit;
+        if state.most_waiting != queue {
+            state.most_waiting = queue;
+            state.shares = FairShare::new(queue);
+        }
+        while state.taken < limit
+            && let Some(next) = state.pop()
+        {
+            state.taken += 1;
+            grants.push((next, Grant::Place(Place(Arc::clone(self)))));
+        }
+        while state.waiting() > queue
+            && let Some(oldest) = state.pop()
+        {
+            grants.push((oldest, Grant::Refused));
+        }
+        self.note_length(&state);
+        // Before the grants: a request that was dropped meanwhile drops its permit, which takes the lock.
+        drop(state);
+        for (waiter, grant) in grants {
+            drop(waiter.grant.send(grant));
+        }
+    }
+
+    /// Number of permits in use.
+    pub fn taken(&self) -> usize {
+        self.lock().taken
     }
 
     /// Takes a permit; `None` if none is free or a request waits.
     pub fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut state = self.lock();
         // With a queue, a new request may not overtake the ones that wait.
-        if !state.queue.is_empty() || state.taken >= self.limit {
+        if !state.queue.is_empty() || state.taken >= state.limit {
             return None;
         }
         state.taken += 1;
@@ -102,19 +147,19 @@ impl Places {
     /// Joins the queue; `None` if it is full, or if `client` has its share of it. No share applies to `None`, an address of
     /// many clients.
     pub fn wait(self: &Arc<Self>, worker: Worker, client: Option<IpAddr>) -> Option<Waiting> {
-        let share = match client {
-            Some(client) => Some(self.shares.try_acquire(client)?),
-            None => None,
-        };
         let (sender, grant) = oneshot::channel();
         let mut state = self.lock();
-        if state.waiting() >= self.queue {
+        let share = match client {
+            Some(client) => Some(state.shares.try_acquire(client)?),
+            None => None,
+        };
+        if state.waiting() >= state.most_waiting {
             return None;
         }
         let number = state.next_number;
         state.next_number += 1;
         // A permit may have become free since the caller's `try_take`: its release has passed, and another may not follow.
-        let free = state.queue.is_empty() && state.taken < self.limit;
+        let free = state.queue.is_empty() && state.taken < state.limit;
         if free {
             state.taken += 1;
             // The receiver exists, so sending cannot fail.
@@ -160,7 +205,8 @@ impl Places {
         // `release` takes the lock again.
         let next = {
             let mut state = self.lock();
-            let next = state.pop();
+            // Above a limit that was lowered, a permit ends.
+            let next = if state.taken > state.limit { None } else { state.pop() };
             if next.is_none() {
                 // Only without a successor: a permit that passes on stays taken, so that no other
                 // request can take it in between.
@@ -353,6 +399,27 @@ mod tests {
         assert_eq!(places.pass_on(HERE), Next::OtherWorker);
         drop(taken);
         assert!(gets_place(&mut there));
+    }
+
+    #[test]
+    fn other_limits_grant_permits_refuse_the_oldest_and_let_permits_end() {
+        let places = Places::new(1, 8);
+        let first = places.try_take().expect("a free place");
+        let mut waiting: Vec<_> = (0..5).map(|_| places.wait(HERE, None).expect("room")).collect();
+        places.set_limits(3, 1);
+        let mut grants: Vec<_> = waiting.iter_mut().map(poll).collect();
+        assert!(matches!(grants[0], Some(Grant::Place(_))) && matches!(grants[1], Some(Grant::Place(_))));
+        assert!(matches!(grants[2], Some(Grant::Refused)) && matches!(grants[3], Some(Grant::Refused)));
+        assert!(grants[4].is_none() && places.wait(HERE, None).is_none(), "the queue is full");
+        assert_eq!((places.taken(), places.waiting()), (3, 1));
+        places.set_limits(1, 1);
+        drop(first);
+        drop(grants.remove(0));
+        assert!(poll(&mut waiting[4]).is_none(), "still as many as the limit");
+        assert_eq!(places.taken(), 1);
+        drop(grants);
+        assert!(gets_place(&mut waiting[4]));
+        assert_eq!((places.taken(), places.waiting()), (0, 0));
     }
 
     #[test]
