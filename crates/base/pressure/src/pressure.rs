@@ -88,6 +88,13 @@ impl Pressure {
         f64::from(self.values[source as usize].load(Ordering::Relaxed)) / THOUSAND
     }
 
+    /// The source that causes the level, or is nearest to one.
+    pub fn foremost(&self) -> Source {
+        let share = |source: &Source| self.value(*source) / source.thresholds()[0];
+        let sources = Source::ALL.iter().copied();
+        sources.max_by(|one, other| share(one).total_cmp(&share(other))).unwrap_or(Source::LoopDelay)
+    }
+
     /// The refused share of `work`, from 0 to 1.
     pub fn share(&self, work: Work) -> f64 {
         let index = KINDS.iter().position(|kind| *kind == work);
@@ -148,6 +155,19 @@ mod tests {
         pressure.set_share(0, 1.0);
         assert_eq!(refused(Work::Low), 100);
         assert_eq!(refused(Work::Normal), 0);
+    }
+
+    #[test]
+    fn the_foremost_source_is_nearest_to_its_threshold() {
+        let pressure = Pressure::new();
+        let mut values = [0.0; SOURCES];
+        values[Source::Memory as usize] = 0.8;
+        values[Source::LoopDelay as usize] = 0.04;
+        pressure.set_values(&values);
+        assert_eq!(pressure.foremost(), Source::Memory);
+        values[Source::LoopDelay as usize] = 0.05;
+        pressure.set_values(&values);
+        assert_eq!(pressure.foremost(), Source::LoopDelay);
     }
 
     #[test]

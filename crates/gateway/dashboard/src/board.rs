@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brisk_certs::maintenance::Report;
+use brisk_pressure::{Source, Work};
 use brisk_telemetry::metrics::Reading;
 use http::Response;
 use serde_json::{Value, json};
@@ -134,7 +135,20 @@ impl Board {
             "early": early,
             "keys": self.keys(reading),
             "workers": self.workers(),
+            "pressure": self.pressure(),
         })
+    }
+
+    /// The level of the overload with its number and its foremost source, refusals since the start, and all sources.
+    fn pressure(&self) -> Value {
+        let pressure = &self.sources.pressure;
+        // Named here, so that a new source appears without a change of the page.
+        let sources: Vec<_> =
+            Source::ALL.iter().map(|source| json!([source.name(), pressure.value(*source)])).collect();
+        let refused: Vec<_> =
+            Work::ALL.iter().map(|work| json!([work.name(), pressure.refusals(*work)])).collect();
+        json!({ "level": pressure.level().name(), "number": pressure.level().number(),
+                "source": pressure.foremost().name(), "sources": sources, "refused": refused })
     }
 
     fn keys(&self, reading: &Reading) -> Value {

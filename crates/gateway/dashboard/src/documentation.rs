@@ -27,12 +27,13 @@ struct Document {
 }
 
 /// The documents for operators, in the order of the list.
-static DOCUMENTS: [Document; 21] = documents![
+static DOCUMENTS: [Document; 22] = documents![
     "configuration",
     "from-nginx",
     "import",
     "dashboard",
     "operations",
+    "overload",
     "certificates",
     "keys",
     "keyless",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brisk_certs::Maintenance;
 use brisk_keys::Engines;
+use brisk_pressure::Pressure;
 use brisk_telemetry::{Metrics, Sink};
 use brisk_upstream_group::metrics::Upstreams;
 use brisk_visits::Visits;
@@ -25,6 +26,8 @@ pub struct Sources {
     pub engines: Arc<dyn Engines>,
     /// Reported visits.
     pub visits: Visits,
+    /// Overload of the process.
+    pub pressure: Arc<Pressure>,
     /// Load of the workers.
     pub workers: Arc<dyn Fn() -> Vec<WorkerLoad> + Send + Sync>,
 }

@@ -2,7 +2,7 @@
 
 import { ask, byId, count, rate, say, share, time } from './parts.js';
 import { Chart, stepLegend, trend } from './charts.js';
-import { certificates, connections, handshakes, keys, problems, upstreams, workers } from './tables.js';
+import { certificates, connections, handshakes, keys, pressure, problems, upstreams, workers } from './tables.js';
 
 const MINUTE = 60000;
 const LISTS_EVERY = 5000;
@@ -64,6 +64,8 @@ function show(now) {
   handshakes(now, before);
   keys(now.keys, before.keys);
   workers(now.workers);
+  pressure(now.pressure);
+  byId('t-busy').closest('.tile').classList.toggle('bad', now.pressure.number > 1);
 }
 
 function state(name, text) {

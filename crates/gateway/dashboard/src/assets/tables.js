@@ -54,6 +54,14 @@ export function workers(all) {
     'No worker yet.');
 }
 
+/** The level of the overload, its sources, and what was refused since the start. */
+export function pressure(now) {
+  const refused = now.refused.reduce((sum, [, number]) => sum + number, 0);
+  say('pressure-note', `overload: ${now.level}${now.number ? `, ${now.source}` : ''}; ${count(refused)} refused`);
+  table('pressure-table', 'Sources of overload, as shares of their limits', [['source', 'w'], ['now', 'w']],
+    now.sources.map(([name, value]) => [name, el('span', {}, bar(Math.min(1, value)), `${Math.round(100 * value)} %`)]), 'No source yet.');
+}
+
 const SOURCES = { handshake: ['handshake', ''], client: ['request, client', ''], upstream: ['request, upstream', 'amber'], internal: ['request, brisk', 'red'], warning: ['log', 'amber'], error: ['log', 'red'] };
 
 export async function problems() {
@@ -117,8 +125,8 @@ export class Listed {
 }
 
 export const upstreams = new Listed('upstreams', (rows, text) =>
-  table('upstream-table', { hidden: 'Upstream servers' }, [['group', 'long'], ['server', 'long'], ['health', 'w'], ['open', 'n wide'], ['connections', 'n wide'], ['requests', 'n'], ['failed', 'n']],
-    rows.map((one) => [one.group, one.server, one.healthy ? mark('healthy', 'teal') : mark('out of order', 'red'), count(one.open), count(one.connections), count(one.requests), count(one.failures)]),
+  table('upstream-table', { hidden: 'Upstream servers' }, [['group', 'long'], ['server', 'long'], ['health', 'w'], ['open', 'n wide'], ['connections', 'n wide'], ['requests', 'n'], ['failed', 'n'], ['limit', 'n']],
+    rows.map((one) => [one.group, one.server, one.healthy ? mark('healthy', 'teal') : mark('out of order', 'red'), count(one.open), count(one.connections), count(one.requests), count(one.failures), one.limit ? mark(count(one.limit), 'amber') : '–']),
     text ? 'No upstream has that in its name.' : 'There are no upstreams.'));
 
 export const certificates = new Listed('certificates', (rows, text) =>

@@ -49,6 +49,7 @@ pub(super) fn upstreams(mut all: Vec<UpstreamReading>, page: &Page<'_>) -> Value
             "connections": one.connections,
             "requests": one.requests,
             "failures": one.failures,
+            "limit": one.limit,
         })
     })
 }

@@ -42,6 +42,7 @@ impl Served {
             maintenance: Arc::clone(&shared.certificates.maintenance),
             engines: Arc::clone(&shared.certificates.engines),
             visits,
+            pressure: Arc::clone(&shared.pressure),
             workers: Arc::new(move || loads.now().into_iter().map(load).collect()),
         };
         let start =
