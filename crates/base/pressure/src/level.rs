@@ -52,6 +52,16 @@ named! {
     }
 }
 
+/// Treatment of an overload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Work is refused.
+    #[default]
+    Shed,
+    /// Sources are measured, and no work is refused.
+    Observe,
+}
+
 /// Number of [`Source`]s.
 pub(crate) const SOURCES: usize = Source::ALL.len();
 

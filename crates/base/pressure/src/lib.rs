@@ -12,7 +12,7 @@ mod pressure;
 mod sampler;
 mod shedding;
 
-pub use level::{Level, Source, Work};
+pub use level::{Level, Mode, Source, Work};
 pub use memory::memory_limit;
 pub use pressure::Pressure;
 pub use sampler::{INTERVAL, Sample, Sampler};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ladder::{Change, Ladder};
-use crate::level::{Level, SOURCES, Source};
+use crate::level::{Level, Mode, SOURCES, Source};
 use crate::memory::MemoryProbe;
 use crate::pressure::Pressure;
 use crate::shedding::{KINDS, Shedding};
@@ -44,7 +44,7 @@ pub struct Sampler {
     shedding: Shedding,
     probe: Option<MemoryProbe>,
     probe_age: u32,
-    is_on: bool,
+    mode: Mode,
 }
 
 impl Sampler {
@@ -62,7 +62,7 @@ impl Sampler {
             shedding: Shedding::default(),
             probe: None,
             probe_age: 0,
-            is_on: true,
+            mode: Mode::Shed,
         }
     }
 
@@ -71,24 +71,24 @@ impl Sampler {
         &self.pressure
     }
 
-    /// Takes one sample, of which the caller measures the other sources. With `is_on` false, the level is [`Level::Normal`] and no
-    /// work is refused. Logs one line for each change of the level. Reads two small files if the process has a limit of memory.
-    pub fn tick(&mut self, mut sample: Sample, is_on: bool) {
+    /// Takes one sample, of which the caller measures the other sources. With [`Mode::Observe`], the level is [`Level::Normal`]. Logs
+    /// one line for each change of the level. Reads two small files if the process has a limit of memory.
+    pub fn tick(&mut self, mut sample: Sample, mode: Mode) {
         self.measure_memory(&mut sample);
         for (smoothed, value) in self.smoothed.iter_mut().zip(sample.0) {
             *smoothed += WEIGHT * (value - *smoothed);
         }
         self.pressure.set_values(&self.smoothed);
-        if is_on {
+        if mode == Mode::Shed {
             if let Some(change) = self.all.step(&self.smoothed, |_| true) {
                 self.log(change);
             }
             self.held.step(&self.smoothed, Source::is_held_by_connections);
             self.shedding.step(self.all.level());
-        } else if self.is_on {
+        } else if self.mode == Mode::Shed {
             (self.all, self.held, self.shedding) = (Ladder::new(), Ladder::new(), Shedding::default());
         }
-        self.is_on = is_on;
+        self.mode = mode;
         self.pressure.set_levels(self.all.level(), self.held.level());
         for index in 0..KINDS.len() {
             self.pressure.set_share(index, self.shedding.share(index));
@@ -142,14 +142,14 @@ mod tests {
     }
 
     fn ticks(sampler: &mut Sampler, sample: Sample, number: u32) -> Level {
-        (0..number).for_each(|_| sampler.tick(sample, true));
+        (0..number).for_each(|_| sampler.tick(sample, Mode::Shed));
         sampler.pressure().level()
     }
 
     #[test]
     fn a_single_value_causes_no_severe_level_and_a_lasting_one_does() {
         let mut sampler = Sampler::without_memory(Pressure::new());
-        sampler.tick(sample(Source::LoopDelay, 1.0), true);
+        sampler.tick(sample(Source::LoopDelay, 1.0), Mode::Shed);
         for _ in 0..30 {
             assert!(!ticks(&mut sampler, Sample::default(), 1).is_at_least(Level::Severe));
         }
@@ -178,7 +178,7 @@ mod tests {
         let pressure = Arc::clone(sampler.pressure());
         ticks(&mut sampler, sample(Source::KeyQueue, 1.0), 50);
         assert_eq!(pressure.level(), Level::Severe);
-        sampler.tick(sample(Source::KeyQueue, 1.0), false);
+        sampler.tick(sample(Source::KeyQueue, 1.0), Mode::Observe);
         assert!(pressure.level() == Level::Normal && !pressure.refuses(Work::Low));
         assert!(pressure.value(Source::KeyQueue) > 0.99);
     }

@@ -159,10 +159,15 @@ impl Live {
         Service::new(&self.settings, telemetry, |name| groups.get(name).cloned()).map(Rc::new)
     }
 
-    /// Adapts the limits of concurrent requests of all upstream servers, or ends them with `is_on` false; `passed`: time since the
-    /// last call.
-    pub(crate) fn adapt_limits(&self, passed: Duration, is_on: bool) {
-        self.groups.iter().for_each(|group| group.adapt_limits(passed, is_on));
+    /// Adapts the limits of concurrent requests of all upstream servers to the time since the last call, `passed` ago. `delay`: delay
+    /// of the event loops meanwhile. `None`: the limits end.
+    pub(crate) fn adapt_limits(&self, passed: Duration, delay: Option<Duration>) {
+        for group in &self.groups {
+            match delay {
+                Some(delay) => group.adapt_limits(passed, delay),
+                None => group.end_limits(),
+            }
+        }
     }
 
     /// The upstream groups.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use brisk_pressure::Sample;
+use brisk_pressure::{Mode, Sample};
 use brisk_server::{Announcement, Control, Listen, Listening, Parts, Process, Refusal, Server};
 use brisk_supervisor::succession::StatePart;
 use brisk_telemetry::metrics::Reload;
@@ -206,9 +206,9 @@ impl<S: Source> Control for Reloads<'_, S> {
         }
     }
 
-    fn measure(&mut self, sample: &mut Sample, sheds_load: bool) {
+    fn measure(&mut self, sample: &mut Sample, mode: Mode) {
         self.part.shared.measure(sample);
-        self.part.adapt_limits(sheds_load);
+        self.part.adapt_limits(mode);
     }
 
     fn each_minute(&mut self) {

@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use brisk_pressure::{Mode, Source};
 use brisk_server::{Part, PartError};
 
 use crate::configuration::restart::Fixed;
@@ -46,11 +47,12 @@ impl GatewayPart {
         self.checks.borrow_mut().follow(self.shared.live.load().groups());
     }
 
-    /// Adapts the limits of concurrent requests of upstream servers; ends them unless `sheds_load`.
-    pub(crate) fn adapt_limits(&self, sheds_load: bool) {
+    /// Adapts the limits of concurrent requests of upstream servers; ends them with [`Mode::Observe`].
+    pub(crate) fn adapt_limits(&self, mode: Mode) {
         // Measured, because a call may be late.
         let passed = self.adapted.replace(Instant::now()).elapsed();
-        self.shared.live.load().adapt_limits(passed, sheds_load);
+        let delay = Duration::from_secs_f64(self.shared.pressure.value(Source::LoopDelay));
+        self.shared.live.load().adapt_limits(passed, (mode == Mode::Shed).then_some(delay));
     }
 
     /// Ends dashboard and health checks.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use brisk_net::datagram::Halves;
 use brisk_net::drain::DrainTrigger;
-use brisk_pressure::{INTERVAL, Sample};
+use brisk_pressure::{INTERVAL, Mode, Sample};
 use brisk_supervisor::Notifier;
 use brisk_supervisor::succession::{Order, StatePart};
 use brisk_telemetry::metrics::Reload;
@@ -107,10 +107,9 @@ pub trait Control {
     /// Opens log files again, after they were moved away: the effect of `SIGUSR1`.
     fn reopen_logs(&mut self);
 
-    /// Sets the sources of overload that the service has, at every [`INTERVAL`]. `sheds_load`: whether work is refused in an
-    /// overload.
-    fn measure(&mut self, sample: &mut Sample, sheds_load: bool) {
-        let _ = (sample, sheds_load);
+    /// Sets the sources of overload that the service has, at every [`INTERVAL`]. `mode` is that of the settings in force.
+    fn measure(&mut self, sample: &mut Sample, mode: Mode) {
+        let _ = (sample, mode);
     }
 
     /// Called at the start and then once a minute, for state that expires without connections too.
@@ -230,8 +229,8 @@ impl<C: Control> MainThread<C> {
 
     /// Measures the load, which decides about refused work.
     fn sample(&mut self) {
-        let (control, sheds_load) = (&mut self.control, self.settings.sheds_load);
-        self.sampling.take(&self.settings, &self.watchdog, |sample| control.measure(sample, sheds_load));
+        let (control, mode) = (&mut self.control, self.settings.overload);
+        self.sampling.take(&self.settings, &self.watchdog, |sample| control.measure(sample, mode));
     }
 
     /// Follows an [`Order`] of the supervisor or of a successor.

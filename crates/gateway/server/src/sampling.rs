@@ -40,7 +40,7 @@ impl Sampling {
         sample.set(Source::AcceptQueue, watchdog.accept_queue());
         sample.set(Source::Descriptors, self.descriptors());
         measure(&mut sample);
-        self.sampler.tick(sample, settings.sheds_load);
+        self.sampler.tick(sample, settings.overload);
     }
 
     /// The larger one of two shares: that of connections, and that of open files, which connections to upstreams have too.

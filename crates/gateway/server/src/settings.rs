@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_net::ListenerSettings;
+use brisk_pressure::Mode;
 
 /// The settings of a server: the part that every service has. A reload changes `drain_timeout`,
-/// `drain_delay`, `sheds_load` and `files`; the others are fixed at the start.
+/// `drain_delay`, `overload` and `files`; the others are fixed at the start.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// Threads, each with its own listeners and connections.
@@ -24,8 +25,8 @@ pub struct ServerSettings {
     pub drain_timeout: Duration,
     /// Time between the stop signal and the drain, in which `/readyz` responds with 503 and connections are still accepted.
     pub drain_delay: Duration,
-    /// Whether work is refused in an overload (`server.overload`).
-    pub sheds_load: bool,
+    /// Treatment of an overload (`server.overload`).
+    pub overload: Mode,
     /// The files that the settings were read from; a change of one starts a reload.
     pub files: Vec<PathBuf>,
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_pressure::Mode;
 use tokio::task::JoinSet;
 
 use crate::context::WorkerContext;
@@ -27,7 +28,7 @@ pub(crate) fn settings(workers: usize, max_connections: usize) -> ServerSettings
         admin: None,
         drain_timeout: Duration::from_secs(1),
         drain_delay: Duration::ZERO,
-        sheds_load: true,
+        overload: Mode::Shed,
         files: Vec::new(),
     }
 }

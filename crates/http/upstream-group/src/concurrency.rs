@@ -104,8 +104,9 @@ impl Concurrency {
         }
     }
 
-    /// Adapts the limit to the counts since the last call, `passed` ago. Called by the main thread ten times a second.
-    pub(crate) fn adapt(&self, passed: Duration) -> Option<LimitChange> {
+    /// Adapts the limit to the counts since the last call, `passed` ago, and to the `delay` of the event loops meanwhile. Called by
+    /// the main thread ten times a second.
+    pub(crate) fn adapt(&self, passed: Duration, delay: Duration) -> Option<LimitChange> {
         let without_permit = usize::try_from(self.without_permit.load(Ordering::Relaxed)).unwrap_or(0);
         let permits = self.permits.get();
         let observed = Observed {
@@ -113,6 +114,7 @@ impl Concurrency {
             latency: Duration::from_micros(self.micros.swap(0, Ordering::Relaxed)),
             lost: self.lost.swap(0, Ordering::Relaxed),
             in_flight: (without_permit + permits.map_or(0, |permits| permits.taken())) as u64,
+            delay,
             has_queue: permits.is_some_and(|permits| permits.waiting() > 0),
         };
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +183,7 @@ mod tests {
         let answered = rate / 10;
         let micros = answered * (in_flight as u64 * 1_000_000 / rate);
         concurrency.report(RequestCounts { answered, micros, lost: 0, in_flight: 0 });
-        concurrency.adapt(Duration::from_millis(100))
+        concurrency.adapt(Duration::from_millis(100), Duration::ZERO)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use brisk_tls::connector::Connector;
 use http::StatusCode;
 use tokio::sync::{Notify, watch};
 
-use crate::concurrency::LimitChange;
+use crate::concurrency::{Concurrency, LimitChange};
 use crate::features::health::server_health::Verdict;
 use crate::metrics::Upstreams;
 use crate::server::ServerState;
@@ -217,17 +217,22 @@ impl GroupState {
         }
     }
 
-    /// Adapts the limits of concurrent requests to the time since the last call, `passed` ago; with `is_on` false, ends them. A change
-    /// is logged. To be called by one thread, ten times a second.
-    pub fn adapt_limits(&self, passed: Duration, is_on: bool) {
+    /// Adapts the limits of concurrent requests to the time since the last call, `passed` ago. `delay`: delay of the event loops
+    /// meanwhile, for which servers are not responsible. A change is logged. To be called by one thread, ten times a second.
+    pub fn adapt_limits(&self, passed: Duration, delay: Duration) {
+        self.change_limits(|concurrency| concurrency.adapt(passed, delay));
+    }
+
+    /// Ends the limits of concurrent requests.
+    pub fn end_limits(&self) {
+        self.change_limits(|concurrency| concurrency.reset().then_some(LimitChange::Ended));
+    }
+
+    fn change_limits(&self, change: impl Fn(&Concurrency) -> Option<LimitChange>) {
         let group = &self.settings.name;
         for server in &*self.servers() {
             let Some(concurrency) = server.concurrency() else { continue };
-            let change = if is_on {
-                concurrency.adapt(passed)
-            } else {
-                concurrency.reset().then_some(LimitChange::Ended)
-            };
+            let change = change(concurrency);
             server.metrics().set_limit(concurrency.limit());
             match change {
                 Some(LimitChange::Limited(limit)) => tracing::warn!(

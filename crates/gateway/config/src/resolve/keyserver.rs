@@ -16,6 +16,7 @@ use brisk_keys::{KeyId, Keystore};
 use brisk_keyserver::KeyServerSettings;
 use brisk_keyserver::policy::{Keys, Policy};
 use brisk_net::ListenerSettings;
+use brisk_pressure::Mode;
 use brisk_server::ServerSettings;
 use brisk_tls::connector::Identity;
 use brisk_tls::mutual::MutualSettings;
@@ -311,7 +312,7 @@ fn server(
         // Gateways notice the drain by themselves; no balancer is asked.
         drain_delay: Duration::ZERO,
         // Its queue refuses operations already, and gateways need to learn that at once.
-        sheds_load: false,
+        overload: Mode::Observe,
         files: Vec::new(),
     };
     (settings, keys)

@@ -22,6 +22,7 @@ use brisk_http_server::{AbortOnClose, HttpSettings, HttpTimeouts};
 use brisk_keys::Keystore;
 use brisk_logs::{AccessLogSettings, Sample};
 use brisk_net::{ListenerSettings, RateLimits};
+use brisk_pressure::Mode;
 use brisk_server::ServerSettings;
 use brisk_tls::settings::{Records, TlsSettings};
 use brisk_upstream_group::settings::GroupSettings;
@@ -62,7 +63,7 @@ pub(super) struct Server {
     handshake_timeout: Duration,
     drain_timeout: Duration,
     drain_delay: Duration,
-    sheds_load: bool,
+    overload: Mode,
     protocol: HttpSettings,
     pub(super) tls: TlsSettings,
     pub(super) sessions: SessionSettings,
@@ -92,7 +93,7 @@ impl Server {
                 admin: self.admin,
                 drain_timeout: self.drain_timeout,
                 drain_delay: self.drain_delay,
-                sheds_load: self.sheds_load,
+                overload: self.overload,
                 files,
             },
             https: self.https,
@@ -174,7 +175,10 @@ pub(super) fn server(raw: &raw::Config, context: &mut Context<'_>) -> Server {
         handshake_timeout: handshake_timeout(server, &path, context),
         drain_timeout: drain::timeout(server, &path, context),
         drain_delay: drain::delay(server, &path, context),
-        sheds_load: server.overload != Some(raw::Overload::Off),
+        overload: match server.overload {
+            None | Some(raw::Overload::On) => Mode::Shed,
+            Some(raw::Overload::Off) => Mode::Observe,
+        },
         protocol: protocol(server, &path, context),
         sessions: sessions::sessions(raw, tls.session_lifetime, context),
         tls,

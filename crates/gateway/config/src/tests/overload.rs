@@ -1,6 +1,7 @@
 //! `server.overload`.
 
 use brisk_answer::settings::Priority;
+use brisk_pressure::Mode;
 
 use super::*;
 
@@ -10,8 +11,9 @@ fn overload_has_two_modes() {
         &format!("{LISTENER}overload = \"of\"\n{HOST}"),
         "brisk.toml:3:12: server.overload: \"of\" is not known here; known here: `on`, `off`",
     );
-    assert!(accepted(&format!("{LISTENER}{HOST}")).settings.server.sheds_load);
-    assert!(!accepted(&format!("{LISTENER}overload = \"off\"\n{HOST}")).settings.server.sheds_load);
+    let mode = |keys: &str| accepted(&format!("{LISTENER}{keys}{HOST}")).settings.server.overload;
+    assert_eq!((mode(""), mode("overload = \"on\"\n")), (Mode::Shed, Mode::Shed));
+    assert_eq!(mode("overload = \"off\"\n"), Mode::Observe);
 }
 
 #[test]

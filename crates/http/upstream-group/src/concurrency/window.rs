@@ -13,6 +13,8 @@ pub(crate) struct Observed {
     pub(crate) lost: u64,
     /// Requests that wait for the head of a response now.
     pub(crate) in_flight: u64,
+    /// Delay of the event loops, which is a part of the latency.
+    pub(crate) delay: Duration,
     /// Whether requests wait for a permit now.
     pub(crate) has_queue: bool,
 }
@@ -35,6 +37,7 @@ impl Window {
         sum.answered += observed.answered;
         sum.latency += observed.latency;
         sum.lost += observed.lost;
+        sum.delay += observed.delay;
         sum.in_flight += observed.in_flight;
     }
 
@@ -64,6 +67,11 @@ impl Window {
     /// Mean latency to the head of a response in seconds; 0 without a response.
     pub(super) fn latency(&self) -> f64 {
         self.observed.latency.as_secs_f64() / self.observed.answered.max(1) as f64
+    }
+
+    /// Mean delay of the event loops in seconds.
+    pub(super) fn delay(&self) -> f64 {
+        self.observed.delay.as_secs_f64() / self.calls.max(1) as f64
     }
 
     /// Mean number of requests that wait for a response.

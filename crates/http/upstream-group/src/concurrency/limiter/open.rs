@@ -8,6 +8,13 @@ use super::{FEW, FLOOR, Facts, MANY, Phase, SHORTEST, share_of};
 /// clearly.
 const PART: f64 = 0.4;
 
+/// Latency in seconds below which no server is overloaded: no client notices it, and programs that send one request after the other
+/// get all of their responses.
+const SHORTEST_LATENCY: f64 = 0.05;
+
+/// Latency in proportion to the delay of the event loops below which this process is the cause of the latency.
+const OF_SERVER: f64 = 4.0;
+
 /// Latency in seconds from which no trial is made, because it would take longer than clients wait.
 const LONGEST_LATENCY: f64 = 5.0;
 
@@ -51,9 +58,11 @@ impl Open {
         }
         let latency = seen.latency();
         // More requests wait for the server than before, and it answers no more of them.
-        let is_sign = self.reference.is_some_and(|reference| {
-            seen.rate() <= 1.05 * reference.rate && reference.is_exceeded(seen.in_flight())
-        });
+        let is_slow = latency >= SHORTEST_LATENCY.max(OF_SERVER * seen.delay());
+        let is_sign = is_slow
+            && self.reference.is_some_and(|reference| {
+                seen.rate() <= 1.05 * reference.rate && reference.is_exceeded(seen.in_flight())
+            });
         if latency < facts.base {
             facts.base = latency;
         } else if !is_sign {

@@ -36,6 +36,8 @@ struct Simulation {
     /// Number of requests that were processed.
     started: u64,
     observed: Observed,
+    /// Delay of the event loops of the gateway.
+    delay: Duration,
     changes: Vec<Change>,
     done: Vec<f64>,
     refused: usize,
@@ -54,6 +56,7 @@ impl Simulation {
             steps: 0,
             started: 0,
             observed: Observed::default(),
+            delay: Duration::ZERO,
             changes: Vec::new(),
             done: Vec::new(),
             refused: 0,
@@ -150,6 +153,7 @@ impl Simulation {
 
     fn call(&mut self) {
         self.observed.in_flight = self.in_flight().count() as u64;
+        self.observed.delay = self.delay;
         self.observed.has_queue = !self.waiting.is_empty();
         let observed = std::mem::take(&mut self.observed);
         self.changes.extend(self.limiter.tick(Duration::from_millis(100), &observed));
@@ -229,6 +233,16 @@ fn a_server_whose_latency_varies_is_not_limited() {
 fn a_server_that_stands_still_for_a_moment_is_not_limited() {
     let still = |now: f64, _: u64| if now % 20.0 < 3.0 { 3.02 - now % 20.0 } else { 0.02 };
     stays_open(&[(80.0, 100.0)], still);
+}
+
+#[test]
+fn a_server_of_a_gateway_that_is_busy_itself_is_not_limited() {
+    let mut simulation = Simulation::new(4);
+    simulation.run(10.0, 100.0, |_, _| 0.02);
+    // As if all of the latency was the delay of the event loop.
+    simulation.delay = Duration::from_secs(5);
+    simulation.run(3.0, 600.0, |_, _| 0.02);
+    assert!(simulation.changes.is_empty() && simulation.limiter.limit().is_none());
 }
 
 #[test]
