@@ -39,6 +39,7 @@ mod maintenance;
 mod malformed;
 mod media_types;
 mod nagle;
+mod overload;
 mod plain_http;
 mod proxy_protocol;
 mod rates;

@@ -88,12 +88,16 @@ impl Open {
 
     fn learn(&mut self, seen: &Window) {
         self.sign = None;
-        let is_better = self.reference.is_none_or(|reference| {
-            seen.rate() > 1.05 * reference.rate || seen.in_flight() <= reference.in_flight
-        });
-        if is_better {
-            self.reference = Some(Reference::of(seen));
+        let mut new = Reference::of(seen);
+        if let Some(before) = self.reference {
+            if new.rate <= 1.05 * before.rate && new.in_flight > before.in_flight {
+                return;
+            }
+            // An overload may begin in the window in which the throughput rises: only these requests belong to the throughput.
+            let growth = (new.rate / before.rate.max(1e-9)).max(1.0);
+            new.in_flight = new.in_flight.min(2.0 * growth * before.in_flight);
         }
+        self.reference = Some(new);
     }
 
     /// A server whose clients leave before their responses: it may have more requests than it can answer in time, and process those of
