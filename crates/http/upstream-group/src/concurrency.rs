@@ -58,7 +58,7 @@ pub(crate) enum LimitChange {
 
 impl Concurrency {
     /// No limit. While there is one, at most `queue` requests wait for a permit.
-    pub(crate) fn new(queue: usize) -> Self {
+    pub fn new(queue: usize) -> Self {
         Self {
             is_limited: AtomicBool::new(false),
             permits: OnceLock::new(),

@@ -1,8 +1,7 @@
 //! Requests that wait for the head of a response ([`Call`]): counted for the limit of concurrent requests of their server, and
 //! admitted by it.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use brisk_http_connection::Connection;
 use brisk_upstream_group::RequestCounts;
@@ -13,14 +12,6 @@ use crate::error::UpstreamError;
 use crate::group::Server;
 use crate::open::AtLimit;
 use crate::proxied::Requester;
-
-/// Counts of one worker for one server, which [`Server::report_calls`] passes on.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    counts: Cell<RequestCounts>,
-    /// Tick of the worker's wheel in which the counts were passed on last.
-    reported: Cell<Duration>,
-}
 
 /// A request at a server, from its admission to the head of the response. Dropped before, it counts as lost.
 #[derive(Debug)]
@@ -38,7 +29,7 @@ enum Admission<'a> {
     /// The server has no limit at present.
     Counted,
     /// The server is overloaded.
-    Permitted(#[expect(dead_code, reason = "held for its drop")] Box<(Place, LimitMark<'a>)>),
+    Permitted { _permit: Box<(Place, LimitMark<'a>)> },
 }
 
 /// Marks the connection of a client whose request waits for a server at its limit: a client that closes its side is then gone.
@@ -84,7 +75,7 @@ impl Server {
                     place.inspect_err(|_| self.state().metrics().limit_refusal())?
                 }
             };
-            admission = Admission::Permitted(Box::new((place, mark)));
+            admission = Admission::Permitted { _permit: Box::new((place, mark)) };
         }
         Ok(Call { server: self, begun: Instant::now(), admission, is_answered: false })
     }
@@ -110,20 +101,13 @@ impl Server {
     /// Passes the counts of this worker on, also if no further request follows. Called once a second.
     pub(crate) fn report_calls(&self) {
         if let Some(concurrency) = self.state().concurrency() {
-            concurrency.report(self.calls().counts.take());
+            self.call_counts().report(concurrency);
         }
     }
 
-    /// Changes the counts of this worker, and passes them on if it is the first change in this tick of the wheel: all workers write to
-    /// one place.
     fn count_call(&self, change: impl FnOnce(&mut RequestCounts)) {
-        let calls = self.calls();
-        let mut counts = calls.counts.get();
-        change(&mut counts);
-        calls.counts.set(counts);
-        let now = self.now();
-        if calls.reported.replace(now) != now {
-            self.report_calls();
+        if let Some(concurrency) = self.state().concurrency() {
+            self.call_counts().change(self.now(), concurrency, change);
         }
     }
 }
@@ -150,7 +134,7 @@ impl Drop for Call<'_> {
             Admission::Uncounted => return,
             Admission::Counted => -1,
             // Counted by the permits.
-            Admission::Permitted(_) => 0,
+            Admission::Permitted { .. } => 0,
         };
         let is_answered = self.is_answered;
         let micros = if is_answered { self.begun.elapsed().as_micros() as u64 } else { 0 };

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::calls::Calls;
+use crate::call_counts::CallCounts;
 use crate::error::UpstreamError;
 use crate::http1::{ApplicationServer, Http1};
 use crate::http2::{Http2Limits, Http2Pool};
@@ -33,7 +33,7 @@ use crate::pool::Pool;
 use crate::proxied::{ProxiedClients, Requester};
 
 pub(crate) use self::lease::Lease;
-use self::tending::tend;
+use self::tending::{Tended, tend};
 
 /// A group as used by one worker, with the worker's own connections. [`GroupState`] is the part that all workers share.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct Server {
     /// notified.
     pub(crate) handed: RefCell<VecDeque<Box<Http1>>>,
     active: Cell<u32>,
-    calls: Calls,
+    call_counts: CallCounts,
     /// See [`Self::exclusions`].
     exclusions: Notify,
     /// Whether waiting requests know that the server is excluded.
@@ -140,7 +140,26 @@ impl Group {
         drop(timeout(self.state.settings().timeouts.connect, arrival).await);
     }
 
-    /// Replaces the servers by those that DNS has named. Connections to others close with their requests.
+    /// Closes idle connections and keeps none from now on. Called when a reload removes or replaces the [`Group`]. Requests
+    /// in flight continue.
+    pub fn retire(&self) {
+        self.servers().iter().for_each(|server| server.retire());
+    }
+}
+
+impl Tended for Group {
+    fn sweep(&self) {
+        for server in &*self.servers() {
+            server.pool.sweep();
+            let pool = &self.state.settings().pool;
+            let ticks = idle_ticks(pool.idle_timeout);
+            server.http2.sweep(pool.idle_connections, ticks);
+            server.sweep_proxied(ticks);
+            server.report_calls();
+        }
+    }
+
+    /// Connections to removed servers close with their requests.
     fn follow(&self) {
         if self.members.borrow().are(&self.state.members()) {
             return;
@@ -153,20 +172,15 @@ impl Group {
         self.arrived.notify_waiters();
     }
 
-    /// Closes idle connections and keeps none from now on. Called when a reload removes or replaces the [`Group`]. Requests
-    /// in flight continue.
-    pub fn retire(&self) {
-        self.servers().iter().for_each(|server| server.retire());
-    }
-
-    fn sweep(&self) {
+    fn look(&self, is_tick: bool) {
         for server in &*self.servers() {
-            server.pool.sweep();
-            let pool = &self.state.settings().pool;
-            let ticks = idle_ticks(pool.idle_timeout);
-            server.http2.sweep(pool.idle_connections, ticks);
-            server.sweep_proxied(ticks);
-            server.report_calls();
+            server.yield_idle();
+            let is_excluded = !server.is_available();
+            let is_new = server.was_excluded.replace(is_excluded) != is_excluded;
+            // Every second too, when the budget may permit more requests to leave.
+            if is_excluded && (is_new || is_tick) {
+                server.exclusions.notify_waiters();
+            }
         }
     }
 }
@@ -199,7 +213,7 @@ impl Server {
             pipelines: Pipelines::new(group.settings().pipeline, state.metrics()),
             handed: RefCell::default(),
             active: Cell::new(0),
-            calls: Calls::default(),
+            call_counts: CallCounts::default(),
             exclusions: Notify::new(),
             was_excluded: Cell::default(),
         }
@@ -243,8 +257,8 @@ impl Server {
         &self.pipelines
     }
 
-    pub(crate) fn calls(&self) -> &Calls {
-        &self.calls
+    pub(crate) fn call_counts(&self) -> &CallCounts {
+        &self.call_counts
     }
 
     /// Time of the last tick of the worker.

@@ -7,6 +7,7 @@
 
 mod admission;
 mod body;
+mod call_counts;
 mod calls;
 mod direction;
 mod error;

@@ -5,17 +5,28 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brisk_upstream_group::{GroupState, Member as _};
+use brisk_upstream_group::GroupState;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Group;
-
-/// Interval between calls of [`Group::sweep`].
+/// Interval between calls of [`Tended::sweep`].
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// A group that [`tend`] looks after.
+pub(super) trait Tended {
+    /// Closes idle connections that are too old.
+    fn sweep(&self);
+
+    /// Replaces the servers by those that DNS has named.
+    fn follow(&self);
+
+    /// Closes idle connections whose permits are needed, and sends waiting requests of excluded servers elsewhere. `is_tick`: not
+    /// only because of a signal.
+    fn look(&self, is_tick: bool);
+}
 
 /// Checks idle connections once a second and when other requests need their permits, sends waiting requests of excluded servers
 /// elsewhere, and follows DNS.
-pub(super) async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
+pub(super) async fn tend(group: Weak<impl Tended>, state: Arc<GroupState>) {
     let (wanted, mut changes) = (Arc::clone(state.attention()), state.changes());
     // The group must end when the configuration no longer has it.
     drop(state);
@@ -39,15 +50,7 @@ pub(super) async fn tend(group: Weak<Group>, state: Arc<GroupState>) {
             Event::Attention => asked.set(wanted.notified()),
             Event::Members => group.follow(),
         }
-        for server in &*group.servers() {
-            server.yield_idle();
-            let is_excluded = !server.is_available();
-            let is_new = server.was_excluded.replace(is_excluded) != is_excluded;
-            // Every second too, when the budget may permit more requests to leave.
-            if is_excluded && (is_new || event == Event::Tick) {
-                server.exclusions.notify_waiters();
-            }
-        }
+        group.look(event == Event::Tick);
     }
 }
 

@@ -120,7 +120,9 @@ impl Open {
 
 impl Reference {
     fn of(seen: &Window) -> Self {
-        Self { rate: seen.rate(), in_flight: seen.in_flight() }
+        // By Little's law, since samples of a fast server may all be 0.
+        let in_flight = seen.in_flight().max(seen.rate() * seen.latency());
+        Self { rate: seen.rate(), in_flight }
     }
 
     /// Whether twice as many requests wait for the server.
