@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) connections: ConnectionLimit,
+    /// Maximum number of open files, as read at the start.
+    pub(crate) open_files: Option<u64>,
     pub(crate) program: Program,
     /// Notifies the workers that one of them has no [`Place`] for a connection, and no idle connection to close.
     pub(crate) shortages: watch::Sender<()>,
@@ -80,6 +82,7 @@ impl Shared {
             pulse: Pulse::new(settings.workers.get()),
             pressure: Pressure::new(),
             connections: ConnectionLimit::new(descriptors::connections(settings, listeners)),
+            open_files: descriptors::limit(),
             program,
             shortages: watch::Sender::new(()),
         }

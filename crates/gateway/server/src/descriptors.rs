@@ -36,11 +36,15 @@ pub(crate) fn connections(settings: &ServerSettings, listeners: usize) -> usize 
     room.min(wanted)
 }
 
-/// Open files in proportion to their limit; 0 where the kernel does not report their number (before 6.2).
-pub(crate) fn open_share() -> f64 {
+/// Maximum number of open files; `None` for no limit.
+pub(crate) fn limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Number of open files; 0 where the kernel does not report it (before 6.2).
+pub(crate) fn open() -> u64 {
     // The size of the folder is the number of its entries, so that they are not listed.
-    let open = fs::metadata("/proc/self/fd").map_or(0, |folder| folder.len());
-    getrlimit(Resource::Nofile).current.map_or(0.0, |limit| open as f64 / limit as f64)
+    fs::metadata("/proc/self/fd").map_or(0, |folder| folder.len())
 }
 
 /// Descriptors that no connection uses.

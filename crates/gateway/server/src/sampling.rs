@@ -51,6 +51,7 @@ impl Sampling {
         } else {
             connections.open() as f64 / connections.limit() as f64
         };
-        taken.max(descriptors::open_share())
+        let open = |limit: u64| descriptors::open() as f64 / limit.max(1) as f64;
+        taken.max(self.shared.open_files.map_or(0.0, open))
     }
 }
