@@ -100,8 +100,11 @@ impl<L> Guest<L> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use brisk_net::drain::{self, DrainTrigger};
     use brisk_net::{DeadlineWheel, Drain};
+    use brisk_pressure::{Mode, Sample, Sampler, Source};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -135,6 +138,18 @@ mod tests {
         });
         assert_eq!(context.waiting.get(), 0);
         (counts.served.get(), counts.refused.get())
+    }
+
+    #[test]
+    fn a_critical_overload_leaves_no_place() {
+        let (_trigger, drain) = drain::channel();
+        let context = worker(drain);
+        assert!(context.place().is_ok());
+        let mut sampler = Sampler::new(Arc::clone(&context.shared.pressure));
+        let mut sample = Sample::default();
+        sample.set(Source::AcceptQueue, 1.0);
+        (0..100).for_each(|_| sampler.tick(sample, Mode::Shed));
+        assert_eq!(context.place().err(), Some(NoService::Overloaded));
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! Samples of the server's load: [`Sampling`], on the main thread.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use brisk_pressure::{Sample, Sampler, Source};
 
@@ -36,7 +35,7 @@ impl Sampling {
     ) {
         let mut sample = Sample::default();
         let delay = self.shared.pulse.take_own_delay();
-        sample.set(Source::LoopDelay, delay.as_secs_f64() / Duration::from_secs(1).as_secs_f64());
+        sample.set(Source::LoopDelay, delay.as_secs_f64());
         sample.set(Source::AcceptQueue, watchdog.accept_queue());
         sample.set(Source::Descriptors, self.descriptors());
         measure(&mut sample);

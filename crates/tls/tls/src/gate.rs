@@ -41,3 +41,24 @@ impl KeyGate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use brisk_pressure::{Mode, Sample, Sampler, Source};
+
+    use super::*;
+
+    #[test]
+    fn key_operations_are_refused_in_a_severe_overload() {
+        let pressure = Pressure::new();
+        let gate = KeyGate { pressure: Some(Arc::clone(&pressure)), ..KeyGate::default() };
+        assert!(gate.enter(None).is_some());
+        let (mut sampler, mut sample) = (Sampler::new(pressure), Sample::default());
+        sample.set(Source::KeyQueue, 1.0);
+        (0..50).for_each(|_| sampler.tick(sample, Mode::Shed));
+        let client = Some(IpAddr::from([192, 0, 2, 1]));
+        assert!(gate.enter(None).is_none() && gate.enter(client).is_none());
+        sampler.tick(sample, Mode::Observe);
+        assert!(gate.enter(client).is_some());
+    }
+}
