@@ -94,12 +94,16 @@ mod tests {
         let mut ladder = Ladder::new();
         assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.1), 4), [Level::Elevated, Level::High]);
         // Below the threshold of the level, and above the part of it that ends the level.
-        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.085), 50), []);
-        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.0), 4), []);
-        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.085), 1), [], "the calm begins anew");
+        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.085), 50), [Level::Normal; 0]);
+        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.0), 4), [Level::Normal; 0]);
+        assert_eq!(
+            steps(&mut ladder, &values(Source::LoopDelay, 0.085), 1),
+            [Level::Normal; 0],
+            "the calm begins anew"
+        );
         let fallen = steps(&mut ladder, &values(Source::LoopDelay, 0.0), 10);
         assert_eq!(fallen, [Level::Elevated, Level::Normal]);
-        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.0), 50), []);
+        assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.0), 50), [Level::Normal; 0]);
     }
 
     #[test]

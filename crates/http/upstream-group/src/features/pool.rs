@@ -19,7 +19,8 @@ pub struct PoolSettings {
     /// Lifetime of an idle connection, in whole seconds. Default: 60 s. Should be shorter than the server's own limit,
     /// so that the server does not close a connection while a request is sent on it.
     pub idle_timeout: Duration,
-    /// Maximum number of connections to one server, of all workers, including idle ones. Default: no limit. A request
+    /// Maximum number of connections to one server, of all workers, including idle ones. Default: no limit, and one of concurrent
+    /// requests that adapts to an overloaded server ([`Concurrency`](crate::Concurrency)). A request
     /// that would exceed it uses another server, or waits in [`Self::queue`] and gets `503` when the time runs out.
     pub max_connections: Option<usize>,
     /// Requests that wait for one of these connections.

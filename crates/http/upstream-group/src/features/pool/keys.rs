@@ -21,7 +21,7 @@ pub struct ConnectionsKeys {
     pub idle_timeout: Option<Period>,
     /// Number of connections to one server from all workers. A further request uses another server, or waits in a queue, the oldest
     /// first; idle connections are closed to make room. After the time of the queue, the response is 503 (`connection-limit` in the
-    /// access log).
+    /// access log). Without the key, [overloaded servers](overload.md#upstreams) get fewer requests.
     pub max_connections: Option<u32>,
     /// With `max_connections`: requests that wait for a connection to one server, of all workers. `size`: number, default 16 384, up
     /// to 1 000 000; one client, an IPv4 address or an IPv6 /64, may take another place while it has fewer than are free, so one
