@@ -70,7 +70,8 @@ impl Version {
     }
 }
 
-/// The limits of the control groups in `groups` (`/proc/self/cgroup`), which are folders below `root`, and of the groups around them.
+/// The limits of the control groups in `groups` (`/proc/self/cgroup`), which are folders below `root`, and of the groups around
+/// them.
 fn group_limits(groups: &str, root: &Path) -> Vec<GroupLimit> {
     let folder_of = |line: &str| {
         let (controllers, group) =

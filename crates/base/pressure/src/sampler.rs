@@ -71,8 +71,8 @@ impl Sampler {
         &self.pressure
     }
 
-    /// Takes one sample, of which the caller measures the other sources. With [`Mode::Observe`], the level is [`Level::Normal`]. Logs
-    /// one line for each change of the level. Reads two small files if the process has a limit of memory.
+    /// Takes one sample, of which the caller measures the other sources. With [`Mode::Observe`], the level is [`Level::Normal`].
+    /// Logs one line for each change of the level. Reads two small files if the process has a limit of memory.
     pub fn tick(&mut self, mut sample: Sample, mode: Mode) {
         self.measure_memory(&mut sample);
         for (smoothed, value) in self.smoothed.iter_mut().zip(sample.0) {

@@ -159,8 +159,8 @@ impl Live {
         Service::new(&self.settings, telemetry, |name| groups.get(name).cloned()).map(Rc::new)
     }
 
-    /// Adapts the limits of concurrent requests of all upstream servers to the time since the last call, `passed` ago. `delay`: delay
-    /// of the event loops meanwhile. `None`: the limits end.
+    /// Adapts the limits of concurrent requests of all upstream servers to the time since the last call, `passed` ago. `delay`:
+    /// delay of the event loops meanwhile. `None`: the limits end.
     pub(crate) fn adapt_limits(&self, passed: Duration, delay: Option<Duration>) {
         for group in &self.groups {
             match delay {

@@ -135,8 +135,8 @@ impl Concurrency {
             return self.open();
         };
         self.wait.store(wait.map_or(0, |wait| wait.as_micros() as u64), Ordering::Relaxed);
-        // Requests that began without a limit count too. At least as many permits as any limit has, because some of those requests may
-        // never end.
+        // Requests that began without a limit count too. At least as many permits as any limit has, because some of those requests
+        // may never end.
         let permits = requests.saturating_sub(without_permit).max(limiter::FLOOR.min(requests));
         self.permits().set_limits(permits, queue.unwrap_or(self.queue).min(self.queue));
         // After the limits, so that no request takes a permit of the time before.

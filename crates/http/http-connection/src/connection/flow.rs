@@ -110,8 +110,8 @@ impl Flow {
         self.ended.get()
     }
 
-    /// Records whether a request waits for a server at its limit, or for the response of one, for `abort_on_close`. Over HTTP/2, the
-    /// latest request counts.
+    /// Records whether a request waits for a server at its limit, or for the response of one, for `abort_on_close`. Over HTTP/2,
+    /// the latest request counts.
     pub fn set_at_limit(&self, at_limit: bool) {
         self.at_limit.set(at_limit);
     }

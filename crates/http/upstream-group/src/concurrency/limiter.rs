@@ -25,8 +25,8 @@ const FEW: u64 = 8;
 /// Shortest time of a [`Window`] in seconds.
 const SHORTEST: f64 = 0.2;
 
-/// Concurrent requests in proportion to those that the server processes at the same time: above 1, so that the server never waits for
-/// the next request.
+/// Concurrent requests in proportion to those that the server processes at the same time: above 1, so that the server never waits
+/// for the next request.
 const HEADROOM: f64 = 1.2;
 
 /// First pause after a [`Trial`] that showed no overload, and the longest one, in seconds. Each pause is four times the last one.

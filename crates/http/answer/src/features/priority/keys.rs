@@ -8,7 +8,7 @@ use super::Priority;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PriorityKeys {
-    /// Order in which requests get 503 in an [overload](overload.md): first those with `"low"`, then those with `"normal"`, and never
-    /// those with `"high"`.
+    /// Order in which requests get 503 in an [overload](overload.md): first those with `"low"`, then those with `"normal"`, and
+    /// never those with `"high"`.
     pub priority: Option<Priority>,
 }

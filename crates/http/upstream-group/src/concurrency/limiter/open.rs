@@ -100,8 +100,8 @@ impl Open {
         self.reference = Some(new);
     }
 
-    /// A server whose clients leave before their responses: it may have more requests than it can answer in time, and process those of
-    /// clients that have gone.
+    /// A server whose clients leave before their responses: it may have more requests than it can answer in time, and process
+    /// those of clients that have gone.
     fn after_losses(mut self, seen: &Window, facts: &Facts) -> Phase {
         let collapsed = self.reference.filter(|reference| {
             reference.is_exceeded(seen.in_flight()) && seen.rate() < 0.5 * reference.rate

@@ -23,9 +23,9 @@ pub struct ConnectionsKeys {
     /// first; idle connections are closed to make room. After the time of the queue, the response is 503 (`connection-limit` in the
     /// access log). Without the key, [overloaded servers](overload.md#upstreams) get fewer requests.
     pub max_connections: Option<u32>,
-    /// With `max_connections`: requests that wait for a connection to one server, of all workers. `size`: number, default 16 384, up
-    /// to 1 000 000; one client, an IPv4 address or an IPv6 /64, may take another place while it has fewer than are free, so one
-    /// client alone has half of the places at most. Further requests get 503 at once (`queue-full`). `timeout`: longest wait,
+    /// With `max_connections`: requests that wait for a connection to one server, of all workers. `size`: number, default 16 384,
+    /// up to 1 000 000; one client, an IPv4 address or an IPv6 /64, may take another place while it has fewer than are free, so
+    /// one client alone has half of the places at most. Further requests get 503 at once (`queue-full`). `timeout`: longest wait,
     /// default `timeouts.connect`.
     pub queue: QueueKeys,
 }

@@ -28,8 +28,8 @@ struct State {
     /// Shares of the queue.
     shares: FairShare,
     taken: usize,
-    /// Requests in the order of their numbers, also some that have left. The first one has not, so that an empty queue means that no
-    /// request waits.
+    /// Requests in the order of their numbers, also some that have left. The first one has not, so that an empty queue means that
+    /// no request waits.
     queue: VecDeque<Waiter>,
     /// Number of requests in `queue` that have left it, and have closed their `grant`.
     left: usize,
@@ -99,8 +99,8 @@ impl Places {
     }
 
     /// Changes the number of permits to `limit`, and that of waiting requests to `queue`. Permits above the limit stay until their
-    /// drop. New permits are granted at once, and requests above the length of the queue are refused, those that have waited longest
-    /// first: they would wait longest in total.
+    /// drop. New permits are granted at once, and requests above the length of the queue are refused, those that have waited
+    /// longest first: they would wait longest in total.
     pub fn set_limits(self: &Arc<Self>, limit: usize, queue: usize) {
         let mut grants = Vec::new();
         let mut state = self.lock();
@@ -242,9 +242,9 @@ impl State {
         first
     }
 
-    /// Removes requests that have left: at the front at once, and all once they are more than half of the queue. A request that leaves
-    /// thus costs constant time on average, and the queue is at most twice as long as the number of requests that wait. A search for
-    /// each of them would take the time of the whole queue under the lock of all workers, in an overload.
+    /// Removes requests that have left: at the front at once, and all once they are more than half of the queue. A request that
+    /// leaves thus costs constant time on average, and the queue is at most twice as long as the number of requests that wait. A
+    /// search for each of them would take the time of the whole queue under the lock of all workers, in an overload.
     fn clean(&mut self) {
         while self.queue.front().is_some_and(Waiter::has_left) {
             self.queue.pop_front();
