@@ -285,6 +285,13 @@ fn changed_paths_of_files_and_links_in_paths_are_carried() {
 }
 
 #[test]
+fn the_time_of_a_request_is_carried() {
+    let forum = imported("forum");
+    let result = forum.files.concat();
+    assert!(result.contains("X-Request-Start = \"t={time.unix}\""), "{result}");
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";

@@ -1,6 +1,7 @@
 //! Values of variables, from a request and its connection.
 
 use std::io::Write as _;
+use std::time::SystemTime;
 
 use brisk_http::message::RequestParts;
 use brisk_http::validate::{authority_of, host_of};
@@ -72,6 +73,11 @@ impl Values for HeadValues<'_> {
                 // One spelling, because keys of limits and signed links depend on it.
                 let host = host_of(authority_of(head)).unwrap_or_default();
                 out.extend_from_slice(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase().as_bytes());
+            }
+            Variable::Time => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                // A vector takes all bytes.
+                let _ = write!(out, "{}.{:03}", now.as_secs(), now.subsec_millis());
             }
             Variable::Version => out.extend_from_slice(version::of(head.version).name().as_bytes()),
             Variable::Header(name) => {

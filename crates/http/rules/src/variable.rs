@@ -51,6 +51,8 @@ pub enum Variable {
     TlsServerName,
     /// JA4 of the `ClientHello`.
     Ja4,
+    /// Seconds since 1970 with milliseconds, when the text is formed.
+    Time,
     /// Address of the server that answered. Only in responses.
     Upstream,
     /// Status of the response.
@@ -66,7 +68,7 @@ pub enum Variable {
 }
 
 /// Variables with a fixed name.
-const NAMED: [(&str, Variable); 21] = [
+const NAMED: [(&str, Variable); 22] = [
     ("client.address", Variable::ClientAddress),
     ("client.port", Variable::ClientPort),
     ("client.certificate.subject", Variable::ClientSubject),
@@ -86,6 +88,7 @@ const NAMED: [(&str, Variable); 21] = [
     ("tls.server_name", Variable::TlsServerName),
     ("tls.client.fingerprint", Variable::ClientFingerprint),
     ("ja4", Variable::Ja4),
+    ("time.unix", Variable::Time),
     ("upstream.address", Variable::Upstream),
     ("response.status", Variable::ResponseStatus),
 ];

@@ -8,7 +8,7 @@ use super::context::Context;
 // counts.
 /// Variables with the variable of brisk; a name that ends with `_` or `(` begins a family with the name of a header, cookie or
 /// parameter.
-const COUNTERPARTS: [(&str, &str); 54] = [
+const COUNTERPARTS: [(&str, &str); 55] = [
     ("$remote_addr", "{client.address}"),
     ("$binary_remote_addr", "{client.address}"),
     ("$remote_port", "{client.port}"),
@@ -31,6 +31,7 @@ const COUNTERPARTS: [(&str, &str); 54] = [
     ("$is_args", "{request.query_part}"),
     ("$query_string", "{request.query}"),
     ("$request_id", "{request.id}"),
+    ("$msec", "{time.unix}"),
     ("$server_protocol", "{request.version}"),
     ("$upstream_addr", "{upstream.address}"),
     ("$upstream_status", "{response.status}"),

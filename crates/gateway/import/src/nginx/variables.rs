@@ -86,6 +86,7 @@ const SAME: &[(&str, &str)] = &[
     ("ssl_client_s_dn", "{client.certificate.subject}"),
     ("ssl_client_fingerprint", "{tls.client.fingerprint}"),
     ("upstream_addr", "{upstream.address}"),
+    ("msec", "{time.unix}"),
 ];
 
 /// Counterparts in lines of the access log only.
@@ -101,7 +102,6 @@ const LOGGED: &[(&str, &str)] = &[
     ("time_iso8601", "{time}"),
     ("connection", "{connection}"),
     ("connection_requests", "{connection.requests}"),
-    ("msec", "{time.unix}"),
 ];
 
 /// Stands for a brace of the text until the variables have their names.

@@ -15,6 +15,7 @@ respond = { body = "x" }
 X-Kind = "{map.kind}"
 X-Tls = "{tls.version} {tls.cipher} {tls.server_name} {request.scheme}"
 X-Echo = "[{request.query.text}]"
+X-Time = "t={time.unix}"
 X-Json = '{"group":"{request.method}"}'
 
 [[host.route]]
@@ -125,6 +126,9 @@ fn a_value_has_facts_of_the_connection_and_no_line_breaks() {
     let tls = response.header("x-tls").expect("a value");
     assert!(tls.starts_with("TLS 1.3 TLS_") && tls.ends_with(&format!("{NAME} https")), "{tls}");
     assert_eq!(response.header("x-json"), Some(r#"{"group":"GET"}"#));
+    let time = response.header("x-time").and_then(|time| time.strip_prefix("t=")).expect("a time");
+    let (seconds, thousandths) = time.split_once('.').expect("a fraction");
+    assert!(seconds.parse::<u64>().expect("seconds") > 1_700_000_000 && thousandths.len() == 3, "{time}");
 }
 
 #[test]
