@@ -31,6 +31,7 @@ mod log_outputs;
 mod logs;
 mod maps;
 mod method_list;
+mod method_map;
 mod methods;
 mod output;
 pub(crate) mod pattern;

@@ -292,6 +292,22 @@ fn the_time_of_a_request_is_carried() {
 }
 
 #[test]
+fn a_map_of_method_and_header_chooses_the_server() {
+    let board = imported("board");
+    let result = board.files.concat();
+    let accepts = r"headers = { accept = { regex = '^.*?application/(?:activity|ld)\+json' } }";
+    let parts = [
+        format!("when = {{ methods = [\"GET\", \"HEAD\"], {accepts} }}\nupstream = \"federation\"\n"),
+        "when = { methods = [\"GET\", \"HEAD\"] }\nupstream = \"pages\"\n".to_owned(),
+        "path = \"/\"\nupstream = \"federation\"\n".to_owned(),
+    ];
+    let places =
+        parts.map(|part| result.find(&part).unwrap_or_else(|| panic!("{part} is missing in {result}")));
+    assert!(places.is_sorted() && !result.contains("status = 501"), "{result}");
+    assert_eq!((result.matches("[[host.route]]").count(), board.report.counts()[3]), (4, 0), "{result}");
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";

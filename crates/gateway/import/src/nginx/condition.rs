@@ -7,7 +7,7 @@ use crate::nginx::context::Context;
 use crate::nginx::location::has_parameters;
 use crate::nginx::method_list::common_methods;
 use crate::nginx::variables::variable;
-use crate::nginx::{maps, pattern};
+use crate::nginx::{maps, method_map, pattern};
 use crate::toml::{self, Keys};
 
 /// Conditions of a route that all have to hold.
@@ -248,6 +248,9 @@ impl Context<'_> {
 
     /// The condition for one line of a map.
     pub(crate) fn line_condition(map: &Directive, line: &Directive) -> Result<Vec<When>, String> {
+        if let Some((between, other)) = method_map::parts(map.arg(0)) {
+            return method_map::key_tests(&line.name, between, other);
+        }
         let source =
             map.arg(0).strip_prefix('$').ok_or("the map does not have one variable as its source")?;
         if maps::is_wildcard(map, line) {
@@ -263,7 +266,7 @@ pub(crate) fn any_of(any: Vec<When>, negated: bool) -> Condition {
 }
 
 /// The tests of a key of a `map`, of which one has to hold. nginx compares texts without their case.
-fn key_test(source: &str, key: &str) -> Result<Vec<When>, String> {
+pub(crate) fn key_test(source: &str, key: &str) -> Result<Vec<When>, String> {
     let (operator, value) = maps::comparison(key);
     let has_letters = value.bytes().any(|byte| byte.is_ascii_alphabetic());
     match source {

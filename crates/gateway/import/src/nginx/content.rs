@@ -7,6 +7,7 @@ use crate::nginx::files::{ONE_PATH, finds_only};
 use crate::nginx::flow::Flow;
 use crate::nginx::host::HOST;
 use crate::nginx::location::{At, Location, Route};
+use crate::nginx::method_map;
 use crate::nginx::pattern::{covers, is_every};
 use crate::nginx::program::Rewrite;
 use crate::nginx::scope::PASSES;
@@ -80,20 +81,31 @@ impl<'a> Site<'_, 'a> {
         let behind = || pass.arg(0).split_once("://$").map(|(_, name)| name).filter(is_name);
         let Some(name) = only_variable(pass.arg(0)).or_else(behind) else { return Vec::new() };
         let Some(map) = self.context.maps.get(name) else { return Vec::new() };
-        let mut choices = Vec::new();
+        // The conditions of the lines that follow, and lines about all requests that do not meet them.
+        let (mut choices, mut within, mut others) = (Vec::new(), When::default(), Vec::new());
         let is_value = |line: &str| !matches!(line, "default" | "hostnames" | "volatile" | "include");
         let mut lines: Vec<_> = map.inner().iter().filter(|line| is_value(&line.name)).collect();
         // An exact text wins, wherever it stands.
         lines.sort_by_key(|line| line.name.starts_with('~'));
+        let choice = |when: When, value: &str| (when, name.to_owned(), value.to_owned());
         for line in lines {
+            if let Some(both) = method_map::excluded(map, line).and_then(|methods| within.and(&methods)) {
+                others.push(choice(std::mem::replace(&mut within, both), line.arg(0)));
+                continue;
+            }
             match Context::line_condition(map, line) {
                 Ok(any) => {
-                    choices
-                        .extend(any.into_iter().map(|when| (when, name.to_owned(), line.arg(0).to_owned())));
+                    let any = any.iter().filter_map(|when| within.and(when));
+                    choices.extend(any.map(|when| choice(when, line.arg(0))));
                 }
                 Err(reason) => self.context.missing(line, reason, "write a route with `when` for this value"),
             }
         }
+        if !others.is_empty() {
+            let by_default = map.inner().iter().find(|line| line.name == "default");
+            choices.push(choice(within, by_default.map_or("", |line| line.arg(0))));
+        }
+        choices.extend(others.into_iter().rev());
         choices
     }
 
