@@ -269,29 +269,56 @@ fn upstream(
     format!("upstream \"{}\": {} {urls}{more}{split}{mirror}", group.name, head.method)
 }
 
+/// The paths below the folder that the templates of a route form; `None` if no expression matches.
+fn formed(files: &StaticSettings, path: &RequestPath<'_>) -> Option<Vec<Vec<u8>>> {
+    let all = files.rewrite.as_ref()?.iter().find_map(|rewrite| rewrite.all(&path.decoded))?;
+    // A query of the template is not that of a file.
+    let decoded =
+        |target: &String| percent_decode_str(target.split('?').next().unwrap_or_default()).collect();
+    Some(all.iter().map(decoded).collect())
+}
+
 /// The file, or the reason for which there is none.
 fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<String, String> {
     if let Some(only) = &files.only {
         let name = percent_decode_str(only.as_str()).decode_utf8_lossy();
         return Ok(format!("file {}{name}", files.root.display()));
     }
-    let formed = files.rewrite.as_ref().and_then(|rewrite| rewrite.apply(&path.decoded, None));
-    let formed = formed.transpose().map_err(|_| "no path below the folder can be formed".to_owned())?;
-    // A query of the template is not that of a file.
-    let formed = formed
-        .map(|target| percent_decode_str(target.split('?').next().unwrap_or_default()).collect::<Vec<u8>>());
-    let below = || path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default();
-    let below = formed.as_deref().unwrap_or_else(below);
-    if below.split(|byte| *byte == b'/').any(is_hidden_name) {
-        return Err("a name that begins with a dot is not served".to_owned());
+    let formed = formed(files, path);
+    let is_formed = formed.is_some();
+    let below = || path.decoded.get(route.trim_end_matches('/').len()..).unwrap_or_default().to_vec();
+    let names = formed.unwrap_or_else(|| vec![below()]);
+    if names.is_empty() {
+        return Err("no path below the folder can be formed".to_owned());
     }
+    let is_served = |name: &&Vec<u8>| !name.split(|byte| *byte == b'/').any(is_hidden_name);
+    let is_own =
+        |name: &[u8]| !is_formed || route == "/" && *name == *path.decoded && !name.starts_with(b"//");
+    let all = names.iter().filter(is_served).map(|name| found(files, path, name, is_own(name)));
+    // The first path with a file, or else the reason for the last one.
+    let found = all.reduce(Result::or).ok_or("a name that begins with a dot is not served")?;
+    match &files.fallback {
+        Some(fallback) => {
+            found.or_else(|missing| Ok(format!("fallback {}{fallback}: {missing}", files.root.display())))
+        }
+        None => found,
+    }
+}
+
+/// The file at `below`, or the reason for which there is none. `is_own`: whether `below` is the path that the client names.
+fn found(
+    files: &StaticSettings,
+    path: &RequestPath<'_>,
+    below: &[u8],
+    is_own: bool,
+) -> Result<String, String> {
     let name = String::from_utf8_lossy(below);
     // Without slashes at its beginning: `join` with an absolute path would drop the root.
     let asked = files.root.join(name.trim_start_matches('/'));
     let is_folder = asked.is_dir();
     let lacks_slash = is_folder && !below.is_empty() && !below.ends_with(b"/");
     let file = if is_folder { page(files, &asked) } else { asked.clone() };
-    let found = if lacks_slash && formed.is_some() {
+    if lacks_slash && !is_own {
         Err("a folder at a changed path has no redirect to its final slash".to_owned())
     } else if lacks_slash && (files.listing || file.is_file()) {
         let location = one_leading_slash(&path.forwarded);
@@ -302,12 +329,6 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
         Ok(format!("list of the files in {}", asked.display()))
     } else {
         Err(format!("no file {}", file.display()))
-    };
-    match &files.fallback {
-        Some(fallback) => {
-            found.or_else(|missing| Ok(format!("fallback {}{fallback}: {missing}", files.root.display())))
-        }
-        None => found,
     }
 }
 
@@ -390,7 +411,7 @@ mod tests {
         fs::create_dir(folder.path().join("docs")).expect("a folder");
         fs::write(folder.path().join("docs/index.html"), "page").expect("a file");
         let pattern = GroupPattern::new("^/files/v[0-9]+/(.*)$").expect("a pattern");
-        let rewrite = Some(Arc::new(PathRewrite::new(pattern, "/{1}").expect("a template")));
+        let rewrite = Some([PathRewrite::new(pattern, "/{1}").expect("a template")].into());
         let files = StaticSettings { rewrite, ..StaticSettings::new(folder.path()) };
         let fallback = Some("/docs/index.html".parse().expect("a path"));
         let with_fallback = StaticSettings { fallback, ..files.clone() };
@@ -410,6 +431,27 @@ mod tests {
         ] {
             assert_eq!(explained(files, target), expected, "{target}");
         }
+    }
+
+    #[test]
+    fn the_first_path_with_a_file_is_named() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        fs::create_dir(folder.path().join("docs")).expect("a folder");
+        for name in ["docs/index.html", "docs.html", "about.html"] {
+            fs::write(folder.path().join(name), "page").expect("a file");
+        }
+        let pattern = GroupPattern::new("^.*$").expect("a pattern");
+        let mut rewrite = PathRewrite::new(pattern, "/old{0}").expect("a template");
+        ["{0}", "{0}.html"].iter().for_each(|to| rewrite.add(to).expect("a template"));
+        let files = StaticSettings { rewrite: Some([rewrite].into()), ..StaticSettings::new(folder.path()) };
+        let path = |target| RequestPath::read(target).expect("a path");
+        let name = |name: &str| Ok(format!("file {}", folder.path().join(name).display()));
+        assert_eq!(file(&files, "/", &path("/about")), name("about.html"));
+        let redirect = "redirect: 307 Temporary Redirect to /docs/";
+        assert_eq!(file(&files, "/", &path("/docs")).as_deref(), Ok(redirect));
+        assert_eq!(file(&files, "/docs", &path("/docs")), name("docs.html"));
+        let missing = format!("no file {}", folder.path().join("none.html").display());
+        assert_eq!(file(&files, "/", &path("/none")), Err(missing));
     }
 
     #[test]

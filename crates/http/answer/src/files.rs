@@ -70,16 +70,8 @@ pub(crate) struct StaticFiles {
     location: Option<String>,
     /// Scripts that an upstream executes: their source text is not sent.
     scripts: Option<CgiSettings>,
-    /// Path below the folder in place of the requested one, for paths that match.
-    rewrite: Option<Arc<PathRewrite>>,
-}
-
-/// The path of a file below the folder.
-#[derive(Debug)]
-struct Target {
-    uri: Uri,
-    /// Whether an expression formed it.
-    is_formed: bool,
+    /// Paths below the folder in place of the requested one, for paths that match.
+    rewrite: Option<Arc<[PathRewrite]>>,
 }
 
 /// The files of one folder. A subfolder gets its index file, or a redirect to its path with a trailing slash.
@@ -140,12 +132,16 @@ impl StaticFiles {
         if let Some(response) = self.with_slash(request, path) {
             return response;
         }
-        let Some(Target { uri, is_formed }) = self.target(request, path) else {
-            return status(StatusCode::NOT_FOUND);
+        let (response, is_folder) = if let Some(formed) = self.formed(path) {
+            if formed.is_empty() {
+                return status(StatusCode::NOT_FOUND);
+            }
+            (self.find_formed(request, request.uri.path(), formed).await, false)
+        } else {
+            let Some(target) = self.target(request, path) else { return status(StatusCode::NOT_FOUND) };
+            let is_folder = target.path().ends_with('/');
+            (self.find(request, target).await, is_folder)
         };
-        let is_folder = uri.path().ends_with('/');
-        let response =
-            if is_formed { self.find_formed(request, uri).await } else { self.find(request, uri).await };
         if let Some(listings) = self.listings.as_ref().filter(|_| is_folder)
             && response.status() == StatusCode::NOT_FOUND
         {
@@ -169,16 +165,22 @@ impl StaticFiles {
 
     /// Whether `path` has a file, or is a folder with an index file or a list. Reads nothing.
     pub(crate) async fn has(&self, request: &RequestParts, path: &RequestPath<'_>) -> bool {
-        let Some(Target { uri: target, .. }) = self.target(request, path) else { return false };
         let head = RequestParts { method: Method::HEAD, ..RequestParts::default() };
-        let found = self.find(&head, target.clone()).await.status();
+        let (found, folder) = if let Some(formed) = self.formed(path) {
+            let own = request.uri.path();
+            (self.find_formed(&head, own, formed).await.status(), own.to_owned())
+        } else {
+            let Some(target) = self.target(request, path) else { return false };
+            let folder = target.path().to_owned();
+            (self.find(&head, target).await.status(), folder)
+        };
         if !found.is_redirection() {
             return found != StatusCode::NOT_FOUND;
         }
         if self.listings.is_some() {
             return true;
         }
-        let folder = format!("{}/", target.path().trim_end_matches('/')).parse();
+        let folder = format!("{}/", folder.trim_end_matches('/')).parse();
         let Ok(folder) = folder else { return false };
         self.find(&head, folder).await.status() != StatusCode::NOT_FOUND
     }
@@ -212,17 +214,26 @@ impl StaticFiles {
         status(StatusCode::NOT_FOUND)
     }
 
-    /// The file at a path that an expression formed.
-    async fn find_formed(&self, request: &RequestParts, target: Uri) -> Response<Body> {
-        let mut response = self.find(request, target.clone()).await;
-        // A redirect to the final slash of a folder would name the formed path.
-        if response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED {
-            return status(StatusCode::NOT_FOUND);
+    /// The first file among the paths that an expression formed from `path`.
+    async fn find_formed(&self, request: &RequestParts, path: &str, formed: Vec<Uri>) -> Response<Body> {
+        for target in formed {
+            let mut response = self.find(request, target.clone()).await;
+            let found = response.status();
+            // A redirect to the final slash of a folder would name the formed path.
+            let is_redirect = found.is_redirection() && found != StatusCode::NOT_MODIFIED;
+            // With several leading slashes, it would lead to another host (RFC 3986 section 4.2).
+            let is_own = self.route == "/" && target.path() == path && !path.starts_with("//");
+            if is_redirect && is_own {
+                return response;
+            }
+            if !is_redirect && found != StatusCode::NOT_FOUND {
+                // Another route may have another file for the path of the request, so copies in memory have the formed path as
+                // their key.
+                response.extensions_mut().insert(SentFile(target));
+                return response;
+            }
         }
-        // Another route may have another file for the path of the request, so copies in memory have the formed path as their
-        // key.
-        response.extensions_mut().insert(SentFile(target));
-        response
+        status(StatusCode::NOT_FOUND)
     }
 
     /// The file at `target`.
@@ -252,16 +263,22 @@ impl StaticFiles {
         response
     }
 
+    /// Paths below the folder in place of the requested one; `None` if no expression matches. Without those that must not be served.
+    fn formed(&self, path: &RequestPath<'_>) -> Option<Vec<Uri>> {
+        let formed = self.rewrite.as_ref()?.iter().find_map(|rewrite| rewrite.all(&path.decoded))?;
+        let targets = formed
+            .into_iter()
+            .filter_map(|target| PathAndQuery::from_maybe_shared(target).ok().map(Uri::from));
+        // Groups may form the name of a hidden file or of a script.
+        let is_served = |target: &Uri| {
+            let path = RequestPath::read(target.path());
+            path.is_ok_and(|path| !is_hidden(&path.decoded) && !self.is_script(&path.decoded))
+        };
+        Some(targets.filter(is_served).collect())
+    }
+
     /// The target to look up in the folder; `None` if it must not be served.
-    fn target(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Target> {
-        let formed = self.rewrite.as_ref().and_then(|rewrite| rewrite.apply(&path.decoded, None));
-        if let Some(formed) = formed {
-            let uri = PathAndQuery::from_maybe_shared(formed.ok()?).ok().map(Uri::from)?;
-            // Groups may form the name of a hidden file or of a script.
-            let decoded = RequestPath::read(uri.path()).ok()?.decoded.into_owned();
-            let is_served = !is_hidden(&decoded) && !self.is_script(&decoded);
-            return is_served.then_some(Target { uri, is_formed: true });
-        }
+    fn target(&self, request: &RequestParts, path: &RequestPath<'_>) -> Option<Uri> {
         let below = path.below(&self.route).ok()?;
         let start = self.route.trim_end_matches('/').len();
         if is_hidden(path.decoded.get(start..).unwrap_or_default()) || self.is_script(&path.decoded) {
@@ -274,8 +291,7 @@ impl StaticFiles {
             Some(query) => format!("/{below}?{query}"),
             None => format!("/{below}"),
         };
-        let uri = PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)?;
-        Some(Target { uri, is_formed: false })
+        PathAndQuery::from_maybe_shared(target).ok().map(Uri::from)
     }
 }
 
@@ -297,9 +313,9 @@ impl Files {
     }
 }
 
-/// Whether `rewrite` forms another path below the folder for `path`.
-pub(crate) fn is_rewritten(rewrite: Option<&PathRewrite>, path: &RequestPath<'_>) -> bool {
-    rewrite.is_some_and(|rewrite| rewrite.is_match(&path.decoded))
+/// Whether one of `rewrites` forms another path below the folder for `path`.
+pub(crate) fn is_rewritten(rewrites: Option<&[PathRewrite]>, path: &RequestPath<'_>) -> bool {
+    rewrites.is_some_and(|rewrites| rewrites.iter().any(|rewrite| rewrite.is_match(&path.decoded)))
 }
 
 /// The path of a route with a slash at its end, if it lacks one; see [`StaticFiles::location`].

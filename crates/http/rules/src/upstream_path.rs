@@ -9,6 +9,7 @@ use brisk_http::url_path::{PathTemplate, UrlPath};
 use brisk_http::validate::Refusal;
 use http::StatusCode;
 use http::uri::PathAndQuery;
+use regex::bytes::Captures;
 
 use crate::pattern::GroupPattern;
 
@@ -28,8 +29,8 @@ pub enum UpstreamPath {
         /// The path in its place; `None` for no other.
         by: Option<UrlPath>,
     },
-    /// The path that a template forms, if an expression matches; otherwise the whole path.
-    Rewritten(Arc<PathRewrite>),
+    /// The path of the first template whose expression matches; the whole path if none does.
+    Rewritten(Arc<[PathRewrite]>),
 }
 
 impl UpstreamPath {
@@ -53,7 +54,7 @@ impl UpstreamPath {
         let changed = match self {
             Self::Whole => Cow::Borrowed(&*path.forwarded),
             Self::Replaced { prefix, by } => replaced(path, prefix, by.as_ref())?,
-            Self::Rewritten(rewrite) => match rewrite.apply(&path.decoded, query) {
+            Self::Rewritten(all) => match all.iter().find_map(|one| one.apply(&path.decoded, query)) {
                 // `apply` has the query of the client in its result already.
                 Some(target) => return parse(base, &target?, None),
                 None => Cow::Borrowed(&*path.forwarded),
@@ -94,11 +95,13 @@ fn parse(base: &str, path: &str, query: Option<&str>) -> Result<PathAndQuery, Re
     PathAndQuery::from_maybe_shared(target).map_err(|_| Refusal::bad_request("target"))
 }
 
-/// A template for paths that match an expression.
+/// Templates for paths that match an expression.
 #[derive(Clone, Debug)]
 pub struct PathRewrite {
     pattern: GroupPattern,
     to: PathTemplate,
+    /// Further templates, for files.
+    others: Vec<PathTemplate>,
 }
 
 impl PathRewrite {
@@ -109,7 +112,17 @@ impl PathRewrite {
     /// The reason if `to` is no template for `pattern`, with the correction.
     pub fn new(pattern: GroupPattern, to: &str) -> Result<Self, String> {
         let to = PathTemplate::new(to, |name| pattern.group(name))?;
-        Ok(Self { pattern, to })
+        Ok(Self { pattern, to, others: Vec::new() })
+    }
+
+    /// Adds a template for [`Self::all`].
+    ///
+    /// # Errors
+    ///
+    /// The reason if `to` is no template for the expression, with the correction.
+    pub fn add(&mut self, to: &str) -> Result<(), String> {
+        self.others.push(PathTemplate::new(to, |name| self.pattern.group(name))?);
+        Ok(())
     }
 
     /// Whether the expression matches a normalized, decoded path, so that [`Self::apply`] forms another one or fails.
@@ -123,6 +136,18 @@ impl PathRewrite {
     ///
     /// [`Refusal`] for groups that form no path, with `414` for a matching path of more than 4 KiB.
     pub fn apply(&self, path: &[u8], query: Option<&str>) -> Option<Result<String, Refusal>> {
+        Some(self.groups(path)?.and_then(|groups| expanded(&self.to, &groups, query)))
+    }
+
+    /// The paths of all templates in their order, without those that cannot be formed; `None` if the path does not match.
+    pub fn all(&self, path: &[u8]) -> Option<Vec<String>> {
+        let Ok(groups) = self.groups(path)? else { return Some(Vec::new()) };
+        let templates = [&self.to].into_iter().chain(&self.others);
+        Some(templates.filter_map(|to| expanded(to, &groups, None).ok()).collect())
+    }
+
+    /// The groups of a path that matches; an error for one of more than 4 KiB.
+    fn groups<'p>(&self, path: &'p [u8]) -> Option<Result<Captures<'p>, Refusal>> {
         if !self.is_match(path) {
             return None;
         }
@@ -130,10 +155,13 @@ impl PathRewrite {
         if path.len() > LONGEST {
             return Some(Err(Refusal::new(StatusCode::URI_TOO_LONG, "path-length")));
         }
-        let groups = self.pattern.captures(path)?;
-        let group = |number| groups.get(number).map_or(&b""[..], |text| text.as_bytes());
-        Some(self.to.expand(group, query).map_err(Refusal::from))
+        self.pattern.captures(path).map(Ok)
     }
+}
+
+fn expanded(to: &PathTemplate, groups: &Captures<'_>, query: Option<&str>) -> Result<String, Refusal> {
+    let group = |number| groups.get(number).map_or(&b""[..], |text| text.as_bytes());
+    to.expand(group, query).map_err(Refusal::from)
 }
 
 #[cfg(test)]
@@ -156,7 +184,7 @@ mod tests {
 
     fn rewritten(pattern: &str, to: &str) -> UpstreamPath {
         let pattern = GroupPattern::new(pattern).expect("a pattern");
-        UpstreamPath::Rewritten(Arc::new(PathRewrite::new(pattern, to).expect("a template")))
+        UpstreamPath::Rewritten([PathRewrite::new(pattern, to).expect("a template")].into())
     }
 
     #[test]
@@ -218,5 +246,29 @@ mod tests {
         assert_eq!(target(&path, "", &long), Err(414));
         assert_eq!(target(&path, "", &long[3..]).as_deref(), Ok(&long[3..]), "no match");
         assert_eq!(target(&rewritten("^/a(b)?$", "/x{1}"), "", "/a").as_deref(), Ok("/x"));
+    }
+
+    #[test]
+    fn the_first_expression_that_matches_decides() {
+        let rewrite = |pattern: &str, to: &str| {
+            PathRewrite::new(GroupPattern::new(pattern).expect("a pattern"), to).expect("a template")
+        };
+        let all =
+            UpstreamPath::Rewritten([rewrite("^/a/b/(.*)$", "/b/{1}"), rewrite("^/a(/.*)$", "{1}")].into());
+        for (uri, expected) in [("/a/b/c?q", "/b/c?q"), ("/a/c", "/c"), ("/c", "/c")] {
+            assert_eq!(target(&all, "", uri).as_deref(), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn several_templates_form_several_paths() {
+        let pattern = GroupPattern::new("^/v/(.*)$").expect("a pattern");
+        let mut rewrite = PathRewrite::new(pattern, "/{1}").expect("a template");
+        rewrite.add("/other/{1}.html").expect("a template");
+        assert!(rewrite.add("/{2}").is_err());
+        assert_eq!(rewrite.all(b"/v/a b"), Some(vec!["/a%20b".to_owned(), "/other/a%20b.html".to_owned()]));
+        assert_eq!(rewrite.all(b"/v/.."), Some(vec!["/other/...html".to_owned()]), "a segment of two dots");
+        assert_eq!(rewrite.all(b"/x"), None);
+        assert_eq!(rewrite.all(format!("/v/{}", "a".repeat(LONGEST)).as_bytes()), Some(Vec::new()));
     }
 }

@@ -79,6 +79,10 @@ fn a_wrong_path_for_upstreams_is_refused() {
             "10:40: host[0].route[0].rewrite_path.to: \"/{2}\" is not a path for the matches: the expression has no group {2}",
         ),
         (
+            "rewrite_path = [{ pattern = \"(a)\", to = \"/{1}\" }, { pattern = \"(b)\", to = [\"/{1}\", \"/x\"] }]",
+            "10:75: host[0].route[0].rewrite_path[1].to: an upstream gets one path: a list is for files",
+        ),
+        (
             "replace_prefix = \"/x\"\nrewrite_path = { pattern = \"(a)\", to = \"/\" }",
             "11:16: host[0].route[0].rewrite_path: and `replace_prefix` cannot both change the path: keep one",
         ),
@@ -127,6 +131,21 @@ fn files_may_have_another_path() {
         files("listing = true").expect_err("a list of another folder"),
         "brisk.toml:9:11: host[0].route[0].listing: has no effect with `rewrite_path`, with which the folders have other paths: \
          remove one of the two"
+    );
+    assert_eq!(
+        files("rewrite_files = { pattern = \"^\", to = \"/a\" }").expect_err("two paths"),
+        "brisk.toml:9:17: host[0].route[0].rewrite_files: and `rewrite_path` cannot both change the path of files: keep one"
+    );
+    let several = |to: &str, rest: &str| {
+        let rewrite =
+            format!("static = \"www\"\nrewrite_files = [{{ pattern = \"^.*$\", to = {to} }}]\n{rest}");
+        checked(folder.path(), &format!("{LISTENER}{HOST}[[host.route]]\npath = \"/\"\n{rewrite}\n"))
+    };
+    let app = "fallback = { upstream = \"app\" }\n[upstream.app]\nservers = [\"http://127.0.0.1:1\"]";
+    several("[\"{0}\", \"{0}.html\"]", app).expect("right");
+    assert_eq!(
+        several("[]", "").expect_err("no path"),
+        "brisk.toml:8:43: host[0].route[0].rewrite_files[0].to: an empty list has no path: write one as \"/{1}\""
     );
 }
 

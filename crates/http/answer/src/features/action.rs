@@ -2,6 +2,7 @@
 
 mod keys;
 mod resolve;
+mod rewrite_keys;
 mod upstream_path;
 
 use std::fmt;
@@ -87,8 +88,9 @@ pub struct StaticSettings {
     pub listing: bool,
     /// Path below the folder of the file for paths without a file; `None` for 404.
     pub fallback: Option<UrlPath>,
-    /// Path below the folder in place of the requested one, for paths that match an expression.
-    pub rewrite: Option<Arc<PathRewrite>>,
+    /// Paths below the folder in place of the requested one, for paths that match an expression. The first expression that matches
+    /// decides, then the first path with a file.
+    pub rewrite: Option<Arc<[PathRewrite]>>,
 }
 
 impl StaticSettings {

@@ -38,6 +38,41 @@ fn send(site: &Site, head: &str) -> Message {
 }
 
 #[test]
+fn files_and_the_application_may_have_other_paths() {
+    let app = Origin::answering(|request, stream| {
+        let line = &request.head.line;
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{line}", line.len())
+    });
+    let route = r#"
+[[host.route]]
+path = "/"
+static = "www"
+rewrite_files = [{ pattern = "^/videos/(.*)$", to = "/v/{1}" }, { pattern = "^.*$", to = ["{0}", "{0}.html"] }]
+rewrite_path = [{ pattern = "^/videos/(.*)$", to = "/v/{1}" }, { pattern = "^/api(/.*)$", to = "{1}" }]
+fallback = { upstream = "app" }
+"#;
+    let tables = format!("{route}{}", upstream(&[&app.url()]));
+    let site = Site::custom("", &tables, |setup| {
+        setup.file("www/v/1.txt", "one").file("www/about.html", "about").file("www/docs/index.html", "docs")
+    });
+    for (line, status, body) in [
+        ("GET /videos/1.txt", 200, "one"),
+        ("GET /videos/2.txt?a=b", 200, "GET /v/2.txt?a=b HTTP/1.1"),
+        ("GET /about", 200, "about"),
+        ("GET /about.html", 200, "about"),
+        ("GET /docs/", 200, "docs"),
+        ("GET /docs", 307, ""),
+        ("GET /api/x", 200, "GET /x HTTP/1.1"),
+        ("POST /other", 200, "POST /other HTTP/1.1"),
+        ("POST /about", 405, ""),
+    ] {
+        let response = send(&site, line);
+        assert_eq!(response.status(), status, "{line}");
+        assert!(status != 200 || response.text() == body, "{line}: {}", response.text());
+    }
+}
+
+#[test]
 fn requests_without_a_file_reach_the_application() {
     let app = Origin::answering(|request, stream| {
         let line = format!("{} {}", request.head.line, request.body.len());

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor, value};
 
+use super::rewrite_keys::Rewrites;
+
 /// The response of a route: exactly one of `upstream`, `static`, `respond`, `redirect`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -27,9 +29,12 @@ pub struct ActionKeys {
     pub strip_prefix: Option<StripPrefix>,
     /// With `upstream`: this path in place of `path`, or in place of the prefix in `strip_prefix`.
     pub replace_prefix: Option<String>,
-    /// With `upstream`: another path and query, formed from the groups of a [regular expression](#paths-for-upstreams). Not
-    /// together with the two keys above. With `static`: another path below the folder, for paths that match.
-    pub rewrite_path: Option<RewritePath>,
+    /// With `upstream`: another path and query, formed from the groups of a [regular expression](#paths-for-upstreams); of a
+    /// list, the first whose expression matches. Not together with the two keys above. With `static`: as `rewrite_files`.
+    pub rewrite_path: Option<Rewrites>,
+    /// With `static`: path below the folder, or list of paths of which the first with a file is sent, for [paths that an
+    /// expression matches](#paths-for-upstreams); of a list of tables, the first whose expression matches.
+    pub rewrite_files: Option<Rewrites>,
     /// With `upstream` and a slash at the end of `path`: [redirect](#paths-for-upstreams) of requests without the slash also where
     /// another route without `exact` matches.
     pub final_slash: Option<bool>,
@@ -125,16 +130,6 @@ impl ActionKeys {
         };
         self.upstream.as_deref().map(|name| (name, "upstream")).or(fallback)
     }
-}
-
-/// `rewrite_path`: an expression and the path for its matches.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RewritePath {
-    /// Regular expression for path and query.
-    pub pattern: String,
-    /// Path and query, formed from the groups of the expression.
-    pub to: String,
 }
 
 /// `redirect`: where to, and with which status.

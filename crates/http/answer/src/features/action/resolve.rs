@@ -70,6 +70,7 @@ fn action(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Action> {
             ("fallback", raw.fallback.is_some()),
             ("index", raw.index.is_some()),
             ("listing", raw.listing.is_some()),
+            ("rewrite_files", raw.rewrite_files.is_some()),
         ];
         for (key, _) in of_static.iter().filter(|(_, is_written)| *is_written) {
             context.findings.wrong(&path.key(key), "has no effect without `static`");
@@ -204,6 +205,7 @@ fn single_file(
         ("index", raw.index.is_some()),
         ("listing", raw.listing.is_some()),
         ("rewrite_path", raw.rewrite_path.is_some() && !route.has_upstream()),
+        ("rewrite_files", raw.rewrite_files.is_some()),
     ];
     for (key, is_written) in of_folders {
         if is_written {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use brisk_config_file::KeyPath;
 use brisk_rules::{GroupPattern, PathRewrite, UpstreamPath};
 
-use super::keys::{self, ActionKeys, StripPrefix};
+use super::keys::{ActionKeys, StripPrefix};
+use super::rewrite_keys::{RewritePath, Rewrites};
 use crate::features::{Context, RouteScope, conditions};
 
 /// The keys about the path that are written.
@@ -30,14 +31,16 @@ pub(super) fn refuse(route: &RouteScope<'_>, context: &mut Context<'_>) {
 /// The path of requests to the upstream of a route.
 pub(super) fn of_route(route: &RouteScope<'_>, context: &mut Context<'_>) -> UpstreamPath {
     let (raw, path, route_path) = (&route.keys.action, route.path, &route.keys.paths.path);
-    if let Some(rewrite) = &raw.rewrite_path {
+    if let Some(rewrites) = &raw.rewrite_path {
+        let path = path.key("rewrite_path");
         if let Some(other) = written(raw).find(|key| *key != "rewrite_path") {
             let message = format!("and `{other}` cannot both change the path: keep one");
-            context.findings.wrong(&path.key("rewrite_path"), message);
+            context.findings.wrong(&path, message);
         }
-        let rewrite = self::rewrite(rewrite, &path.key("rewrite_path"), context);
-        // Without it, the route is mistaken, so this path is never used.
-        return rewrite.map_or(UpstreamPath::Whole, UpstreamPath::Rewritten);
+        for (entry, _) in rewrites.entries(&path).filter(|(_, rewrite)| rewrite.to.0.len() > 1) {
+            context.findings.wrong(&entry.key("to"), "an upstream gets one path: a list is for files");
+        }
+        return UpstreamPath::Rewritten(self::rewrites(rewrites, &path, context));
     }
     let by = raw.replace_prefix.as_ref().and_then(|text| {
         let path = path.key("replace_prefix");
@@ -65,14 +68,24 @@ pub(super) fn of_route(route: &RouteScope<'_>, context: &mut Context<'_>) -> Ups
     UpstreamPath::Replaced { prefix: prefix.clone(), by }
 }
 
-/// Another path for the files of a route. With an upstream for paths without a file, the key is about the path for this upstream.
-pub(super) fn of_files(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Arc<PathRewrite>> {
-    let raw = route.keys.action.rewrite_path.as_ref().filter(|_| !route.has_upstream())?;
-    if route.keys.action.listing == Some(true) {
-        let message = "has no effect with `rewrite_path`, with which the folders have other paths: remove one of the two";
+/// Other paths for the files of a route. With an upstream for paths without a file, `rewrite_path` is about the path for this
+/// upstream.
+pub(super) fn of_files(route: &RouteScope<'_>, context: &mut Context<'_>) -> Option<Arc<[PathRewrite]>> {
+    let keys = &route.keys.action;
+    let of_path = keys.rewrite_path.as_ref().filter(|_| !route.has_upstream());
+    if of_path.is_some() && keys.rewrite_files.is_some() {
+        let message = "and `rewrite_path` cannot both change the path of files: keep one";
+        context.findings.wrong(&route.key("rewrite_files"), message);
+    }
+    let key = if of_path.is_some() { "rewrite_path" } else { "rewrite_files" };
+    let raw = of_path.or(keys.rewrite_files.as_ref())?;
+    if keys.listing == Some(true) {
+        let message = format!(
+            "has no effect with `{key}`, with which the folders have other paths: remove one of the two"
+        );
         context.findings.wrong(&route.key("listing"), message);
     }
-    rewrite(raw, &route.key("rewrite_path"), context)
+    Some(rewrites(raw, &route.key(key), context))
 }
 
 /// Whether `path` is `prefix` or below it.
@@ -82,14 +95,23 @@ fn is_below(path: &str, prefix: &str) -> bool {
     prefix.starts_with('/') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn rewrite(raw: &keys::RewritePath, path: &KeyPath, context: &mut Context<'_>) -> Option<Arc<PathRewrite>> {
+fn rewrites(raw: &Rewrites, path: &KeyPath, context: &mut Context<'_>) -> Arc<[PathRewrite]> {
+    raw.entries(path).filter_map(|(path, raw)| rewrite(raw, &path, context)).collect()
+}
+
+fn rewrite(raw: &RewritePath, path: &KeyPath, context: &mut Context<'_>) -> Option<PathRewrite> {
     let pattern = conditions::compiled(&raw.pattern, GroupPattern::new, &path.key("pattern"), context)?;
-    match PathRewrite::new(pattern, &raw.to) {
-        Ok(rewrite) => Some(Arc::new(rewrite)),
-        Err(fault) => {
-            let message = format!("{:?} is not a path for the matches: {fault}", raw.to);
-            context.findings.wrong(&path.key("to"), message);
-            None
-        }
+    let place = path.key("to");
+    let Some((first, others)) = raw.to.0.split_first() else {
+        context.findings.wrong(&place, "an empty list has no path: write one as \"/{1}\"");
+        return None;
+    };
+    let mut wrong = |to: &str, fault: &str| {
+        context.findings.wrong(&place, format!("{to:?} is not a path for the matches: {fault}"));
+    };
+    let mut rewrite = PathRewrite::new(pattern, first).map_err(|fault| wrong(first, &fault)).ok()?;
+    for to in others {
+        rewrite.add(to).map_err(|fault| wrong(to, &fault)).ok()?;
     }
+    Some(rewrite)
 }
