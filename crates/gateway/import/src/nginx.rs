@@ -18,6 +18,7 @@ mod error_pages;
 mod file_settings;
 mod files;
 mod flow;
+mod formed;
 mod geo;
 pub(crate) mod grammar;
 mod headers;

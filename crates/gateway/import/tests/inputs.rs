@@ -308,6 +308,56 @@ fn a_map_of_method_and_header_chooses_the_server() {
 }
 
 #[test]
+fn files_at_changed_paths_precede_the_application() {
+    let videos = imported("videos");
+    let result = videos.files.concat();
+    for expected in [
+        "forward_auth = { upstream = \"tube\", path = \"/check-auth\" }",
+        "static = \"/no/tube\"\nrewrite_files = { pattern = \"^/client/(icons/.+[.]png|logo[.]svg)$\", to = [\"/storage/overrides/{1}\", \"/dist/{1}\"] }\nfallback = { upstream = \"tube\" }",
+        "static = \"/no/storage\"\nrewrite_files = { pattern = \"^/static/(.*)$\", to = \"/{1}\" }\nfallback = { upstream = \"tube\" }",
+        "rewrite_path = [{ pattern = \"^/static/videos/(.*)$\", to = \"/web/{1}\" }, { pattern = \"^/static/(.*)$\", to = \"/{1}\" }]",
+        "bandwidth = { rate = \"800KiB\", after = \"5MiB\" }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(!result.contains("status = 501"), "{result}");
+    assert_eq!(videos.report.counts()[3], 0, "{}", videos.report);
+}
+
+#[test]
+fn sites_below_paths_have_the_files_and_scripts_of_the_first_one() {
+    let result = imported("sites").files.concat();
+    for expected in [
+        "when = { path_regex = \"/wp-admin$\" }\nredirect = { to = \"{request.scheme}://{host}{path}/\", status = 301 }",
+        "static = \"/no/sites\"\nrewrite_files = [{ pattern = \"^(/[^/]+)?(/wp-.*)\", to = [\"{0}\", \"{2}\"] }]\n",
+        r#"rewrite_path = [{ pattern = "^(/[^/]+)?(/wp-.*)", to = "{2}" }, { pattern = '^(/[^/]+)?(/.*\.php)', to = "{2}" }]"#,
+        "rewrite_path = { pattern = \"^/files/(.*)$\", to = \"/wp-includes/ms-files.php?file={1}?\" }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(!result.contains("status = 501"), "{result}");
+}
+
+#[test]
+fn candidates_for_files_are_carried() {
+    let text = "server { root /no/such; location / { try_files $uri $uri.html $uri/ =404; } \
+                location /d/ { try_files /off.html $uri @app; } location @app { proxy_pass http://127.0.0.1:1; } \
+                location ~ ^/api/(.*)$ { try_files $uri $uri/ /api.php?query=$1&$args; } \
+                location ~ ^/found$ { fastcgi_pass 127.0.0.1:9000; try_files /one.php =404; } \
+                location ~ [.]php$ { fastcgi_pass 127.0.0.1:9000; } }";
+    let result = import_text(text).files.concat();
+    for expected in [
+        "rewrite_files = { pattern = \"^.*$\", to = [\"{0}\", \"{0}.html\"] }",
+        "rewrite_files = { pattern = \"^.*$\", to = [\"/off.html\", \"{0}\"] }\nfallback = { upstream = \"local-1\" }",
+        "rewrite_path = { pattern = \"^/api/(.*)$\", to = \"/api.php?query={1}\" }",
+        "rewrite_path = { pattern = \"^.*$\", to = \"/one.php\" }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(!result.contains("status = 501"), "{result}");
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";

@@ -121,6 +121,11 @@ impl<'a> Site<'_, 'a> {
         routes: &mut Vec<Route>,
     ) -> bool {
         let context = self.context;
+        if let Some(absent) = self.absent_paths(flow, step, routes) {
+            context.carried_whole(step);
+            self.run(Flow { absent, ..flow.clone() }, rest, routes);
+            return true;
+        }
         let inner = flow.inside(step);
         let has = |name: &str| step.inner().iter().any(|line| line.name == name);
         let is_file = step.args.iter().any(|arg| matches!(arg.trim_start_matches('('), "-f" | "-e"));
@@ -133,7 +138,7 @@ impl<'a> Site<'_, 'a> {
         let result = match (target.filter(|_| !is_file), server) {
             _ if has("return") => Err("brisk refuses no requests by files".to_owned()),
             (Some(target), _) => self.fallback(target, flow, &mut keys),
-            (None, Some(_)) => self.fallback_upstream(flow, from, None, &mut keys),
+            (None, Some(_)) => self.fallback_upstream(flow, from, &[], &mut keys),
             (None, None) => Err("there is no rewrite and no server for paths without a file".to_owned()),
         };
         if result.is_ok() && rest.iter().any(|step| closes(slice::from_ref(*step))) {

@@ -82,6 +82,29 @@ impl<'a> Site<'_, 'a> {
         others.find(is_restricted)
     }
 
+    /// Whether nginx stays in the location of the flow with the paths that the expression `source` has changed: with all of them if
+    /// the location has files, with scripts or all others if it has a server.
+    pub(crate) fn stays(&self, (source, path): (&str, &str), flow: &Flow<'_, 'a>) -> bool {
+        if flow.location.scope.all_of(&PASSES).0 <= 2 {
+            return matches!(self.reached((source, path), flow, None), Ok(None));
+        }
+        let full = flow.values.fill(path);
+        let is_here = |text: &&str| {
+            self.find(&sample(&full, text)).is_some_and(|found| found.number == flow.location.number)
+        };
+        ["x", "x.php"].iter().any(is_here)
+    }
+
+    /// Whether no location that nginx finds for a changed path has restrictions that the flow does not have.
+    pub(crate) fn is_open(&self, path: &str, flow: &Flow<'_, 'a>) -> bool {
+        let full = flow.values.fill(path);
+        let is_one = |found: &Location<'a>| {
+            found.number == flow.location.number
+                || !found.refused && flow.same_restrictions(&flow.to(found)).is_ok()
+        };
+        ["x", "x.php"].iter().all(|text| self.find(&sample(&full, text)).is_none_or(is_one))
+    }
+
     /// Whether nginx has compared the path of a client with an expression before it chose a location.
     fn was_tried(&self, location: &Location<'a>, expression: &Location<'a>) -> bool {
         let mut inner = location;
@@ -174,13 +197,20 @@ fn keeps_end(source: &str, start: &str, rest: &str) -> bool {
     let Some((before, group)) = source.rsplit_once('(') else { return false };
     let is_last = name.parse::<usize>().is_ok_and(|number| number == source.matches('(').count());
     let inner = group.strip_suffix(")$");
-    let is_end = inner.is_some_and(|inner| !inner.contains(')')) || matches!(group, ".*)" | ".+)");
+    let is_end = inner.is_some_and(|inner| !inner.contains(')')) || is_greedy(group);
     let is_plain = !source.contains("(?") && !source.contains("\\(") && !source.contains("[(");
     let is_whole = matches!(before, "" | "^") && matches!(group, ".*)" | ".*)$" | ".+)" | ".+)$");
     let has_slash = group.starts_with('/')
         || start.ends_with('/') && (before == "^/?" || before.ends_with('/'))
         || is_whole;
     is_last && is_end && is_plain && has_slash
+}
+
+/// Whether a group at the end of an expression extends to the end of the path, as `/wp-.*)` does.
+fn is_greedy(group: &str) -> bool {
+    let inner = group.strip_suffix(')').unwrap_or_default();
+    let start = inner.strip_suffix(".*").or_else(|| inner.strip_suffix(".+"));
+    start.is_some_and(|start| !start.contains([')', '|']) && !start.ends_with('\\'))
 }
 
 /// Whether the matches of an expression have no slash behind their first character: a match begins at a slash of the path or lies
@@ -224,6 +254,10 @@ mod tests {
             ("^/p(/.*)$", "/files", "1", true),
             ("^/(a|b)/(.*)$", "/files/", "2", true),
             ("", "/files", "uri", true),
+            ("^(/[^/]+)?(/wp-.*)", "", "2", true),
+            ("^(/[^/]+)?(/.*[.]php)", "", "2", false),
+            (r"^/p/(\.*)", "/files/", "1", false),
+            ("^/p/(a|b.*)", "/files/", "1", false),
             ("^/p/(.*)$", "/files/", "1.key", false),
             ("^/p/(.*)$", "/files/x", "1", false),
             ("^/p-(.*)$", "/files/", "1", false),

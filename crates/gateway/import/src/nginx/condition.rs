@@ -79,6 +79,11 @@ impl When {
         self.0.iter().any(|(key, _, _)| *key == "path_regex")
     }
 
+    /// Whether all paths of the route match an expression of brisk.
+    pub(crate) fn is_of_path(&self, pattern: &str) -> bool {
+        self.0.iter().any(|(key, _, value)| *key == "path_regex" && *value == toml::raw(pattern))
+    }
+
     /// Whether the methods have this one, as TOML.
     fn has_method(&self, method: &str) -> bool {
         self.0.iter().any(|(key, _, value)| *key == "methods" && value.contains(method))

@@ -3,13 +3,12 @@
 use crate::nginx::access::foreign;
 use crate::nginx::condition::When;
 use crate::nginx::context::Context;
-use crate::nginx::files::{ONE_PATH, finds_only};
-use crate::nginx::flow::Flow;
+use crate::nginx::files::finds_only;
+use crate::nginx::flow::{Flow, Rewrite};
 use crate::nginx::host::HOST;
 use crate::nginx::location::{At, Location, Route};
 use crate::nginx::method_map;
 use crate::nginx::pattern::{covers, is_every};
-use crate::nginx::program::Rewrite;
 use crate::nginx::scope::PASSES;
 use crate::nginx::site::Site;
 use crate::nginx::variables::only_variable;
@@ -20,33 +19,34 @@ pub(crate) const REFUSED: &str = "{ status = 501 }";
 
 impl<'a> Site<'_, 'a> {
     /// The routes for requests that no directive of the rewrite module has ended.
-    pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+    pub(crate) fn finish(&self, flow: &Flow<'_, 'a>, rewrites: &[Rewrite], routes: &mut Vec<Route>) {
         self.rewritten_paths(flow, routes);
         // Before the last route: with equal paths, brisk takes the first route whose condition holds.
         for (condition, name, value) in self.choices(flow) {
             if let Some(mut flow) = flow.with(&condition).filter(|flow| !flow.when.is_never()) {
                 flow.values.set.insert(name, value);
-                self.final_route(&flow, rewrite, routes);
+                self.final_route(&flow, rewrites, routes);
             }
         }
-        let is_part = |(pattern, _): &&Rewrite| {
+        let is_part = |pattern: &str| {
             let (level, passes) = flow.scope.all_of(&PASSES);
             let leads_to_files = level <= 2 || passes.is_empty();
             leads_to_files && !is_every(pattern) && !covers(pattern, &flow.at.path)
         };
         // Files that the expression does not match are below another folder.
-        if let Some((pattern, _)) = rewrite.filter(is_part)
+        if let [(pattern, _)] = rewrites
+            && is_part(pattern)
             && let Some(matching) = flow.with(&When::plain("path_regex", toml::raw(pattern)))
         {
-            self.final_route(&matching, rewrite, routes);
-            return self.final_route(flow, None, routes);
+            self.final_route(&matching, rewrites, routes);
+            return self.final_route(flow, &[], routes);
         }
-        self.final_route(flow, rewrite, routes);
+        self.final_route(flow, rewrites, routes);
     }
 
-    fn final_route(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, routes: &mut Vec<Route>) {
+    fn final_route(&self, flow: &Flow<'_, 'a>, rewrites: &[Rewrite], routes: &mut Vec<Route>) {
         let mut keys = Keys::default();
-        match self.action(flow, rewrite, &mut keys) {
+        match self.action(flow, rewrites, &mut keys) {
             Ok(()) if keys.is_empty() => {}
             Ok(()) => {
                 let limits = self.settings(flow, &mut keys);
@@ -148,14 +148,14 @@ impl<'a> Site<'_, 'a> {
     pub(crate) fn action(
         &self,
         flow: &Flow<'_, 'a>,
-        rewrite: Option<&Rewrite>,
+        rewrites: &[Rewrite],
         keys: &mut Keys,
     ) -> Result<(), String> {
-        let result = self.effort.step(|| self.content(flow, rewrite, keys));
+        let result = self.effort.step(|| self.content(flow, rewrites, keys));
         result.unwrap_or_else(|| Err("locations lead to each other".to_owned()))
     }
 
-    fn content(&self, flow: &Flow<'_, 'a>, rewrite: Option<&Rewrite>, keys: &mut Keys) -> Result<(), String> {
+    fn content(&self, flow: &Flow<'_, 'a>, rewrites: &[Rewrite], keys: &mut Keys) -> Result<(), String> {
         let carried: &[_] = if flow.links.is_some() { &["secure_link", "secure_link_secret"] } else { &[] };
         if let Some(unknown) = foreign(&flow.scope, carried) {
             self.context.missing(
@@ -168,16 +168,16 @@ impl<'a> Site<'_, 'a> {
         let (level, passes) = flow.scope.all_of(&PASSES);
         // Only with a level of its own: `http` and `server` cannot have these directives.
         if let Some(pass) = passes.first().filter(|_| level > 2) {
-            return self.pass(pass, flow, rewrite, keys).inspect_err(|reason| {
+            return self.pass(pass, flow, rewrites, keys).inspect_err(|reason| {
                 let action = "serve the path by another program, or write the route by hand";
                 self.context.missing(pass, reason.as_str(), action);
             });
         }
         if let Some(files) = flow.scope.one("try_files") {
-            let result = match rewrite {
-                Some(rewrite) if finds_only(files) => self.formed_files(rewrite, flow, keys),
-                Some(_) => Err(ONE_PATH.to_owned()),
-                None => self.try_files(files, flow, keys),
+            let result = match rewrites {
+                [] => self.try_files(files, flow, keys),
+                _ if finds_only(files) => self.formed_files(rewrites, flow, keys),
+                _ => self.formed_or_server(rewrites, files, flow, keys),
             };
             match &result {
                 Ok(()) => self.context.carried(files),
@@ -187,9 +187,9 @@ impl<'a> Site<'_, 'a> {
             }
             return result;
         }
-        match rewrite {
-            Some(rewrite) => self.changed_files(rewrite, flow, keys),
-            None => self.files(flow, keys),
+        match rewrites {
+            [] => self.files(flow, keys),
+            _ => self.changed_files(rewrites, flow, keys),
         }
     }
 }

@@ -4,18 +4,16 @@ use std::slice;
 
 use crate::directive::Directive;
 use crate::nginx::closing::closes;
-use crate::nginx::flow::Flow;
+use crate::nginx::flow::{Flow, Rewrite};
 use crate::nginx::location::{Kind, Location, Route, program};
-use crate::nginx::pattern::{covers, is_every};
-use crate::nginx::program::{Rewrite, Step, is_redirect};
-use crate::nginx::proxy::rewritten;
-use crate::nginx::scope::{PASSES, Scope};
+use crate::nginx::program::{Step, is_redirect, without_query};
+use crate::nginx::scope::PASSES;
 use crate::nginx::site::Site;
 use crate::nginx::variables::Use;
 use crate::toml::{self, Keys};
 
 /// Candidates of `try_files` that brisk looks for by itself.
-const CANDIDATES: [&str; 6] =
+pub(crate) const CANDIDATES: [&str; 6] =
     ["$uri", "$uri/", "$uri/index.html", "${uri}", "$uri/index.htm", "$document_uri"];
 
 /// Reason for a changed path (`rewrite`) of files with a response for paths without a file (`try_files`).
@@ -27,15 +25,6 @@ const CHANGES: [&str; 6] =
     ["request_headers", "rewrite_path", "rewrite_location", "cookies", "body_size", "buffer_request"];
 
 impl<'a> Site<'_, 'a> {
-    /// One file for all paths of a route.
-    fn one_file(&self, uri: &str, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
-        if uri.ends_with('/') {
-            return Err("the file is a folder".to_owned());
-        }
-        // Not as `fallback`, with which the other files of the folder would be served too.
-        self.formed_files(&("^".to_owned(), uri.to_owned()), flow, keys)
-    }
-
     /// `try_files`.
     pub(crate) fn try_files(
         &self,
@@ -44,15 +33,23 @@ impl<'a> Site<'_, 'a> {
         keys: &mut Keys,
     ) -> Result<(), String> {
         let (last, candidates) = files.args.split_last().ok_or("there are no files")?;
+        if let Some(formed) = self.formed_candidates(candidates, flow) {
+            let flow = Flow { formed: Some(formed), ..flow.clone() };
+            return match last.strip_prefix('=') {
+                Some(_) => self.files(&flow, keys),
+                None => self.fallback(("", last.as_str()), &flow, keys),
+            };
+        }
         let is_known = |file: &&String| CANDIDATES.contains(&file.as_str());
-        if let Some(other) = candidates.iter().find(|file| !is_known(file)) {
+        let has_known = candidates.iter().any(|file| is_known(&file));
+        if let Some(other) = candidates.iter().find(|file| has_known && !is_known(file)) {
             let detail = format!(
                 "{other} is left out: brisk looks for the path, for index.html, and for the last entry"
             );
             self.context.different(files, detail);
         }
         let fixed = candidates.first().filter(|file| !file.contains('$'));
-        match (candidates.iter().any(|file| is_known(&file)), last.strip_prefix('='), fixed) {
+        match (has_known, last.strip_prefix('='), fixed) {
             (true, Some(status), _) => {
                 if status != "404" {
                     self.context.different(files, "a path without a file is 404");
@@ -67,11 +64,12 @@ impl<'a> Site<'_, 'a> {
                     // nginx checks the restrictions of the named location too, so a route that has fewer of
                     // them would be open.
                     flow.same_restrictions(&next)?;
-                    self.action(&next, None, keys)
+                    self.action(&next, &[], keys)
                 }
                 None => self.fallback(("", last.as_str()), flow, keys),
             },
-            (false, _, None) => Err("the files have other variables than $uri".to_owned()),
+            (false, None, None) => self.without_files(files, last, flow, keys),
+            (false, Some(_), None) => Err("the files have other variables than $uri".to_owned()),
         }
     }
 
@@ -93,7 +91,7 @@ impl<'a> Site<'_, 'a> {
                     }
                     self.fallback_rewritten(flow, step, keys)
                 }
-                _ => self.fallback_upstream(flow, &flow.to(named), None, keys),
+                _ => self.fallback_upstream(flow, &flow.to(named), &[], keys),
             };
         }
         let path = target.split(['?', '$']).next().unwrap_or_default();
@@ -111,10 +109,21 @@ impl<'a> Site<'_, 'a> {
         let (level, passes) = next.scope.all_of(&PASSES);
         if let Some(pass) = passes.first().filter(|_| level > 2) {
             let mut next = flow.to(next);
+            if without_query(target).contains('?') {
+                match self.last_entry(target, flow) {
+                    Ok(rewrite) => return self.fallback_upstream(flow, &next, &[rewrite], keys),
+                    Err(reason) => {
+                        if let Some(files) = flow.scope.one("try_files") {
+                            self.context
+                                .different(files, format!("{reason}: the query of the last entry is lost"));
+                        }
+                    }
+                }
+            }
             // The last entry of `try_files` is the front controller, which PHP runs for every path without a
             // script.
             next.script = (pass.name == "fastcgi_pass").then(|| path.to_owned());
-            return self.fallback_upstream(flow, &next, None, keys);
+            return self.fallback_upstream(flow, &next, &[], keys);
         }
         self.files(flow, keys)?;
         if keys.get("rewrite_path").is_some() {
@@ -125,8 +134,10 @@ impl<'a> Site<'_, 'a> {
             keys.set("respond", "{ status = 404 }");
             return Ok(());
         }
-        let below =
-            path.strip_prefix(flow.at.path.trim_end_matches('/')).filter(|below| below.starts_with('/'));
+        // Files of several paths are below the folder of the server.
+        let is_formed = keys.get("rewrite_files").is_some();
+        let prefix = if is_formed { "" } else { flow.at.path.trim_end_matches('/') };
+        let below = path.strip_prefix(prefix).filter(|below| below.starts_with('/'));
         let below = below.ok_or("the file for paths without a file is outside of the folder of the route")?;
         self.check_source(below)?;
         let index = if below.ends_with('/') { "index.html" } else { "" };
@@ -143,7 +154,7 @@ impl<'a> Site<'_, 'a> {
     ) -> Result<(), String> {
         let (rewrite, next) = self.rewritten(flow, step)?;
         let next = flow.to(next);
-        self.fallback_upstream(flow, &next, Some(&rewrite), keys)?;
+        self.fallback_upstream(flow, &next, &[rewrite], keys)?;
         self.context.carried(step);
         Ok(())
     }
@@ -173,7 +184,7 @@ impl<'a> Site<'_, 'a> {
         &self,
         flow: &Flow<'_, 'a>,
         next: &Flow<'_, 'a>,
-        rewrite: Option<&Rewrite>,
+        rewrites: &[Rewrite],
         keys: &mut Keys,
     ) -> Result<(), String> {
         flow.same_restrictions(next)?;
@@ -184,10 +195,20 @@ impl<'a> Site<'_, 'a> {
         // Without files, all requests lead to the server, and the settings of files have no use.
         if keys.get("static").is_none() {
             keys.0.clear();
-            return self.action(next, rewrite, keys);
+            return self.action(next, rewrites, keys);
         }
+        self.or_server(next, rewrites, keys)
+    }
+
+    /// The server of `next` for paths without a file.
+    pub(crate) fn or_server(
+        &self,
+        next: &Flow<'_, 'a>,
+        rewrites: &[Rewrite],
+        keys: &mut Keys,
+    ) -> Result<(), String> {
         let mut target = Keys::default();
-        self.action(next, rewrite, &mut target)?;
+        self.action(next, rewrites, &mut target)?;
         let upstream = target.get("upstream").ok_or("paths without a file do not lead to a server")?;
         keys.set("fallback", format!("{{ upstream = {upstream} }}"));
         // nginx takes header rules and body limits from the location with the server.
@@ -203,6 +224,12 @@ impl<'a> Site<'_, 'a> {
     /// Files of `root` or `alias`.
     pub(crate) fn files(&self, flow: &Flow<'_, 'a>, keys: &mut Keys) -> Result<(), String> {
         let (scope, at) = (&flow.scope, flow.at);
+        if let Some((pattern, to)) = &flow.formed {
+            return self.candidate_files(pattern, to, flow, keys);
+        }
+        if !flow.absent.is_empty() {
+            return self.absent_files(flow, keys);
+        }
         let (_, folders) = scope.all_of(&["root", "alias"]);
         let Some(folder) = folders.first() else {
             if at.path != "/" || !flow.when.is_empty() {
@@ -219,7 +246,7 @@ impl<'a> Site<'_, 'a> {
             && matches!(flow.location.kind, Kind::Expression { .. })
         {
             self.context.carried(folder);
-            let result = self.below(&base[..end], (&flow.values.pattern, &to), scope, keys);
+            let result = self.below(&base[..end], &[(flow.values.pattern.clone(), to)], scope, keys);
             return result.inspect_err(|reason| {
                 self.context.missing(folder, reason.as_str(), "write a route for each file");
             });
@@ -256,76 +283,8 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// Files of a location without `try_files`, at the path that a `rewrite` forms.
-    pub(crate) fn changed_files(
-        &self,
-        rewrite: &Rewrite,
-        flow: &Flow<'_, 'a>,
-        keys: &mut Keys,
-    ) -> Result<(), String> {
-        let (pattern, to) = rewrite;
-        let result = if is_every(pattern) && !to.contains(['{', '?']) {
-            self.one_file(to, flow, keys)
-        } else {
-            self.formed_files(rewrite, flow, keys)
-        };
-        result.inspect_err(|reason| {
-            let folders = flow.scope.all_of(&["root", "alias"]).1;
-            if let Some(place) = folders.first().copied().or(flow.location.directive) {
-                self.context.missing(place, reason.as_str(), "write static with rewrite_path in a route");
-            }
-        })
-    }
-
-    /// Files at the path that a `rewrite` forms, below the folder of the location.
-    pub(crate) fn formed_files(
-        &self,
-        (pattern, to): &Rewrite,
-        flow: &Flow<'_, 'a>,
-        keys: &mut Keys,
-    ) -> Result<(), String> {
-        let (_, folders) = flow.scope.all_of(&["root", "alias"]);
-        let folder = *folders.first().ok_or("there is no root")?;
-        let base = flow.values.fill(folder.arg(0));
-        if base.contains('$') {
-            return Err("the folder depends on a variable".to_owned());
-        }
-        let is_known = flow.when.has_path() || covers(pattern, &flow.at.path) || is_every(pattern);
-        if !is_known && flow.at.path != "/" {
-            return Err("the files of other paths are below another folder".to_owned());
-        }
-        // `alias` replaces the path of its location in the changed path.
-        let own = match (self.owner(folder, flow), folder.name.as_str()) {
-            (_, "root") => Some(to.clone()),
-            (Some(Kind::Prefix { path, .. }), _) if path.ends_with('/') && base.ends_with('/') => {
-                to.strip_prefix(path.as_str()).map(|rest| format!("/{rest}"))
-            }
-            _ => None,
-        };
-        let own = own.ok_or("the changed path is outside of the folder")?;
-        self.context.carried(folder);
-        self.below(base.trim_end_matches('/'), (pattern, &own), &flow.scope, keys)
-    }
-
-    /// Files at another path below a folder: `static` with `rewrite_path`.
-    fn below(
-        &self,
-        folder: &str,
-        (pattern, to): (&str, &str),
-        scope: &Scope<'a>,
-        keys: &mut Keys,
-    ) -> Result<(), String> {
-        self.check_source(to)?;
-        keys.set("static", self.context.file(if folder.is_empty() { "/" } else { folder }));
-        keys.set("rewrite_path", rewritten(pattern, to));
-        self.file_settings(scope, keys);
-        // brisk has no lists of folders with other paths.
-        keys.0.retain(|(key, _)| key != "listing");
-        Ok(())
-    }
-
     /// Kind of the location that has a directive in its own block.
-    fn owner<'s>(&'s self, line: &Directive, flow: &Flow<'s, 'a>) -> Option<&'s Kind> {
+    pub(crate) fn owner<'s>(&'s self, line: &Directive, flow: &Flow<'s, 'a>) -> Option<&'s Kind> {
         let has_line = |location: &&Location<'a>| location.scope.own().iter().any(|own| own.id == line.id);
         let owner = [flow.location].into_iter().chain(&self.locations).find(has_line);
         owner.map(|location| &location.kind)

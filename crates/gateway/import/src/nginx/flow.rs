@@ -8,6 +8,9 @@ use crate::nginx::location::{At, Location, program};
 use crate::nginx::scope::Scope;
 use crate::nginx::variables::Values;
 
+/// A changed path: the expression and its replacement.
+pub(crate) type Rewrite = (String, String);
+
 /// Requests at a place of the output that are at a location of the input, under conditions.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow<'s, 'a> {
@@ -23,6 +26,10 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) script: Option<String>,
     /// Whether the server gets the path as sent, without the prefix of the location: `strip_prefix`.
     pub(crate) strips: bool,
+    /// Paths of files that `try_files` forms: an expression for the path of the request, and templates.
+    pub(crate) formed: Option<(String, Vec<String>)>,
+    /// Changes of paths without a file.
+    pub(crate) absent: Vec<Rewrite>,
 }
 
 impl<'s, 'a> Flow<'s, 'a> {
@@ -30,7 +37,8 @@ impl<'s, 'a> Flow<'s, 'a> {
     pub(crate) fn new(location: &'s Location<'a>, at: &'s At) -> Self {
         let (when, values) = (at.when.clone(), at.values.clone());
         let scope = location.scope.clone();
-        Self { location, scope, at, when, values, links: None, script: None, strips: false }
+        let (links, script, formed) = (None, None, None);
+        Self { location, scope, at, when, values, links, script, strips: false, formed, absent: Vec::new() }
     }
 
     /// The requests that also meet a condition; none if a route cannot have both conditions.
@@ -91,6 +99,6 @@ impl<'s, 'a> Flow<'s, 'a> {
 
     /// The requests at another location.
     pub(crate) fn to(&self, location: &'s Location<'a>) -> Self {
-        Self { location, scope: location.scope.clone(), ..self.clone() }
+        Self { location, scope: location.scope.clone(), formed: None, ..self.clone() }
     }
 }

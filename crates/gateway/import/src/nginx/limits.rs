@@ -124,7 +124,7 @@ impl Context<'_> {
     }
 
     /// `body_size` and `bandwidth`, which only routes have.
-    pub(crate) fn sizes(&self, scope: &Scope<'_>, keys: &mut Keys) {
+    pub(crate) fn sizes(&self, scope: &Scope<'_>, values: &Values, keys: &mut Keys) {
         if let Some(size) = scope.one("client_max_body_size") {
             self.carried(size);
             let bytes = toml::bytes(size.arg(0));
@@ -135,9 +135,12 @@ impl Context<'_> {
                 keys.set("body_size", if bytes == 0 { "\"none\"".to_owned() } else { toml::size(bytes) });
             }
         }
-        let Some(rate) = scope.one("limit_rate") else { return };
-        match toml::bytes(rate.arg(0)) {
-            Some(0) => self.carried(rate),
+        // `set $limit_rate` precedes the directive.
+        let set = values.set.get("limit_rate");
+        let rate = scope.one("limit_rate");
+        let Some(text) = set.cloned().or_else(|| Some(values.fill(rate?.arg(0)))) else { return };
+        match toml::bytes(&text) {
+            Some(0) => {}
             Some(bytes) => {
                 let mut pace = Keys::default();
                 pace.set("rate", toml::size(bytes.max(1024)));
@@ -146,13 +149,16 @@ impl Context<'_> {
                     pace.set("after", toml::size(toml::bytes(after.arg(0)).unwrap_or(0)));
                 }
                 keys.set("bandwidth", pace.inline());
-                self.carried(rate);
             }
-            None => self.missing(
-                rate,
-                "the rate depends on a variable",
-                "write a route for each rate, with bandwidth",
-            ),
+            None => {
+                for line in rate.iter().chain(&scope.one("limit_rate_after")) {
+                    let action = "write a route for each rate, with bandwidth";
+                    self.missing(line, "the rate depends on a variable", action);
+                }
+            }
+        }
+        if let Some(rate) = rate {
+            self.carried(rate);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::directive::Directive;
 use crate::nginx::condition::When;
-use crate::nginx::flow::Flow;
+use crate::nginx::flow::{Flow, Rewrite};
 use crate::nginx::location::{Location, Route, program};
 use crate::nginx::pattern::{self, is_every};
 use crate::nginx::site::Site;
@@ -11,9 +11,6 @@ use crate::toml::{self, Keys};
 
 /// Length of the value of a `set` at most, which values inside of each other would exceed.
 const LONGEST: usize = 4096;
-
-/// A changed path: the expression and its replacement.
-pub(crate) type Rewrite = (String, String);
 
 /// Result of a `rewrite`.
 pub(crate) enum Step {
@@ -44,7 +41,9 @@ impl<'a> Site<'_, 'a> {
 
     fn steps(&self, mut flow: Flow<'_, 'a>, steps: &[&'a Directive], routes: &mut Vec<Route>) {
         let context = self.context;
-        let mut rewrite: Option<Rewrite> = None;
+        let mut rewrites: Vec<Rewrite> = Vec::new();
+        // Whether nginx goes on with the next `rewrite` after a match.
+        let mut goes_on = false;
         for (index, step) in steps.iter().enumerate() {
             match step.name.as_str() {
                 "set" => self.set(step, &mut flow.values),
@@ -69,14 +68,15 @@ impl<'a> Site<'_, 'a> {
                     }
                 }
                 "rewrite" => match self.rewrite(&flow, step, routes) {
-                    Ok(Step::Changed(changed)) if rewrite.is_none() => {
-                        rewrite = Some(changed);
+                    Ok(Step::Changed(changed)) if !goes_on => {
+                        rewrites.push(changed);
+                        goes_on = self.chooses_location(step);
                         if self.ends_all(step) {
                             break;
                         }
                     }
                     Ok(Step::Changed(_)) => {
-                        let reason = "a route of brisk has one rewrite_path";
+                        let reason = "a route of brisk changes a path once";
                         context.missing(step, reason, "write a route with when.path_regex");
                         if Self::refuse_changed(&flow, step, routes) {
                             return;
@@ -100,7 +100,7 @@ impl<'a> Site<'_, 'a> {
                 }
             }
         }
-        self.finish(&flow, rewrite.as_ref(), routes);
+        self.finish(&flow, &rewrites, routes);
     }
 
     fn set(&self, step: &Directive, values: &mut Values) {
@@ -113,6 +113,10 @@ impl<'a> Site<'_, 'a> {
             // Values can contain values: each `set` may double the length.
             Ok(value) if value.len() > LONGEST => {
                 self.context.missing(step, "the value is too long", "write a shorter one");
+            }
+            Ok(value) if name == "limit_rate" && toml::bytes(&value).is_none() => {
+                let action = "write a route for each rate, with bandwidth";
+                self.context.missing(step, "the rate depends on a variable", action);
             }
             Ok(value) => {
                 self.context.carried(step);
@@ -199,7 +203,7 @@ impl<'a> Site<'_, 'a> {
             return Ok(after());
         }
         let mut keys = Keys::default();
-        self.action(&next, Some(&(source_pattern, to)), &mut keys)?;
+        self.action(&next, &[(source_pattern, to)], &mut keys)?;
         self.settings(&next, &mut keys);
         context.carried(step);
         routes.push(Self::restricted(flow.location, flow.at, both, keys));
@@ -253,7 +257,8 @@ impl<'a> Site<'_, 'a> {
         values.groups &= flow.when.has_path();
         match (status, text) {
             (301 | 302 | 303 | 307 | 308, Some(url)) => {
-                let to = context.template(url, &values, Use::Redirect)?;
+                // Clients ignore spaces before the URL.
+                let to = context.template(url.trim_start(), &values, Use::Redirect)?;
                 check_redirect(&to)?;
                 let to = toml::text(&to);
                 let table = if status == 308 { to } else { format!("{{ to = {to}, status = {status} }}") };
@@ -317,7 +322,7 @@ pub(crate) fn is_redirect(step: &Directive) -> bool {
 }
 
 /// A path without the query of the client, which brisk appends.
-fn without_query(target: &str) -> String {
+pub(crate) fn without_query(target: &str) -> String {
     let kept = ["?$args", "?$query_string", "&$args", "&$query_string"];
     kept.iter().fold(target.to_owned(), |target, query| target.replace(query, ""))
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
-use crate::nginx::flow::Flow;
+use crate::nginx::flow::{Flow, Rewrite};
 use crate::nginx::location::Kind;
 use crate::nginx::pattern;
-use crate::nginx::program::Rewrite;
 use crate::nginx::site::Site;
 use crate::nginx::upstream::{Protocol, is_repeated};
 use crate::nginx::variables::{Use, only_variable};
@@ -26,7 +25,7 @@ impl<'a> Site<'_, 'a> {
         &self,
         pass: &'a Directive,
         flow: &Flow<'_, 'a>,
-        rewrite: Option<&Rewrite>,
+        rewrites: &[Rewrite],
         keys: &mut Keys,
     ) -> Result<(), String> {
         let (protocol, target) = match pass.name.as_str() {
@@ -54,8 +53,17 @@ impl<'a> Site<'_, 'a> {
         let name = self.context.upstream(protocol, authority, &flow.scope, pass, script.as_deref())?;
         keys.0.insert(0, ("upstream".to_owned(), toml::text(&name)));
         self.context.carried(pass);
-        if let Some((pattern, to)) = rewrite {
-            keys.set("rewrite_path", rewritten(pattern, to));
+        let fixed = fixed_script(pass, flow).filter(|_| rewrites.is_empty());
+        if rewrites.is_empty() && !flow.absent.is_empty() {
+            let detail = "the path for this server is changed also where there is a file";
+            self.context.different(pass, detail);
+        }
+        let rewrites = if rewrites.is_empty() { flow.absent.as_slice() } else { rewrites };
+        if !rewrites.is_empty() {
+            keys.set("rewrite_path", all_rewritten(rewrites));
+        } else if let Some((files, script)) = fixed {
+            keys.set("rewrite_path", rewritten("^.*$", script));
+            self.context.carried(files);
         } else if flow.strips {
             keys.set("strip_prefix", "true");
         } else if let Some(uri) = uri {
@@ -238,6 +246,23 @@ impl<'a> Site<'_, 'a> {
             let detail = "the server gets the Host of the client; nginx would send the name of the server";
             self.context.different(pass, detail);
         }
+    }
+}
+
+/// The script that `try_files` names for all paths of a location with scripts: `try_files /one.php =404`.
+fn fixed_script<'a>(pass: &Directive, flow: &Flow<'_, 'a>) -> Option<(&'a Directive, &'a str)> {
+    let files = flow.scope.one("try_files").filter(|_| pass.name == "fastcgi_pass")?;
+    let script = files.arg(0);
+    let is_fixed = script.starts_with('/') && is_script(script) && !script.contains('$');
+    (is_fixed && files.arg(1).starts_with('=')).then_some((files, script))
+}
+
+/// The value of `rewrite_path` or `rewrite_files` for several changes, of which the first that matches decides.
+pub(crate) fn all_rewritten(rewrites: &[Rewrite]) -> String {
+    let all: Vec<_> = rewrites.iter().map(|(pattern, to)| rewritten(pattern, to)).collect();
+    match all.as_slice() {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Settings of hosts and routes beside their action.
 
+use crate::directive::Directive;
 use crate::nginx::access::ALL;
 use crate::nginx::content::REFUSED;
 use crate::nginx::flow::Flow;
 use crate::nginx::headers::Inherited;
 use crate::nginx::host::HOST;
 use crate::nginx::limits::Limits;
+use crate::nginx::location::Location;
 use crate::nginx::scope::Scope;
 use crate::nginx::site::Site;
 use crate::nginx::upstream::Protocol;
@@ -80,7 +82,7 @@ impl<'a> Site<'_, 'a> {
         }
         self.auth_request(scope, keys);
         context.satisfy(scope, keys);
-        context.sizes(scope, keys);
+        context.sizes(scope, &flow.values, keys);
         if keys.get("upstream").is_some() {
             self.mirror(scope, keys);
         }
@@ -130,9 +132,7 @@ impl<'a> Site<'_, 'a> {
         if question.arg(0) == "off" {
             return context.carried(question);
         }
-        let target = self
-            .find(question.arg(0))
-            .and_then(|location| Some((location, location.scope.one("proxy_pass")?)));
+        let target = self.find(question.arg(0)).and_then(|location| self.server_of(location));
         let url = target.and_then(|(location, pass)| {
             let plain = pass.arg(0).trim_end_matches("$request_uri").trim_end_matches("$is_args$args");
             let (protocol, rest) = Protocol::of(plain)?;
@@ -168,7 +168,8 @@ impl<'a> Site<'_, 'a> {
             let url = if matches!(protocol, Protocol::Https) { "https" } else { "http" };
             table.set("url", toml::text(&format!("{url}://{authority}{path}")));
         }
-        for directive in location.scope.own() {
+        let blocks = self.find(question.arg(0)).into_iter().chain([location]);
+        for directive in blocks.flat_map(|location| location.scope.own()) {
             if directive.name == "proxy_set_header" || directive.name == "proxy_pass_request_body" {
                 context.unneeded(
                     directive,
@@ -180,6 +181,19 @@ impl<'a> Site<'_, 'a> {
         context.carried(question);
         context.copied_headers(scope, &mut table);
         keys.set("forward_auth", table.inline());
+    }
+
+    /// The location with the server for a request of the gateway to a location, and its `proxy_pass`: a named one behind
+    /// `try_files /no/file @name`.
+    fn server_of<'s>(&'s self, location: &'s Location<'a>) -> Option<(&'s Location<'a>, &'a Directive)> {
+        if let Some(pass) = location.scope.one("proxy_pass") {
+            return Some((location, pass));
+        }
+        let files = location.scope.one("try_files")?;
+        let (last, before) = files.args.split_last()?;
+        let named = self.named(last).filter(|_| before.iter().all(|file| file == "/dev/null"))?;
+        self.context.carried(files);
+        Some((named, named.scope.one("proxy_pass")?))
     }
 
     fn mirror(&self, scope: &Scope<'a>, keys: &mut Keys) {

@@ -15,6 +15,10 @@ fn changed_paths_send_no_source_text() {
         format!("location /p/ {{ rewrite ^/p/(.*)/raw$ /$1 last; }} location / {{ }} {scripts}"),
         format!("location / {{ rewrite ^/([a-z]+)$ /$1.php break; }} {scripts}"),
         format!("location /p/ {{ try_files /a.php =404; }} {scripts}"),
+        format!("location /p/ {{ try_files $uri.PHP =404; }} {scripts}"),
+        format!(
+            "location / {{ rewrite ^/a/(.*)$ /x/$1 break; rewrite ^/([a-z]+)$ /$1.php break; }} {scripts}"
+        ),
     ] {
         refuses(&format!("server {{ root /w; {text} }}"), "rewrite_path");
     }
@@ -37,9 +41,9 @@ fn changes_without_a_counterpart_refuse_their_paths() {
         let first = result.split("[[host.route]]").nth(1).unwrap_or_default();
         assert!(first.contains("respond = { status = 501 }") && !first.contains("when"), "{text}\n{result}");
     }
-    let second = toml(
-        "server { location / { root /w; rewrite ^/a/(.*)$ /x/$1 break; rewrite ^/b/(.*)$ /y/$1 break; } }",
-    );
+    // Without a flag, nginx compares the changed path with the second expression.
+    let second =
+        toml("server { location / { root /w; rewrite ^/a/(.*)$ /x/$1; rewrite ^/b/(.*)$ /y/$1 break; } }");
     let refused = "when = { path_regex = \"^/b/(.*)$\" }\nrespond = { status = 501 }";
     assert!(second.contains(refused) && second.contains("to = \"/x/{1}\""), "{second}");
     // The expression matches no path of this location.
@@ -57,6 +61,56 @@ fn changes_without_a_counterpart_refuse_their_paths() {
         ),
         "fallback",
     );
+}
+
+#[test]
+fn several_changes_of_a_path_are_a_list() {
+    let changes = "rewrite ^/a/(.*)$ /x/$1 break; rewrite ^/b/(.*)$ /y/$1 break;";
+    let list = "rewrite_path = [{ pattern = \"^/a/(.*)$\", to = \"/x/{1}\" }, { pattern = \"^/b/(.*)$\", to = \"/y/{1}\" }]";
+    let all = toml(&format!("server {{ location / {{ root /w; {changes} }} }}"));
+    assert!(all.contains(list) && !all.contains("501"), "{all}");
+    // Other paths are not those of the folder without the path of the location.
+    let part =
+        "location /a/ { root /w; } location ~ ^/a/.*[.]txt$ { root /w; rewrite ^/a/b/(.*)$ /x/$1 break; }";
+    let part = toml(&format!("server {{ {part} }}"));
+    let list = "[{ pattern = \"^/a/b/(.*)$\", to = \"/x/{1}\" }, { pattern = \"^.*$\", to = \"{0}\" }]";
+    assert!(part.contains(&format!("static = \"/w\"\nrewrite_path = {list}")), "{part}");
+}
+
+#[test]
+fn paths_without_a_file_are_changed_for_the_same_location_only() {
+    let site = |changes: &str, rest: &str| {
+        let scripts = r"location ~ \.php$ { fastcgi_pass unix:/x; }";
+        toml(&format!(
+            "server {{ root /w; if (!-e $request_filename) {{ {changes} }} location / {{ }} {scripts} {rest} }}"
+        ))
+    };
+    let first = "rewrite ^/a/(.*)$ /$1 last;";
+    let kept = "rewrite_files = [{ pattern = \"^/a/(.*)$\", to = [\"{0}\", \"/{1}\"] }]";
+    // The first group is not the end of the path of the client, and so may be that of a script.
+    for second in
+        ["rewrite ^/c/x(.*)$ /$1 last;", "rewrite ^/c/(.*)/raw$ /$1 last;", "rewrite ^/c/(.*)$ /i.php last;"]
+    {
+        let result = site(&format!("{first} {second}"), "");
+        assert!(result.contains(kept), "{second}\n{result}");
+    }
+    let both = format!("{first} rewrite ^/c/(.*)$ /$1 last;");
+    assert!(!site(&both, "location /private/ { deny all; }").contains("rewrite_files"));
+    assert!(
+        !site(&both.replace("/$1", "/other/$1"), "location /other/ { root /o; }").contains("rewrite_files")
+    );
+    let app = "location /b/ { try_files $uri @app; } location @app { proxy_pass http://127.0.0.1:1; }";
+    let refused = "rewrite ^/b/(.*)x$ /private/f last; rewrite ^/b/(.*)y$ /b/$1 last;";
+    let result = site(refused, &format!("location /private/ {{ deny all; }} {app}"));
+    assert!(!result.contains("to = \"/private/f\""), "{result}");
+    let several = format!("rewrite ^/b/(.*)$ /a/$1; {first}");
+    assert!(!site(&several, "").contains("rewrite_files"));
+}
+
+#[test]
+fn last_entries_of_try_files_reach_no_restricted_location() {
+    let files = "location / { root /no; try_files /$http_x$uri /priv/a$uri; } location /priv/ { root /no; }";
+    refuses(&format!("server {{ {files} location ~ ^/priv/ab {{ deny all; }} }}"), "rewrite_");
 }
 
 #[test]

@@ -415,9 +415,13 @@ fn requests_without_files_do_not_reach_the_next_route() {
     let text = "server { location / { if ($remote_addr != 10.0.0.1) { return 204; } } }";
     let result = toml(text);
     assert!(result.contains("networks = [\"10.0.0.1\"] }\nrespond = { status = 404 }"), "{result}");
-    // One path is changed: that of the files, or that of the server.
     let files = "server { root data; location / { rewrite ^/(a)$ /x$1 break; try_files $uri @n; } location @n { proxy_pass http://127.0.0.1:1; } }";
-    refuses(files, "rewrite_path");
+    // The files have the changed path, and so has the server.
+    let rewrite = "{ pattern = \"^/(a)$\", to = \"/x{1}\" }";
+    let both = format!(
+        "rewrite_files = {rewrite}\nfallback = {{ upstream = \"local-1\" }}\nrewrite_path = {rewrite}"
+    );
+    assert!(toml(files).contains(&both), "{}", toml(files));
     let only = toml("server { root /no/such; location / { rewrite ^ /x break; try_files $uri =404; } }");
     assert!(only.contains("rewrite_path = { pattern = \"^\", to = \"/x\" }"), "{only}");
 }
