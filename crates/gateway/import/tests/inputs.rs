@@ -358,6 +358,25 @@ fn candidates_for_files_are_carried() {
 }
 
 #[test]
+fn results_of_maps_have_variables() {
+    let text = "map $args $y { default bar; same baz; } map $args $x { var foo:$y; ~^a $host; default $scheme; } \
+                map $http_x_forwarded_proto $client { default $scheme; https https; } \
+                server { location / { add_header X-Foo $x; return 204; } location /m { return 301 $client://$http_host/x; } \
+                location /n { return 301 /$x; } }";
+    let result = import_text(text).files.concat();
+    for expected in [
+        "{ regex = \"(?i)^var$\", value = \"foo:{map.y}\" }, { regex = \"^a\", value = \"{request.host}\" }",
+        "default = \"{request.scheme}\"",
+        "redirect = { to = \"{request.scheme}://{host}/x\", status = 301 }",
+        // A client could choose where the redirect leads.
+        "path = \"/n\"\nrespond = { status = 501 }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(result.find("[map.y]") < result.find("[map.x]"), "{result}");
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";

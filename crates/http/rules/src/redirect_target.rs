@@ -233,6 +233,10 @@ fn suits(map: &Map) -> Result<(), String> {
                 .to_owned(),
         );
     }
+    if map.has_variables() {
+        return Err("a client could choose the host by a table whose results have variables: use one with fixed results"
+            .to_owned());
+    }
     if map.from.needs_response() {
         return Err("a table of the response is known with the response of an upstream only".to_owned());
     }

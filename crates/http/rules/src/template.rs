@@ -43,6 +43,8 @@ pub struct Map {
     pub patterns: Vec<MapPattern>,
     /// Result for all other values.
     pub default: String,
+    /// Templates of the fixed results that have variables, by their text.
+    pub formed: BTreeMap<Box<[u8]>, Template>,
 }
 
 /// Tables by their names.
@@ -118,6 +120,15 @@ impl Template {
         filled.text.shrink_to_fit();
         filled.late.retain(|(place, _)| *place <= LONGEST);
         filled
+    }
+
+    /// The text with all values of a request, or of a response, cut off as by [`Self::fill`].
+    fn text(&self, values: &impl Values) -> Vec<u8> {
+        let mut filled = Filled::default();
+        self.append(values, &mut filled);
+        filled.insert(values);
+        filled.text.truncate(LONGEST);
+        filled.text
     }
 
     fn append(&self, values: &impl Values, filled: &mut Filled) {
@@ -202,7 +213,19 @@ impl Map {
         let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
         let exact = exact.map(|value| Cow::Borrowed(value.as_bytes()));
         let matching = || self.patterns.iter().find_map(|pattern| pattern.result(&key));
-        exact.or_else(matching).unwrap_or(self.default.as_bytes().into())
+        match exact.or_else(matching).unwrap_or(self.default.as_bytes().into()) {
+            // The result of an expression with groups is owned: text of a client is no template.
+            Cow::Borrowed(text) => match self.formed.get(text) {
+                Some(template) => Cow::Owned(template.text(values)),
+                None => Cow::Borrowed(text),
+            },
+            found @ Cow::Owned(_) => found,
+        }
+    }
+
+    /// Whether a result has variables.
+    pub(crate) fn has_variables(&self) -> bool {
+        !self.formed.is_empty()
     }
 
     /// Whether a result contains text of the value that is looked up.
@@ -379,10 +402,46 @@ mod tests {
             values: BTreeMap::from([("de".to_owned(), "1".to_owned())]),
             patterns: vec![pattern("^d", "2"), pattern(".", "3")],
             default: "4".to_owned(),
+            ..Map::default()
         };
         let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
         let template = Template::new("v{map.m}", &maps).expect("a template");
         for (header, expected) in [(&b"de"[..], "v1"), (b"da", "v2"), (b"\xff", "v3"), (b"", "v4")] {
+            assert_eq!(template.fill(&Named(header)).header(&Server).expect("a value"), expected);
+        }
+    }
+
+    #[test]
+    fn a_result_has_variables_and_other_tables_but_text_of_clients_has_none() {
+        let none = Maps::new();
+        let template = |text: &str, maps: &Maps| Template::new(text, maps).expect(text);
+        let inner = Map {
+            from: template("{request.header.a}", &none),
+            values: BTreeMap::from([("de".to_owned(), "1".to_owned())]),
+            default: "{request.method}".to_owned(),
+            formed: BTreeMap::from([(
+                Box::from(b"{request.method}".as_slice()),
+                template("{request.method}", &none),
+            )]),
+            ..Map::default()
+        };
+        let maps = Maps::from([("inner".to_owned(), Arc::new(inner))]);
+        let groups = MapPattern::formed(GroupPattern::new("^x(.*)$").expect("an expression"), "{1}");
+        let outer = Map {
+            from: template("{request.header.a}", &none),
+            patterns: vec![groups.expect("a group")],
+            default: "<{map.inner}>".to_owned(),
+            formed: BTreeMap::from([(
+                Box::from(b"<{map.inner}>".as_slice()),
+                template("<{map.inner}>", &maps),
+            )]),
+            ..Map::default()
+        };
+        let maps = Maps::from([("outer".to_owned(), Arc::new(outer))]);
+        let template = template("{map.outer}", &maps);
+        for (header, expected) in
+            [(&b"de"[..], "<1>"), (b"a", "<Method>"), (b"x<{map.inner}>", "<{map.inner}>")]
+        {
             assert_eq!(template.fill(&Named(header)).header(&Server).expect("a value"), expected);
         }
     }

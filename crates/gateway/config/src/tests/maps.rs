@@ -84,3 +84,27 @@ fn wrong_variables_and_tables_are_refused() {
          table whose results have groups: use one with fixed results",
     );
 }
+
+#[test]
+fn results_of_tables_have_variables_and_other_tables() {
+    let rule = "response_headers = { set = { A = \"{map.a}\" } }\n";
+    let tables = "[map.a]\nfrom = \"{request.host}\"\nvalues = { x = \"{map.b} {request.method}\" }\ndefault = \"{request.scheme}\"\n\
+                  [map.b]\nfrom = \"{map.c}\"\nvalues = { y = \"z\" }\n\
+                  [map.c]\nfrom = \"{request.path}\"\npatterns = [{ regex = \"^/\", value = \"{request.query}\" }]\n";
+    accepted(&with(rule, tables));
+    let table =
+        |result: &str| format!("[map.a]\nfrom = \"{{request.host}}\"\nvalues = {{ x = \"{result}\" }}\n");
+    refused(
+        &with("", &table("{map.a}")),
+        "brisk.toml:8:1: map.a: refers to itself by other tables, or to more than 8 of them",
+    );
+    refused(
+        &with("", &table("{response.status}")),
+        "brisk.toml:10:16: map.a.values.x: has values of the request and of the response: use those of one of the two",
+    );
+    refused(
+        &with("", &table("{request.path}")).replace("respond = {}", "redirect = \"/{map.a}\""),
+        "brisk.toml:7:12: host[0].route[0].redirect: \"/{map.a}\" is no place to redirect to: a client could choose the host by a \
+         table whose results have variables: use one with fixed results",
+    );
+}

@@ -5,7 +5,7 @@ use std::mem;
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::host::HOST;
-use crate::nginx::location::{At, Location, Route};
+use crate::nginx::location::{At, Kind, Location, Route};
 use crate::nginx::program::check_redirect;
 use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
@@ -45,6 +45,11 @@ impl<'a> Site<'_, 'a> {
 
     fn error_page(&self, page: &'a Directive, pages: &mut Keys) {
         let (statuses, status, uri) = parts(page);
+        let is_error = |status: &String| status.parse().is_ok_and(|status: u16| (400..600).contains(&status));
+        if !statuses.iter().any(is_error) {
+            let detail = "brisk has pages for errors only: other responses of servers are sent as they are";
+            return self.context.different(page, detail);
+        }
         let value = match self.page(page, status, uri) {
             Ok(value) => value,
             Err(reason) => {
@@ -54,7 +59,7 @@ impl<'a> Site<'_, 'a> {
         };
         self.context.carried(page);
         for status in statuses {
-            if status.parse().is_ok_and(|status: u16| (400..600).contains(&status)) {
+            if is_error(status) {
                 pages.set(status, value.clone());
             } else {
                 self.context.different(page, format!("brisk has no page for status {status}"));
@@ -118,8 +123,18 @@ impl<'a> Site<'_, 'a> {
         let folder = *location.scope.all_of(&["root", "alias"]).1.first()?;
         let sources = [&PASSES[..], &["return", "try_files"]].concat();
         let is_file = location.scope.all_of(&sources).0 <= HOST;
-        let name = if folder.name == "alias" { uri.rsplit_once('/')?.1 } else { uri.trim_start_matches('/') };
-        let path = format!("{}/{name}", folder.arg(0).trim_end_matches('/'));
+        let path = if folder.name == "alias" {
+            // Also for the locations inside of the one that has the folder.
+            let has_folder = |own: &&Location<'a>| own.scope.own().iter().any(|line| line.id == folder.id);
+            let (Kind::Prefix { path, .. } | Kind::Exact(path)) =
+                &self.locations.iter().find(has_folder)?.kind
+            else {
+                return None;
+            };
+            format!("{}{}", folder.arg(0), uri.strip_prefix(path.as_str())?)
+        } else {
+            format!("{}/{}", folder.arg(0).trim_end_matches('/'), uri.trim_start_matches('/'))
+        };
         // Without its folder, the file is on another machine.
         let exists = self.context.is_file(&path) || !self.context.has_file_or_folder(folder.arg(0));
         (is_file && !path.contains('$') && exists).then(|| (self.context.file(&path), folder))

@@ -79,7 +79,8 @@ impl Context<'_> {
         self.has_all_lines(map)?;
         let values = Values::default();
         let mut keys = Keys::default();
-        keys.set("from", toml::text(&self.template(map.arg(0), &values, Use::Value)?));
+        let from = self.template(map.arg(0), &values, Use::Value)?;
+        keys.set("from", toml::text(&from));
         let has_names = map.inner().iter().any(|line| line.name == "hostnames");
         let mut case = case_of(map.arg(0));
         let is_text =
@@ -100,11 +101,11 @@ impl Context<'_> {
                 }
                 Key::Expression(key) => {
                     let groups = Values { groups: true, ..values.clone() };
-                    lines
-                        .expressions
-                        .push((expression(key)?, self.template(line.arg(0), &groups, Use::Path)?));
+                    let value = self.result(line.arg(0), &from);
+                    let value = value.or_else(|_| self.template(line.arg(0), &groups, Use::Path))?;
+                    lines.expressions.push((expression(key)?, value));
                 }
-                key => match self.constant(line.arg(0)) {
+                key => match self.result(line.arg(0), &from) {
                     Ok(value) if matches!(key, Key::Default) => keys.set("default", toml::text(&value)),
                     Ok(value) => lines.add(key, value, case),
                     Err(reason) => self.missing(line, reason, "write a line for each value"),
@@ -158,12 +159,15 @@ impl Context<'_> {
         Ok((lines, flip))
     }
 
-    fn constant(&self, text: &str) -> Result<String, String> {
-        match only_variable(text) {
-            _ if !text.contains('$') => Ok(text.to_owned()),
-            Some(name) if self.maps.contains_key(name) => Err("a map refers to another map".to_owned()),
-            _ => Err("a value of a map in brisk is a fixed text, or has groups of its expression".to_owned()),
+    /// The result of a line without groups, in the table of `from`.
+    fn result(&self, text: &str, from: &str) -> Result<String, String> {
+        let result = self.template(text, &Values::default(), Use::Value)?;
+        let is_of_response = |text: &str| text.contains("{response.") || text.contains("{upstream.");
+        // brisk looks up a table with the values of the request, or with those of the response.
+        if text.contains('$') && is_of_response(from) != is_of_response(&result) {
+            return Err("the map has values of the request and of the response".to_owned());
         }
+        Ok(result)
     }
 }
 

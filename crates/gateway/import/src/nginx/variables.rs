@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::directive::Directive;
 use crate::nginx::context::Context;
 use crate::toml;
 
@@ -108,7 +109,7 @@ const LOGGED: &[(&str, &str)] = &[
 const BRACE: char = '\u{3}';
 
 /// Number of `map`s that refer to each other at most.
-const DEEPEST: usize = 16;
+const DEEPEST: usize = 8;
 
 impl Context<'_> {
     /// A text with brisk's variables in place of nginx's. The error names the variable without a counterpart.
@@ -172,7 +173,10 @@ impl Context<'_> {
         if name == "request" && matches!(use_of, Use::Value | Use::Body) {
             return Ok("{request.method} {request.target} {request.version}".to_owned());
         }
-        if self.maps.contains_key(name) {
+        if let Some(map) = self.maps.get(name) {
+            if use_of == Use::Redirect && map.inner().iter().any(|line| line.arg(0).contains('$')) {
+                return self.scheme_of(map);
+            }
             return self.map(name).map(|name| format!("{{map.{name}}}"));
         }
         let lower = |name: &str| name.replace('_', "-");
@@ -190,6 +194,17 @@ impl Context<'_> {
             }
         }
         Err(format!("brisk has no variable for ${name}"))
+    }
+
+    /// The scheme of the request for a `map` whose results are schemes. Other tables with variables are not for redirects, because a
+    /// client could choose where they lead.
+    fn scheme_of(&self, map: &Directive) -> Result<String, String> {
+        let is_scheme = |line: &Directive| matches!(line.arg(0), "http" | "https" | "$scheme");
+        if !map.inner().iter().all(is_scheme) {
+            return Err("a client could choose the target by a map with variables".to_owned());
+        }
+        self.different(map, "redirects have the scheme of the request");
+        Ok("{request.scheme}".to_owned())
     }
 
     /// Writes the table of a `map` once, and returns its name.
