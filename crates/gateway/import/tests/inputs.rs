@@ -377,6 +377,43 @@ fn results_of_maps_have_variables() {
 }
 
 #[test]
+fn large_applications_are_carried() {
+    let carried = |name: &str, parts: &[&str]| {
+        let imported = imported(name);
+        let result = imported.files.concat();
+        for expected in parts {
+            assert!(result.contains(expected), "{expected} is missing in {result}");
+        }
+        assert!(!result.contains("status = 501"), "{result}");
+        imported.report.counts()[3]
+    };
+    let team = [
+        "502 = \"/no/static/bundles/5xx.html\"",
+        "error_pages = { 404 = { route = \"/django_static_404.html\" } }",
+        "upstream = \"tornado\"",
+        "patterns = [{ regex = \"^\", value = \"{request.scheme}\" }]",
+        "internal = true",
+    ];
+    assert_eq!(carried("team", &team), 0);
+    let design = [
+        "rewrite_files = { pattern = \"^.*$\", to = [\"{0}\", \"/index.html\"] }",
+        "redirect = { to = \"/404\", status = 301 }",
+        "internal_redirects = true",
+    ];
+    // `Last-Modified` with the time of the response.
+    assert_eq!(carried("design", &design), 1);
+    let mail = [
+        "rewrite_path = { pattern = \"^(.*)$\", to = \"{1}.php\" }",
+        "rewrite_path = { pattern = \"^/api/v1/(.*)$\", to = \"/json_api.php?query={1}\" }",
+        "rewrite_path = { pattern = \"^.*$\", to = \"/autodiscover.php\" }",
+        "copy_headers = { x-webobjects-remote-user = \"x-user\", Authorization = \"x-auth\" }",
+        "redirect = { to = \"{request.scheme}://{host}/SOGo\", status = 301 }",
+        "502 = \"/no/web/_status.502.html\"",
+    ];
+    assert_eq!(carried("mail", &mail), 0);
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";

@@ -36,7 +36,7 @@ fn of_identities<'a>(host: &HostSettings, route: &'a RouteSettings) -> impl Iter
 
 /// The names that a permission of forward authentication sets.
 fn of_permissions(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {
-    route.forward_auth.iter().flat_map(|auth| auth.copied.iter())
+    route.forward_auth.iter().flat_map(|auth| auth.copied.iter().map(|copied| &copied.name))
 }
 
 fn of_rules(route: &RouteSettings) -> impl Iterator<Item = &HeaderName> {

@@ -188,6 +188,7 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
         ("url = \"https://auth.test\"", "https://auth.test", "/"),
         ("upstream = \"auth\", path = \"/verify\"", "auth", "/verify"),
         ("upstream = \"auth\", copy_to_response = [\"Set-Cookie\"]", "auth", "/"),
+        ("upstream = \"auth\", copy_headers = { Remote-User = \"X-User\" }", "auth", "/"),
     ] {
         let resolved = accepted(&text(auth));
         let settings = &resolved.settings.service.hosts[0].routes[0];
@@ -225,6 +226,10 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
             "brisk.toml:8:53: host[0].route[0].forward_auth.copy_headers[0]: \"Host\" describes a message, not a user\n\
              brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers[1]: \"a b\" is not the name of a header: write one as \
              \"Remote-User\"",
+        ),
+        (
+            "upstream = \"auth\", copy_headers = { Host = \"X-User\" }",
+            "brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers.Host: \"Host\" describes a message, not a user",
         ),
         (
             "upstream = \"auth\", copy_to_response = [\"Upgrade\"]",

@@ -66,6 +66,13 @@ pub(crate) fn foreign<'a>(scope: &Scope<'a>, carried: &[&str]) -> Option<&'a Dir
     others.filter_map(|name| scope.one(name)).find(|own| !matches!(own.arg(0), "off" | "Off"))
 }
 
+/// Whether a header of a permission may have this name for the upstream: brisk frames messages itself.
+pub(crate) fn is_copyable(name: &str) -> bool {
+    let of_messages =
+        ["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];
+    !of_messages.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
 /// All addresses.
 pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -193,11 +200,16 @@ impl Context<'_> {
 
     /// Headers of a permission that the upstream and the client get: `auth_request_set` with the headers that use it.
     pub(crate) fn copied_headers(&self, scope: &Scope<'_>, table: &mut Keys) {
-        let (mut to_upstream, mut to_client) = (Vec::new(), Vec::new());
+        let (mut to_upstream, mut to_client): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
         for set in scope.all("auth_request_set") {
             let variable = set.arg(0).trim_start_matches('$');
             let source = only_variable(set.arg(1)).and_then(|name| name.strip_prefix("upstream_http_"));
+            let headers = [scope.all("proxy_set_header"), scope.all("add_header")].concat();
             let Some(source) = source else {
+                if !headers.iter().any(|header| header.arg(1).contains(variable)) {
+                    self.unneeded(set, "nothing uses it");
+                    continue;
+                }
                 self.missing(
                     set,
                     "brisk copies headers of a permission only",
@@ -206,32 +218,39 @@ impl Context<'_> {
                 continue;
             };
             let mut is_used = false;
-            for (kind, into) in [("proxy_set_header", &mut to_upstream), ("add_header", &mut to_client)] {
-                for header in scope.all(kind) {
-                    // brisk copies a header under its own name. The variable of nginx has underscores for its
-                    // hyphens.
-                    let is_same = header.arg(0).replace('-', "_").eq_ignore_ascii_case(source);
-                    if only_variable(header.arg(1)) == Some(variable) && is_same {
-                        into.push(header.arg(0).to_owned());
-                        self.carried(header);
-                        is_used = true;
-                    }
+            for header in headers.iter().filter(|header| only_variable(header.arg(1)) == Some(variable)) {
+                let name = header.arg(0).to_owned();
+                // The variable of nginx has underscores for hyphens. Clients get headers under their own names.
+                let is_same = name.replace('-', "_").eq_ignore_ascii_case(source);
+                if header.name == "add_header" && is_same {
+                    to_client.push(name);
+                } else if header.name == "proxy_set_header" && is_copyable(&name) {
+                    let source = if is_same { name.clone() } else { source.replace('_', "-") };
+                    to_upstream.push((name, source));
+                } else {
+                    continue;
                 }
+                self.carried(header);
+                is_used = true;
             }
             if is_used {
                 self.carried(set);
             } else {
                 self.missing(
                     set,
-                    "brisk copies a header of the permission under its own name",
-                    "write copy_headers = [\"NAME\"] in forward_auth, and let the application read this name",
+                    "brisk copies headers of the permission to headers of the request, or under their own names to the client",
+                    "write copy_headers in forward_auth",
                 );
             }
         }
-        for (key, names) in [("copy_headers", to_upstream), ("copy_to_response", to_client)] {
-            if !names.is_empty() {
-                table.set(key, toml::list(names));
-            }
+        if to_upstream.iter().any(|(name, source)| name != source) {
+            let names = to_upstream.into_iter().map(|(name, source)| (name, toml::text(&source)));
+            table.set("copy_headers", Keys(names.collect()).inline());
+        } else if !to_upstream.is_empty() {
+            table.set("copy_headers", toml::list(to_upstream.into_iter().map(|(name, _)| name)));
+        }
+        if !to_client.is_empty() {
+            table.set("copy_to_response", toml::list(to_client));
         }
     }
 }

@@ -5,7 +5,8 @@ use std::mem;
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::host::HOST;
-use crate::nginx::location::{At, Kind, Location, Route};
+use crate::nginx::location::{At, Kind, Location, Route, program};
+use crate::nginx::pattern;
 use crate::nginx::program::check_redirect;
 use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
@@ -69,7 +70,7 @@ impl<'a> Site<'_, 'a> {
 
     /// The value of one page.
     fn page(&self, page: &'a Directive, status: Option<&str>, uri: &str) -> Result<String, String> {
-        if let Some((file, folder)) = self.page_file(page) {
+        if let Some((file, folder)) = self.page_file(page).or_else(|| self.named_file(page)) {
             self.context.carried(folder);
             return Ok(file);
         }
@@ -138,6 +139,26 @@ impl<'a> Site<'_, 'a> {
         // Without its folder, the file is on another machine.
         let exists = self.context.is_file(&path) || !self.context.has_file_or_folder(folder.arg(0));
         (is_file && !path.contains('$') && exists).then(|| (self.context.file(&path), folder))
+    }
+
+    /// The file of a page whose named location changes all paths to it.
+    fn named_file(&self, page: &Directive) -> Option<(String, &'a Directive)> {
+        let (_, status, uri) = parts(page);
+        let location = self.named(uri).filter(|_| status.is_none())?;
+        let [step] = program(location.scope.own())[..] else { return None };
+        let is_every = step.name == "rewrite" && pattern::is_every(&step.arg(0).replace(['(', ')'], ""));
+        let file =
+            Some(step.arg(1)).filter(|file| is_every && file.starts_with('/') && !file.contains('$'))?;
+        self.check_source(file).ok()?;
+        let root =
+            location.scope.one("root").filter(|root| step.arg(2) == "break" && !root.arg(0).contains('$'))?;
+        let path = format!("{}{file}", root.arg(0).trim_end_matches('/'));
+        let exists = self.context.is_file(&path) || !self.context.has_file_or_folder(root.arg(0));
+        let is_file = location.scope.all_of(&PASSES).0 <= HOST;
+        (is_file && exists).then(|| {
+            self.context.carried(step);
+            (self.context.file(&path), root)
+        })
     }
 
     /// Whether the response of an internal location is a page.

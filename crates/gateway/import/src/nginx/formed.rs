@@ -2,15 +2,16 @@
 
 use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
+use crate::nginx::closing::closes;
 use crate::nginx::files::{CANDIDATES, ONE_PATH};
 use crate::nginx::flow::{Flow, Rewrite};
-use crate::nginx::location::{Kind, Route, program};
+use crate::nginx::location::{Kind, Location, Route, program};
 use crate::nginx::pattern::{self, covers, is_every};
 use crate::nginx::program::{is_redirect, without_query};
 use crate::nginx::proxy::all_rewritten;
 use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
-use crate::nginx::variables::Use;
+use crate::nginx::variables::{Use, Values};
 use crate::toml::{self, Keys};
 
 /// Stands for the path of the request in a candidate.
@@ -158,7 +159,9 @@ impl<'a> Site<'_, 'a> {
                 self.context.template(&marked.replace("$uri", &PATH.to_string()), &flow.values, Use::Path);
             let formed = formed.ok()?.replace(PATH, "{0}");
             self.check_source(&formed).ok()?;
-            to.push(formed);
+            if !to.contains(&formed) {
+                to.push(formed);
+            }
         }
         let has_path = to.iter().any(|file| file.contains("{0}"));
         let has_groups = to.iter().any(|file| file.replace("{0}", "").replace("{{", "").contains('{'));
@@ -262,6 +265,55 @@ impl<'a> Site<'_, 'a> {
         self.candidate_files("^.*$", &[], flow, keys)?;
         keys.set("rewrite_files", format!("[{}]", tables.join(", ")));
         Ok(())
+    }
+
+    /// The changed path of a `rewrite` that concerns all paths, and the location that it reaches.
+    pub(crate) fn rewritten(
+        &self,
+        flow: &Flow<'_, 'a>,
+        step: &Directive,
+    ) -> Result<(Rewrite, &Location<'a>), String> {
+        let every = ["^/(.*)", "^/(.*)$", "^(.*)$", "^(.*)", "(.*)"];
+        if !is_every(step.arg(0)) && !every.contains(&step.arg(0)) {
+            return Err("the last rewrite is not for all paths".to_owned());
+        }
+        let groups = Values { groups: true, ..flow.values.clone() };
+        let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
+        let is_whole = matches!(step.arg(0), "^(.*)$" | "^(.*)" | "(.*)");
+        let end = step.arg(1).strip_prefix("$1").filter(|end| is_whole && end.starts_with('.'));
+        let (next, is_hidden) = match end.filter(|end| !end.contains(['$', '?', '/'])) {
+            // Only a location whose path has a part of the end is another one than before.
+            Some(end) => {
+                let next = self.find(&format!("/x{end}")).ok_or("no location fits the new path")?;
+                (next, next.refused || self.hides_end(end, &flow.to(next)))
+            }
+            None => {
+                let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
+                (next, self.reached((step.arg(0), step.arg(1)), flow, Some(next))?.is_some())
+            }
+        };
+        if is_hidden {
+            return Err("a location for some of the new paths has restrictions of its own".to_owned());
+        }
+        Ok(((pattern::translate(step.arg(0), false)?, to), next))
+    }
+
+    /// Whether a location with restrictions that `next` does not have is about paths that end with a part of `end`, which a change
+    /// appends.
+    fn hides_end(&self, end: &str, next: &Flow<'_, 'a>) -> bool {
+        let is_about =
+            |path: &str| (1..=end.len()).any(|part| end.get(..part).is_some_and(|part| path.ends_with(part)));
+        let is_expression = matches!(next.location.kind, Kind::Expression { .. });
+        let mut others = self.locations.iter().filter(|other| match &other.kind {
+            Kind::Prefix { path, .. } | Kind::Exact(path) => is_about(path),
+            // nginx takes the first expression that matches.
+            Kind::Expression { .. } => !is_expression || other.number < next.location.number,
+            Kind::Named(_) => false,
+        });
+        let is_restricted = |other: &Location<'a>| {
+            other.refused || closes(other.scope.own()) && next.same_restrictions(&next.to(other)).is_err()
+        };
+        others.any(is_restricted)
     }
 
     /// The last entry of `try_files` for all paths, because brisk cannot form the paths of the files before it.

@@ -1,9 +1,10 @@
 //! Headers of requests for upstreams and of responses.
 
 use crate::directive::Directive;
+use crate::nginx::access::is_copyable;
 use crate::nginx::context::Context;
 use crate::nginx::scope::Scope;
-use crate::nginx::variables::{Use, Values};
+use crate::nginx::variables::{Use, Values, only_variable};
 use crate::toml::{self, Keys};
 
 /// Headers that brisk sends to upstreams without a setting, with the values that mean the same in nginx.
@@ -135,8 +136,8 @@ impl Context<'_> {
             sent.remove.push(name.to_owned());
             self.carried(header);
         } else if is_copied(scope, value) {
-            // forward_auth copies headers of a permission under their own names.
-            if !is_same_header(scope, name, value) {
+            // forward_auth replaces the header of the client by that of the permission.
+            if !is_replaced(scope, name, value) {
                 sent.remove.push(name.to_owned());
             }
         } else {
@@ -298,11 +299,12 @@ fn is_copied(scope: &Scope<'_>, value: &str) -> bool {
     scope.all("auth_request_set").iter().any(|set| set.arg(0) == value)
 }
 
-/// Whether a header has the name of the header of a permission from which `auth_request_set` has the variable.
-fn is_same_header(scope: &Scope<'_>, name: &str, value: &str) -> bool {
-    let name = format!("$upstream_http_{}", name.replace('-', "_"));
-    scope
-        .all("auth_request_set")
-        .iter()
-        .any(|set| set.arg(0) == value && set.arg(1).eq_ignore_ascii_case(&name))
+/// Whether `auth_request_set` has a header of a permission for this header.
+fn is_replaced(scope: &Scope<'_>, name: &str, value: &str) -> bool {
+    let is_header = |set: &&Directive| {
+        let source = only_variable(set.arg(1));
+        set.arg(0) == value && source.is_some_and(|source| source.starts_with("upstream_http_"))
+    };
+    let is_asked = scope.one("auth_request").is_some_and(|question| question.arg(0) != "off");
+    is_asked && is_copyable(name) && scope.all("auth_request_set").iter().any(is_header)
 }

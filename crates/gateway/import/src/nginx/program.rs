@@ -3,7 +3,7 @@
 use crate::directive::Directive;
 use crate::nginx::condition::When;
 use crate::nginx::flow::{Flow, Rewrite};
-use crate::nginx::location::{Location, Route, program};
+use crate::nginx::location::{Route, program};
 use crate::nginx::pattern::{self, is_every};
 use crate::nginx::site::Site;
 use crate::nginx::variables::{Use, Values};
@@ -162,7 +162,10 @@ impl<'a> Site<'_, 'a> {
         let both = || flow.when.and(&condition).ok_or("the location has an expression for the path too");
         if is_redirect(step) {
             let keys = self.redirect(target, step.arg(2), &groups)?;
-            routes.push(self.answer(flow, both()?, keys));
+            // A redirect of the server precedes the choice of a location, so an expression of the location is no condition.
+            let is_first = flow.when == flow.at.when && self.program.iter().any(|own| own.id == step.id);
+            let when = if is_first { condition.clone() } else { both()? };
+            routes.push(self.answer(flow, when, keys));
             context.carried(step);
             return Ok(after());
         }
@@ -208,26 +211,6 @@ impl<'a> Site<'_, 'a> {
         context.carried(step);
         routes.push(Self::restricted(flow.location, flow.at, both, keys));
         Ok(after())
-    }
-
-    /// The changed path of a `rewrite` that concerns all paths, and the location that it reaches.
-    pub(crate) fn rewritten(
-        &self,
-        flow: &Flow<'_, 'a>,
-        step: &Directive,
-    ) -> Result<(Rewrite, &Location<'a>), String> {
-        let every = ["^/(.*)", "^/(.*)$", "^(.*)$", "^(.*)", "(.*)"];
-        if !is_every(step.arg(0)) && !every.contains(&step.arg(0)) {
-            return Err("the last rewrite is not for all paths".to_owned());
-        }
-        let groups = Values { groups: true, ..flow.values.clone() };
-        let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
-        let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
-        let changed = (step.arg(0), step.arg(1));
-        if self.reached(changed, flow, Some(next))?.is_some() {
-            return Err("a location for some of the new paths has restrictions of its own".to_owned());
-        }
-        Ok(((pattern::translate(step.arg(0), false)?, to), next))
     }
 
     /// The redirect of a `rewrite`. The query of the client follows, unless the target ends with a question mark.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::directive::Directive;
 use crate::nginx::context::Context;
+use crate::report::Class;
 use crate::toml;
 
 /// Use of a text in brisk, which decides about the permitted variables.
@@ -203,7 +204,8 @@ impl Context<'_> {
         if !map.inner().iter().all(is_scheme) {
             return Err("a client could choose the target by a map with variables".to_owned());
         }
-        self.different(map, "redirects have the scheme of the request");
+        let detail = "redirects have the scheme of the request";
+        self.note_whole(map, &Class::Difference(detail.to_owned()));
         Ok("{request.scheme}".to_owned())
     }
 

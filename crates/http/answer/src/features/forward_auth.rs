@@ -21,9 +21,18 @@ pub struct ForwardAuth {
     /// Path and query of its requests.
     pub path: PathAndQuery,
     /// Headers of a permission that the upstream gets; those of the client with these names are removed.
-    pub copied: Arc<[HeaderName]>,
+    pub copied: Arc<[CopiedHeader]>,
     /// Headers of a permission that are added to the response to the client.
     pub returned: Arc<[HeaderName]>,
+}
+
+/// A header of a permission that the upstream gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedHeader {
+    /// Name for the upstream.
+    pub name: HeaderName,
+    /// Name in the permission.
+    pub source: HeaderName,
 }
 
 /// `forward_auth` of routes.

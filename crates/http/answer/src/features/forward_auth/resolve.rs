@@ -8,7 +8,8 @@ use brisk_upstream_group::settings::GroupSettings;
 use http::uri::PathAndQuery;
 use http::{HeaderName, header};
 
-use super::{ForwardAuth, keys};
+use super::keys::CopiedNames;
+use super::{CopiedHeader, ForwardAuth, keys};
 use crate::features::{Context, HostKeys, RouteScope};
 
 /// Headers that describe a message or its connection, and no user.
@@ -30,7 +31,7 @@ pub(super) fn of_route(
     context: &mut Context<'_>,
 ) -> Option<ForwardAuth> {
     let path = route.key("forward_auth");
-    let copied = names(&raw.copy_headers, &path.key("copy_headers"), context);
+    let copied = copied(&raw.copy_headers, &path.key("copy_headers"), context);
     if !raw.copy_headers.is_empty() && !route.has_upstream() {
         context.findings.wrong(&path.key("copy_headers"), "has no effect without `upstream` of the route");
     }
@@ -76,16 +77,34 @@ pub(super) fn of_route(
 
 fn names(written: &[String], path: &KeyPath, context: &mut Context<'_>) -> Arc<[HeaderName]> {
     let names = written.iter().enumerate();
-    let name = |(index, text): (usize, &String)| {
-        let fault = match HeaderName::from_bytes(text.as_bytes()) {
-            Ok(name) if !OF_MESSAGES.contains(&name) => return Some(name),
-            Ok(_) => format!("{text:?} describes a message, not a user"),
-            Err(_) => format!("{text:?} is not the name of a header: write one as \"Remote-User\""),
-        };
-        context.findings.wrong(&path.index(index), fault);
-        None
+    names.filter_map(|(index, text)| name(text, &path.index(index), context)).collect()
+}
+
+fn name(text: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<HeaderName> {
+    let fault = match HeaderName::from_bytes(text.as_bytes()) {
+        Ok(name) if !OF_MESSAGES.contains(&name) => return Some(name),
+        Ok(_) => format!("{text:?} describes a message, not a user"),
+        Err(_) => format!("{text:?} is not the name of a header: write one as \"Remote-User\""),
     };
-    names.filter_map(name).collect()
+    context.findings.wrong(path, fault);
+    None
+}
+
+fn copied(written: &CopiedNames, path: &KeyPath, context: &mut Context<'_>) -> Arc<[CopiedHeader]> {
+    match written {
+        CopiedNames::Same(list) => {
+            let names = names(list, path, context);
+            names.iter().map(|name| CopiedHeader { name: name.clone(), source: name.clone() }).collect()
+        }
+        CopiedNames::Renamed(table) => {
+            let renamed = |(to, from): (&String, &String)| {
+                let path = path.key(to);
+                let source = name(from, &path, context)?;
+                Some(CopiedHeader { name: name(to, &path, context)?, source })
+            };
+            table.iter().filter_map(renamed).collect()
+        }
+    }
 }
 
 /// Server and path of a URL.

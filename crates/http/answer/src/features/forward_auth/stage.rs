@@ -20,6 +20,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
 
+use super::CopiedHeader;
 use crate::error_page::{error_page, of_upstream};
 use crate::exchange::Exchange;
 use crate::features::access::stage::AccessStage;
@@ -53,7 +54,7 @@ pub(crate) struct ForwardAuthStage {
     group: Option<Rc<Group>>,
     path: PathAndQuery,
     /// Headers of a permission that the upstream gets in place of all others with their names.
-    copied: Arc<[HeaderName]>,
+    copied: Arc<[CopiedHeader]>,
     /// Headers of a permission that are added to the response to the client.
     returned: Arc<[HeaderName]>,
     names: Rc<Names>,
@@ -117,8 +118,8 @@ impl Stage for ForwardAuthStage {
     }
 
     fn forward(&self, exchange: &Exchange, _: &RequestState, headers: &mut HeaderList) {
-        for name in &*self.copied {
-            headers.remove(name);
+        for copied in &*self.copied {
+            headers.remove(&copied.name);
         }
         // `append`: a permission may have several lines of one name.
         append(exchange.granted.iter().flat_map(|granted| granted.iter()), headers);
@@ -137,6 +138,15 @@ fn append<'h>(lines: impl Iterator<Item = (&'h HeaderName, &'h HeaderValue)>, he
 fn of_permission(headers: &HeaderList, names: &[HeaderName]) -> Option<Box<HeaderList>> {
     let mut named = HeaderList::new();
     append(headers.iter().filter(|(name, _)| names.contains(name)), &mut named);
+    (!named.is_empty()).then(|| Box::new(named))
+}
+
+/// The headers of a permission for the upstream, under their names there.
+fn granted(headers: &HeaderList, copied: &[CopiedHeader]) -> Option<Box<HeaderList>> {
+    let mut named = HeaderList::new();
+    for copied in copied {
+        append(headers.get_all(&copied.source).map(|value| (&copied.name, value)), &mut named);
+    }
     (!named.is_empty()).then(|| Box::new(named))
 }
 
@@ -208,7 +218,7 @@ impl ForwardAuthStage {
         }
         if status.is_success() {
             let (head, body) = response.into_parts();
-            exchange.granted = of_permission(&head.headers, &self.copied);
+            exchange.granted = granted(&head.headers, &self.copied);
             exchange.returned = of_permission(&head.headers, &self.returned);
             // A body that is too long, too slow or breaks costs its connection only.
             let _ = timeout(PERMISSION_TIME, Limited::new(body, LONGEST_PERMISSION).collect()).await;
