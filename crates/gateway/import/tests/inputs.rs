@@ -414,6 +414,28 @@ fn large_applications_are_carried() {
 }
 
 #[test]
+fn users_and_certificates_of_clients_are_carried() {
+    let tls = "listen 443 ssl; ssl_certificate a; ssl_certificate_key b; ssl_client_certificate c;";
+    let text = |mode: &str| {
+        let test = "if ($ssl_client_verify != SUCCESS) { return 403; }";
+        format!(
+            "server {{ {tls} ssl_verify_client {mode}; location / {{ {test} proxy_set_header X-User $remote_user; \
+             proxy_set_header X-Verify $ssl_client_verify; proxy_set_header X-Path $uri; proxy_pass http://127.0.0.1:1; }} }}"
+        )
+    };
+    let result = import_text(&text("optional")).files.concat();
+    let set = "X-User = \"{user}\", X-Verify = \"{map.client-verify}\", X-Path = \"{request.decoded_path}\"";
+    for expected in
+        [set, "client_certificate = {}", "[map.client-verify]\nfrom = \"{tls.client.fingerprint}\""]
+    {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    // Without authorities, no certificate is verified.
+    let open = import_text(&text("optional_no_ca")).files.concat();
+    assert!(open.contains("status = 501") && !open.contains("upstream = "), "{open}");
+}
+
+#[test]
 fn conditions_with_look_around_refuse_more() {
     let text = "server { location /v2/ { if ($http_user_agent ~ \"^(docker\\/1\\.(3|4|5(?!\\.[0-9]-dev))|Go ).*$\") { return 404; } \
                 proxy_pass http://127.0.0.1:1; } location /a/ { if ($arg_a ~ ^(?!b)c) { return 204; } return 201; } }";
@@ -484,8 +506,8 @@ fn a_response_with_variables_is_a_body_with_variables() {
     let imported = import_text(text);
     let result = imported.files.concat();
     for expected in [
-        "respond = { body = \"{request.path} {{x} {{1} {map.chosen}\\n\" }",
-        "respond = { body = \"{{{request.path}} {{{{a}} {{ b }} {{c d}\" }",
+        "respond = { body = \"{request.decoded_path} {{x} {{1} {map.chosen}\\n\" }",
+        "respond = { body = \"{{{request.decoded_path}} {{{{a}} {{ b }} {{c d}\" }",
         "respond = { body = \"{1}\", content_type = \"text/html\" }",
         "path = \"/none\"\nrespond = { status = 501 }",
     ] {

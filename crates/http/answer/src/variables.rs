@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::time::SystemTime;
 
 use brisk_http::message::RequestParts;
+use brisk_http::path::RequestPath;
 use brisk_http::validate::{authority_of, host_of};
 use brisk_http::version;
 use brisk_rules::{Values, Variable, first_cookie, first_parameter};
@@ -38,6 +39,7 @@ impl Values for RequestValues<'_> {
                     let _ = write!(out, "{port}");
                 }
             },
+            Variable::User => out.extend_from_slice(exchange.user().unwrap_or_default().as_bytes()),
             Variable::Scheme => {
                 let is_secure = exchange.connection().client.secure;
                 out.extend_from_slice(if is_secure { b"https" } else { b"http" });
@@ -59,6 +61,11 @@ impl Values for HeadValues<'_> {
             Variable::Scheme => out.extend_from_slice(b"https"),
             Variable::Method => out.extend_from_slice(head.method.as_str().as_bytes()),
             Variable::Path => out.extend_from_slice(uri.path().as_bytes()),
+            Variable::DecodedPath => {
+                if let Ok(path) = RequestPath::read(uri.path()) {
+                    out.extend_from_slice(&path.decoded);
+                }
+            }
             Variable::Query => out.extend_from_slice(uri.query().unwrap_or_default().as_bytes()),
             Variable::QueryPart => {
                 if let Some(query) = uri.query() {

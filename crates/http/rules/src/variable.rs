@@ -11,6 +11,8 @@ pub enum Variable {
     ClientAddress,
     /// Port of the client.
     ClientPort,
+    /// Name of the user whose password or token the route has verified.
+    User,
     /// Subject of the client's verified certificate.
     ClientSubject,
     /// SHA-256 of the client's verified certificate.
@@ -61,17 +63,18 @@ pub enum Variable {
     ResponseHeader(HeaderName),
     /// Text of a group of the expression that selected the route. Only in redirects and bodies, by number or name.
     Group(usize),
-    /// Path as `RequestPath::decoded` has it for routes. Only in `text` of `signed_links`.
+    /// Path as `RequestPath::decoded` has it for routes: decoded, with resolved dot segments.
     DecodedPath,
     /// Value of `expires`. Only in `text` of `signed_links`.
     LinkExpires,
 }
 
 /// Variables with a fixed name.
-const NAMED: [(&str, Variable); 22] = [
+const NAMED: [(&str, Variable); 24] = [
     ("client.address", Variable::ClientAddress),
     ("client.port", Variable::ClientPort),
     ("client.certificate.subject", Variable::ClientSubject),
+    ("user", Variable::User),
     ("server.address", Variable::ServerAddress),
     ("server.port", Variable::ServerPort),
     ("request.id", Variable::Id),
@@ -79,6 +82,7 @@ const NAMED: [(&str, Variable); 22] = [
     ("request.scheme", Variable::Scheme),
     ("request.host", Variable::Host),
     ("request.path", Variable::Path),
+    ("request.decoded_path", Variable::DecodedPath),
     ("request.query", Variable::Query),
     ("request.query_part", Variable::QueryPart),
     ("request.target", Variable::Target),

@@ -8,10 +8,11 @@ use super::context::Context;
 // counts.
 /// Variables with the variable of brisk; a name that ends with `_` or `(` begins a family with the name of a header, cookie or
 /// parameter.
-const COUNTERPARTS: [(&str, &str); 55] = [
+const COUNTERPARTS: [(&str, &str); 56] = [
     ("$remote_addr", "{client.address}"),
     ("$binary_remote_addr", "{client.address}"),
     ("$remote_port", "{client.port}"),
+    ("$remote_user", "{user}"),
     ("$server_addr", "{server.address}"),
     ("$server_port", "{server.port}"),
     ("$server_name", "{tls.server_name}"),

@@ -76,8 +76,8 @@ fn a_redirect_has_known_variables_and_a_host_that_no_client_chooses() {
     refused(
         &route("path = \"/\"\nredirect = \"/{pth}\""),
         "brisk.toml:7:12: host[0].route[0].redirect: \"/{pth}\" is no place to redirect to: {pth} is no variable; \
-         known here: {client.address}, {client.port}, {client.certificate.subject}, {server.address}, {server.port}, {request.id}, \
-         {request.method}, {request.scheme}, {request.host}, {request.path}, {request.query}, {request.query_part}, {request.target}, {request.version}, \
+         known here: {client.address}, {client.port}, {client.certificate.subject}, {user}, {server.address}, {server.port}, {request.id}, \
+         {request.method}, {request.scheme}, {request.host}, {request.path}, {request.decoded_path}, {request.query}, {request.query_part}, {request.target}, {request.version}, \
          {tls.version}, {tls.cipher}, {tls.server_name}, {tls.client.fingerprint}, {ja4}, {time.unix}, {upstream.address}, \
          {response.status}, {request.header.NAME}, {request.cookie.NAME}, {request.query.NAME}, {response.header.NAME}, {map.NAME}",
     );

@@ -39,6 +39,27 @@ impl<'a> Site<'_, 'a> {
         self.add(Location { refused: true, ..Location::new(kind, scope, Some(directive), parent) });
     }
 
+    /// An `if` that refuses clients without a verified certificate. Whether the step is one.
+    pub(crate) fn certified(&self, flow: &mut Flow<'_, 'a>, step: &Directive) -> bool {
+        let [refusal] = step.inner() else { return false };
+        let status: u16 = refusal.arg(0).parse().unwrap_or_default();
+        let is_refusal = refusal.name == "return" && (400..500).contains(&status) && refusal.args.len() == 1;
+        let is_test = step.args.concat().replace(' ', "") == "($ssl_client_verify!=SUCCESS)";
+        // As in the host: without a file of authorities, it has no `client_certificates`.
+        let has_mode =
+            flow.scope.one("ssl_verify_client").is_some_and(|mode| matches!(mode.arg(0), "on" | "optional"));
+        let (_, files) = flow.scope.all_of(&["ssl_client_certificate", "ssl_trusted_certificate"]);
+        if !is_refusal || !is_test || !has_mode || !files.iter().any(|file| !file.arg(0).contains('$')) {
+            return false;
+        }
+        flow.certified = true;
+        self.context.carried_whole(step);
+        if status != 403 {
+            self.context.different(step, "clients without a certificate get status 403");
+        }
+        true
+    }
+
     /// An `if` that brisk cannot express. If it refuses requests, the location refuses all of them; an `if` of the server only gets
     /// a warning, because it concerns the whole host. Whether there is a route for all requests.
     pub(crate) fn unexpressed(

@@ -30,6 +30,8 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) formed: Option<(String, Vec<String>)>,
     /// Changes of paths without a file.
     pub(crate) absent: Vec<Rewrite>,
+    /// Whether clients need a certificate, because an `if` has refused all others.
+    pub(crate) certified: bool,
 }
 
 impl<'s, 'a> Flow<'s, 'a> {
@@ -37,8 +39,9 @@ impl<'s, 'a> Flow<'s, 'a> {
     pub(crate) fn new(location: &'s Location<'a>, at: &'s At) -> Self {
         let (when, values) = (at.when.clone(), at.values.clone());
         let scope = location.scope.clone();
-        let (links, script, formed) = (None, None, None);
-        Self { location, scope, at, when, values, links, script, strips: false, formed, absent: Vec::new() }
+        let (links, script, formed, absent) = (None, None, None, Vec::new());
+        let (strips, certified) = (false, false);
+        Self { location, scope, at, when, values, links, script, strips, formed, absent, certified }
     }
 
     /// The requests that also meet a condition; none if a route cannot have both conditions.

@@ -92,6 +92,9 @@ impl<'a> Site<'_, 'a> {
                     }
                 },
                 _ => {
+                    if self.certified(&mut flow, step) {
+                        continue;
+                    }
                     let rest = &steps[index + 1..];
                     let is_done = self.linked(&mut flow, step, rest, routes);
                     if is_done.unwrap_or_else(|| self.branch(&flow, step, rest, routes)) {
@@ -113,6 +116,10 @@ impl<'a> Site<'_, 'a> {
             // Values can contain values: each `set` may double the length.
             Ok(value) if value.len() > LONGEST => {
                 self.context.missing(step, "the value is too long", "write a shorter one");
+            }
+            Ok(_) if name == "args" => {
+                let action = "write rewrite_path with a query in the route";
+                self.context.missing(step, "brisk does not change the query of a request alone", action);
             }
             Ok(value) if name == "limit_rate" && toml::bytes(&value).is_none() => {
                 let action = "write a route for each rate, with bandwidth";

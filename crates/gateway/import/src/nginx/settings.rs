@@ -114,6 +114,9 @@ impl<'a> Site<'_, 'a> {
         if let Some(links) = &flow.links {
             keys.set("signed_links", &**links);
         }
+        if flow.certified {
+            keys.set("client_certificate", "{}");
+        }
         self.replaced_texts(flow, keys);
     }
 

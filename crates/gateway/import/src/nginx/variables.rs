@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::directive::Directive;
 use crate::nginx::context::Context;
 use crate::report::Class;
-use crate::toml;
+use crate::toml::{self, Keys};
 
 /// Use of a text in brisk, which decides about the permitted variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ const SAME: &[(&str, &str)] = &[
     ("content_length", "{request.header.content-length}"),
     ("uri", "{request.path}"),
     ("document_uri", "{request.path}"),
+    ("remote_user", "{user}"),
     ("args", "{request.query}"),
     ("query_string", "{request.query}"),
     ("request_uri", "{request.target}"),
@@ -93,7 +94,6 @@ const SAME: &[(&str, &str)] = &[
 
 /// Counterparts in lines of the access log only.
 const LOGGED: &[(&str, &str)] = &[
-    ("remote_user", "{user}"),
     ("time_local", "{time.common}"),
     ("request", "{request.line}"),
     ("status", "{response.status}"),
@@ -168,8 +168,14 @@ impl Context<'_> {
         if use_of == Use::Body && name == "upstream_addr" {
             return Err("the response has no server when its body is formed".to_owned());
         }
+        if matches!(name, "uri" | "document_uri") && use_of != Use::Redirect {
+            return Ok("{request.decoded_path}".to_owned());
+        }
         if let Some((_, own)) = SAME.iter().find(|(known, _)| *known == name) {
             return Ok((*own).to_owned());
+        }
+        if name == "ssl_client_verify" && use_of != Use::Redirect {
+            return Ok(self.verified_clients());
         }
         if name == "request" && matches!(use_of, Use::Value | Use::Body) {
             return Ok("{request.method} {request.target} {request.version}".to_owned());
@@ -195,6 +201,15 @@ impl Context<'_> {
             }
         }
         Err(format!("brisk has no variable for ${name}"))
+    }
+
+    /// The result of the verification of a client's certificate: brisk accepts no others.
+    fn verified_clients(&self) -> String {
+        let mut keys = Keys::of("from", toml::text("{tls.client.fingerprint}"));
+        keys.set("patterns", "[{ regex = \".\", value = \"SUCCESS\" }]");
+        keys.set("default", "\"NONE\"");
+        let name = self.tables.borrow_mut().named("map", "client-verify", &keys, String::new());
+        format!("{{map.{name}}}")
     }
 
     /// The scheme of the request for a `map` whose results are schemes. Other tables with variables are not for redirects, because a

@@ -317,8 +317,8 @@ fn clients_do_not_choose_headers_that_nginx_sets() {
         ))
     };
     for (lines, removed) in [
-        ("proxy_set_header X-User $remote_user;", "X-User"),
-        ("proxy_set_header X-Verified $ssl_client_verify; proxy_set_header Host $unknown;", "X-Verified"),
+        ("proxy_set_header X-User $unknown_user;", "X-User"),
+        ("proxy_set_header X-Verified $ssl_client_v_end; proxy_set_header Host $unknown;", "X-Verified"),
         ("auth_request off; auth_request_set $u $upstream_http_x_a; proxy_set_header X-A $u;", "X-A"),
         ("auth_request /no; auth_request_set $u $upstream_http_x_a$x; proxy_set_header X-A $u;", "X-A"),
     ] {
@@ -332,7 +332,7 @@ fn clients_do_not_choose_headers_that_nginx_sets() {
         server("auth_request /no; auth_request_set $u $upstream_http_x_a; proxy_set_header X-B $u;");
     assert!(renamed.contains("copy_headers = { X-B = \"x-a\" }") && !renamed.contains("remove"), "{renamed}");
     let script =
-        toml("server { location / { fastcgi_pass 127.0.0.1:1; fastcgi_param HTTP_X_USER $remote_user; } }");
+        toml("server { location / { fastcgi_pass 127.0.0.1:1; fastcgi_param HTTP_X_USER $unknown_user; } }");
     assert!(script.contains("params = { HTTP_X_USER = \"\" }"), "{script}");
 }
 

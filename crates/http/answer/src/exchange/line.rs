@@ -31,8 +31,6 @@ pub(super) struct Line {
     pub(super) user_agent: Option<HeaderValue>,
     /// Further headers that the form of the log needs.
     headers: Box<[Option<HeaderValue>]>,
-    /// The authenticated user.
-    pub(super) user: Option<Arc<str>>,
     /// The place of the request in a trace.
     pub(super) trace: Option<RequestSpan>,
     /// Time from the head to the start of forwarding, if the request belongs to a trace.
@@ -66,11 +64,14 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Adds the authenticated user to the access log.
+    /// Sets the authenticated user, for the access log and for variables.
     pub(crate) fn name_user(&mut self, user: Arc<str>) {
-        if let Some(line) = &mut self.line {
-            line.user = Some(user);
-        }
+        self.user = Some(user);
+    }
+
+    /// The authenticated user.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 }
 
@@ -136,7 +137,6 @@ impl Line {
             user_agent,
             headers,
             held,
-            user: None,
             trace: None,
             upstream_start: Cell::default(),
             labels: Labels::default(),

@@ -16,6 +16,7 @@ X-Kind = "{map.kind}"
 X-Tls = "{tls.version} {tls.cipher} {tls.server_name} {request.scheme}"
 X-Echo = "[{request.query.text}]"
 X-Time = "t={time.unix}"
+X-Path = "<{request.decoded_path}>"
 X-Json = '{"group":"{request.method}"}'
 
 [[host.route]]
@@ -123,6 +124,8 @@ fn a_value_has_facts_of_the_connection_and_no_line_breaks() {
     let response = get(&site, "/?text=a%0d%0aSet-Cookie:%20b%e2%80%ae", "");
     assert_eq!(response.header("x-echo"), Some("[a%0D%0ASet-Cookie: b%E2%80%AE]"));
     assert_eq!(response.header("set-cookie"), None);
+    let path = get(&site, "/a/%62/../c%20d/.", "");
+    assert_eq!(path.header("x-path"), Some("</a/c d/>"));
     let tls = response.header("x-tls").expect("a value");
     assert!(tls.starts_with("TLS 1.3 TLS_") && tls.ends_with(&format!("{NAME} https")), "{tls}");
     assert_eq!(response.header("x-json"), Some(r#"{"group":"GET"}"#));
