@@ -146,6 +146,8 @@ named! {
         ConnectionLimit = "connection-limit",
         /// The upstream has no server.
         NoServer = "no-server",
+        /// `allow` and `deny` do not permit the address of the client.
+        ClientAddress = "client-address",
     }
 }
 
@@ -155,7 +157,7 @@ impl StreamEnd {
     pub const fn side(self) -> Option<Side> {
         match self {
             Self::ClientClosed | Self::UpstreamClosed | Self::IdleTimeout | Self::Evicted => None,
-            Self::ClientReset => Some(Side::Client),
+            Self::ClientReset | Self::ClientAddress => Some(Side::Client),
             Self::UpstreamReset | Self::Connect | Self::ConnectTimeout => Some(Side::Upstream),
             Self::Drain | Self::ConnectionLimit | Self::NoServer => Some(Side::Internal),
         }

@@ -194,7 +194,7 @@ fn servers_of_https_are_verified_as_in_nginx() {
 
 #[test]
 fn stream_becomes_tcp_and_a_restriction_keeps_the_address_closed() {
-    let text = "stream { server { listen 1; proxy_pass 10.0.0.1:2; proxy_ssl on; } server { listen 3; deny all; proxy_pass 10.0.0.1:4; } server { listen 53 udp; proxy_pass 10.0.0.1:53; } }";
+    let text = "stream { server { listen 1; proxy_pass 10.0.0.1:2; proxy_ssl on; } server { listen 3; js_access x; proxy_pass 10.0.0.1:4; } server { listen 53 udp; proxy_pass 10.0.0.1:53; } }";
     let imported = import_text(text);
     let result = imported.files.concat();
     assert!(result.contains("servers = [\"tls://10.0.0.1:2\"]"), "{result}");

@@ -1,6 +1,6 @@
 //! `[[tcp]]`: TCP connections whose bytes are forwarded.
 
-use brisk_config_file::Period;
+use brisk_config_file::{Network, Period};
 use serde::Deserialize;
 
 use super::certificate::Certificate;
@@ -16,6 +16,8 @@ pub(crate) struct TcpKeys {
     pub alpn: Vec<String>,
     pub tls: Option<TcpTls>,
     pub certificates: Vec<Certificate>,
+    pub allow: Option<Vec<Network>>,
+    pub deny: Option<Vec<Network>>,
     pub upstream: Option<String>,
     pub idle_timeout: Option<Period>,
 }

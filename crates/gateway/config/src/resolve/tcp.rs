@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brisk_access::NetworkRules;
 use brisk_answer::features::TIMEOUTS;
 use brisk_certs::Certificate;
-use brisk_config_file::{KeyPath, Period};
+use brisk_config_file::{KeyPath, Network, Period};
 use brisk_gateway::settings::{TcpSettings, TcpTls};
 use brisk_tls::HostSettings;
 use brisk_upstream_group::settings::ServerUrl;
@@ -44,6 +45,7 @@ fn service(
     check_tls(raw, tcp, path, context);
     let upstream = upstream(raw, tcp, path, context);
     let names = names(tcp);
+    let networks = networks(tcp, path, context);
     let protocols = tcp.alpn.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
     // A name is not required with `listen`: then all names belong here, also connections without one.
     let is_default = tcp.names.is_empty() || tcp.names.iter().any(|name| name == ANY);
@@ -72,6 +74,7 @@ fn service(
         is_default,
         alpn: protocols,
         tls,
+        networks,
         upstream,
         idle_timeout: context
             .shared
@@ -79,6 +82,23 @@ fn service(
             .within(&path.key("idle_timeout"), tcp.idle_timeout, IDLE, &TIMEOUTS)
             .0,
     }
+}
+
+/// The networks whose clients are permitted.
+fn networks(tcp: &raw::TcpKeys, path: &KeyPath, context: &mut Context<'_>) -> NetworkRules {
+    let findings = &mut context.shared.findings;
+    // A network that could not be read is missing in the list, and was reported already.
+    if tcp.allow.as_ref().is_some_and(Vec::is_empty) && !findings.written(&path.key("allow").index(0)) {
+        findings.wrong(&path.key("allow"), "no network: write at least one, as \"10.0.0.0/8\"");
+    }
+    let list = |networks: Option<&Vec<Network>>| -> Vec<_> {
+        networks.into_iter().flatten().map(|network| network.0).collect()
+    };
+    NetworkRules::new(list(tcp.allow.as_ref()), list(tcp.deny.as_ref())).unwrap_or_else(|network| {
+        let message = format!("{network} is in `allow` already: keep one of the two");
+        findings.wrong(&path.key("deny"), message);
+        NetworkRules::default()
+    })
 }
 
 /// The names in one form, without [`ANY`]. Mistakes are reported by [`check_names`].

@@ -42,6 +42,21 @@ fn names_mean_that_tls_is_passed_on() {
 }
 
 #[test]
+fn clients_of_some_networks_are_permitted() {
+    let networks =
+        &accepted(&format!("{DB}allow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]\n")).settings.tcp[0]
+            .networks;
+    let permits = |text: &str| networks.permits(text.parse().expect("an address"));
+    assert!(permits("10.2.0.1") && !permits("10.1.0.1") && !permits("127.0.0.1"));
+    assert!(accepted(DB).settings.tcp[0].networks.is_open());
+    refused(
+        &format!("{DB}allow = [\"10.0.0.0/8\"]\ndeny = [\"10.0.0.0/8\"]\n"),
+        "tcp[0].deny: 10.0.0.0/8 is in `allow` already: keep one of the two",
+    );
+    refused(&format!("{DB}allow = []\n"), "tcp[0].allow: no network: write at least one, as \"10.0.0.0/8\"");
+}
+
+#[test]
 fn a_connection_belongs_to_one_place() {
     let pass = |keys: &str| format!("[[tcp]]\nupstream = \"tcp://127.0.0.1:1\"\n{keys}\n");
     refused(

@@ -52,6 +52,10 @@ pub(crate) async fn forward(
         end: None,
         worker: Rc::clone(&worker),
     };
+    if !forwarding.service.settings.networks.permits(forwarding.record.client.ip()) {
+        forwarding.end = Some(StreamEnd::ClientAddress);
+        return;
+    }
     // The end of the handshake may still be in the stream; a client that does not take it gets it later.
     poll_fn(|context| {
         drop(Pin::new(&mut io).poll_flush(context));

@@ -57,6 +57,7 @@ mod tests {
             is_default: true,
             alpn: Vec::new(),
             tls: TcpTls::None,
+            networks: brisk_access::NetworkRules::default(),
             upstream: "app".to_owned(),
             idle_timeout: Duration::from_secs(1),
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brisk_access::NetworkRules;
 use brisk_net::ListenerSettings;
 use brisk_tls::HostSettings;
 
@@ -20,6 +21,8 @@ pub struct TcpSettings {
     pub alpn: Vec<Box<[u8]>>,
     /// Treatment of TLS.
     pub tls: TcpTls,
+    /// Networks whose clients are permitted.
+    pub networks: NetworkRules,
     /// Name of the upstream group.
     pub upstream: String,
     /// Maximum time without data in either direction.

@@ -39,7 +39,7 @@ impl Context<'_> {
         scope: &Scope<'d>,
     ) -> Result<(), (Option<&'d Directive>, String)> {
         // A connection that a rule refuses would be forwarded, so the address is left out instead.
-        let rules = ["allow", "deny", "ssl_verify_client", "js_access", "limit_conn"];
+        let rules = ["ssl_verify_client", "js_access", "limit_conn"];
         if let Some(rule) = scope.all_of(&rules).1.first() {
             return Err((Some(*rule), "[[tcp]] of brisk has no such restriction".to_owned()));
         }
@@ -63,6 +63,7 @@ impl Context<'_> {
         let Some(map) = map else {
             let target = self.destination(pass.arg(0), scope, pass).map_err(fail)?;
             keys.set("upstream", target);
+            self.networks(scope, &mut keys);
             self.carried(pass);
             self.table("[[tcp]]".to_owned(), keys, server);
             return Ok(());
@@ -79,6 +80,7 @@ impl Context<'_> {
             let target = self.destination(&value, scope, pass).map_err(fail)?;
             keys.set("names", toml::list(names));
             keys.set("upstream", target);
+            self.networks(scope, &mut keys);
             self.table("[[tcp]]".to_owned(), keys, server);
         }
         Ok(())

@@ -102,6 +102,17 @@ fn bytes_and_their_ends_pass_in_both_directions() {
 }
 
 #[test]
+fn a_client_of_a_denied_network_reaches_no_server() {
+    let origin = echo();
+    let brisk = serve("", &table(&url(&origin), "name = \"closed\"\nallow = [\"10.0.0.0/8\"]\n"));
+    assert_closed(&mut connect(brisk.tcp(0)));
+    let line = brisk.logged("\"tcp\":\"closed\"");
+    assert!(line.contains("\"outcome\":\"client-address\""), "{line}");
+    let open = serve("", &table(&url(&origin), "deny = [\"10.0.0.0/8\"]\n"));
+    assert_eq!(exchange(&mut connect(open.tcp(0)), b"hello"), b"hello");
+}
+
+#[test]
 fn a_client_may_go_on_after_the_end_of_the_server() {
     let (sender, received) = channel();
     let sender = Mutex::new(sender);
