@@ -358,25 +358,6 @@ fn candidates_for_files_are_carried() {
 }
 
 #[test]
-fn results_of_maps_have_variables() {
-    let text = "map $args $y { default bar; same baz; } map $args $x { var foo:$y; ~^a $host; default $scheme; } \
-                map $http_x_forwarded_proto $client { default $scheme; https https; } \
-                server { location / { add_header X-Foo $x; return 204; } location /m { return 301 $client://$http_host/x; } \
-                location /n { return 301 /$x; } }";
-    let result = import_text(text).files.concat();
-    for expected in [
-        "{ regex = \"(?i)^var$\", value = \"foo:{map.y}\" }, { regex = \"^a\", value = \"{request.host}\" }",
-        "default = \"{request.scheme}\"",
-        "redirect = { to = \"{request.scheme}://{host}/x\", status = 301 }",
-        // A client could choose where the redirect leads.
-        "path = \"/n\"\nrespond = { status = 501 }",
-    ] {
-        assert!(result.contains(expected), "{expected} is missing in {result}");
-    }
-    assert!(result.find("[map.y]") < result.find("[map.x]"), "{result}");
-}
-
-#[test]
 fn large_applications_are_carried() {
     let carried = |name: &str, parts: &[&str]| {
         let imported = imported(name);

@@ -8,6 +8,7 @@ mod early_data;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod header_rules;
+mod map_networks;
 mod map_pattern;
 mod pairs;
 mod pattern;
@@ -27,6 +28,7 @@ pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use header_rules::{
     FilledValues, HeaderRule, HeaderRules, HostHeaders, ResponseHeaders, RouteHeaders, RuleValue, Statuses,
 };
+pub use map_networks::MapNetworks;
 pub use map_pattern::MapPattern;
 pub use pairs::{Pairs, cookies, first_cookie, first_parameter};
 pub use pattern::{GroupPattern, Pattern};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use regex::bytes::Captures;
 
+use crate::map_networks::MapNetworks;
 use crate::map_pattern::MapPattern;
 use crate::pattern::GroupPattern;
 use crate::variable::Variable;
@@ -39,7 +40,9 @@ pub struct Map {
     pub from: Template,
     /// Results by exact value.
     pub values: BTreeMap<String, String>,
-    /// Results of expressions, which are tried in this order if no exact value is equal.
+    /// Results by the network of an address, if no exact value is equal.
+    pub networks: MapNetworks,
+    /// Results of expressions, which are tried in this order if there is no other result.
     pub patterns: Vec<MapPattern>,
     /// Result for all other values.
     pub default: String,
@@ -212,8 +215,9 @@ impl Map {
         let key = key.text;
         let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
         let exact = exact.map(|value| Cow::Borrowed(value.as_bytes()));
+        let network = || self.networks.result(&key).map(|value| Cow::Borrowed(value.as_bytes()));
         let matching = || self.patterns.iter().find_map(|pattern| pattern.result(&key));
-        match exact.or_else(matching).unwrap_or(self.default.as_bytes().into()) {
+        match exact.or_else(network).or_else(matching).unwrap_or(self.default.as_bytes().into()) {
             // The result of an expression with groups is owned: text of a client is no template.
             Cow::Borrowed(text) => match self.formed.get(text) {
                 Some(template) => Cow::Owned(template.text(values)),

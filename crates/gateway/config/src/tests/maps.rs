@@ -62,7 +62,7 @@ fn wrong_variables_and_tables_are_refused() {
     );
     refused(
         &with("", "[map.a]\nfrom = \"{request.host}\"\n"),
-        "brisk.toml:8:1: map.a: a table needs `values` or `patterns`",
+        "brisk.toml:8:1: map.a: a table needs `values`, `networks` or `patterns`",
     );
     refused(
         &with("", "[map.a]\nfrom = \"{request.host}\"\npatterns = [{ regex = \"(\", value = \"\" }]\n"),
@@ -92,6 +92,14 @@ fn results_of_tables_have_variables_and_other_tables() {
                   [map.b]\nfrom = \"{map.c}\"\nvalues = { y = \"z\" }\n\
                   [map.c]\nfrom = \"{request.path}\"\npatterns = [{ regex = \"^/\", value = \"{request.query}\" }]\n";
     accepted(&with(rule, tables));
+    accepted(&with(
+        rule,
+        "[map.a]\nfrom = \"{client.address}\"\nnetworks = { \"10.0.0.0/8\" = \"a\", \"::1\" = \"{request.host}\" }\n",
+    ));
+    refused(
+        &with("", "[map.a]\nfrom = \"{client.address}\"\nnetworks = { \"10.0.0.0/33\" = \"a\" }\n"),
+        "brisk.toml:10:30: map.a.networks.\"10.0.0.0/33\": \"10.0.0.0/33\" is not a network: write one as \"10.0.0.0/8\"",
+    );
     let table =
         |result: &str| format!("[map.a]\nfrom = \"{{request.host}}\"\nvalues = {{ x = \"{result}\" }}\n");
     refused(

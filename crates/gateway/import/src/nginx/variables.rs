@@ -186,6 +186,9 @@ impl Context<'_> {
             }
             return self.map(name).map(|name| format!("{{map.{name}}}"));
         }
+        if let Some(geo) = self.geos.get(name) {
+            return self.geo_table(name, geo);
+        }
         let lower = |name: &str| name.replace('_', "-");
         let of_response = name.strip_prefix("upstream_http_").or_else(|| name.strip_prefix("sent_http_"));
         if let Some(header) = of_response.filter(|_| use_of == Use::Value) {

@@ -13,6 +13,9 @@ pub struct Map {
     /// Results by exact value.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
+    /// Results by network, if `from` is an address and no exact value is equal. The longest prefix decides.
+    #[serde(default)]
+    pub networks: BTreeMap<String, String>,
     /// Results by regular expression, in this order, if no exact value is equal. `{1}` or `{name}` in `value` is the text of a
     /// [group](pages.md#variables).
     #[serde(default)]

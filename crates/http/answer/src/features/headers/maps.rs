@@ -1,10 +1,12 @@
 //! `[map.NAME]`: tables that header rules, redirects and bodies refer to.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use brisk_config_file::KeyPath;
 use brisk_rules::{GroupPattern, Map, MapPattern, Maps, Template};
+use ipnet::IpNet;
 
 use super::map_keys;
 use crate::features::{Context, conditions};
@@ -37,14 +39,15 @@ pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>
 
 /// Names of the tables that a table refers to.
 fn references(map: &map_keys::Map) -> impl Iterator<Item = &str> {
-    let results = map.patterns.iter().map(|pattern| &pattern.value).chain(map.values.values());
+    let results = map.patterns.iter().map(|pattern| &pattern.value);
+    let results = results.chain(map.values.values()).chain(map.networks.values());
     let texts = results.chain([&map.from, &map.default]);
     texts.flat_map(|text| text.split("{map.").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0)))
 }
 
 fn table(map: &map_keys::Map, path: &KeyPath, maps: &Maps, context: &mut Context<'_>) -> Map {
-    if map.values.is_empty() && map.patterns.is_empty() {
-        context.findings.incomplete(path, "a table needs `values` or `patterns`");
+    if map.values.is_empty() && map.networks.is_empty() && map.patterns.is_empty() {
+        context.findings.incomplete(path, "a table needs `values`, `networks` or `patterns`");
     }
     let from = Template::new(&map.from, maps).unwrap_or_else(|reason| {
         context.findings.wrong(&path.key("from"), reason);
@@ -59,13 +62,26 @@ fn table(map: &map_keys::Map, path: &KeyPath, maps: &Maps, context: &mut Context
         (key.clone(), results.fixed(value, &path.key("values").key(key), context))
     };
     let values = map.values.iter().map(value).collect();
+    let mut networks = Vec::new();
+    for (key, value) in &map.networks {
+        let path = path.key("networks").key(key);
+        let value = results.fixed(value, &path, context);
+        match key.parse().or_else(|_| key.parse::<IpAddr>().map(IpNet::from)) {
+            Ok(network) => networks.push((network, value)),
+            Err(_) => {
+                let message = format!("{key:?} is not a network: write one as \"10.0.0.0/8\"");
+                context.findings.wrong(&path, message);
+            }
+        }
+    }
+    let networks = networks.into_iter().collect();
     let mut patterns = Vec::new();
     for (index, entry) in map.patterns.iter().enumerate() {
         let path = path.key("patterns").index(index);
         patterns.extend(pattern(entry, &path, &mut results, context));
     }
     let default = results.fixed(&map.default, &path.key("default"), context);
-    Map { from, values, patterns, default, formed: results.formed }
+    Map { from, values, networks, patterns, default, formed: results.formed }
 }
 
 fn pattern(

@@ -1,0 +1,51 @@
+//! `map` and `geo` of nginx as tables of brisk.
+
+use std::fs;
+
+use brisk_import::{Imported, nginx};
+
+fn import_text(text: &str) -> Imported {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("nginx.conf");
+    fs::write(&path, text).expect("a file");
+    nginx(&path).expect("an import")
+}
+
+#[test]
+fn results_of_maps_have_variables() {
+    let text = "map $args $y { default bar; same baz; } map $args $x { var foo:$y; ~^a $host; default $scheme; } \
+                map $http_x_forwarded_proto $client { default $scheme; https https; } \
+                server { location / { add_header X-Foo $x; return 204; } location /m { return 301 $client://$http_host/x; } \
+                location /n { return 301 /$x; } }";
+    let result = import_text(text).files.concat();
+    for expected in [
+        "{ regex = \"(?i)^var$\", value = \"foo:{map.y}\" }, { regex = \"^a\", value = \"{request.host}\" }",
+        "default = \"{request.scheme}\"",
+        "redirect = { to = \"{request.scheme}://{host}/x\", status = 301 }",
+        // A client could choose where the redirect leads.
+        "path = \"/n\"\nrespond = { status = 501 }",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(result.find("[map.y]") < result.find("[map.x]"), "{result}");
+}
+
+#[test]
+fn networks_of_geo_are_a_table() {
+    let server = "server { location / { add_header X-A $country; add_header X-B $other; return 204; } }";
+    let imported = import_text(&format!(
+        "geo $country {{ default none; 10.0.0.0/8 a; 10.1.0.0/16 b; 10.2.0.0/16 c; delete 10.2.0.0/16; ::1 d; }} \
+         geo $arg_ip $other {{ 192.0.2.1 x; }} {server}"
+    ));
+    let result = imported.files.concat();
+    for expected in [
+        "from = \"{client.address}\"\ndefault = \"none\"\nnetworks = { \"10.0.0.0/8\" = \"a\", \"10.1.0.0/16\" = \"b\", \"::1\" = \"d\" }",
+        "from = \"{request.query.ip}\"\nnetworks = { \"192.0.2.1\" = \"x\" }",
+        "X-A = \"{map.country}\", X-B = \"{map.other}\"",
+    ] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert_eq!(imported.report.counts()[3], 0, "{}", imported.report);
+    let ranges = import_text(&format!("geo $country {{ ranges; 10.0.0.0-10.0.0.9 a; }} {server}"));
+    assert!(!ranges.files.concat().contains("[map.") && ranges.report.counts()[3] > 0, "{}", ranges.report);
+}
