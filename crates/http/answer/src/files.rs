@@ -263,7 +263,8 @@ impl StaticFiles {
         response
     }
 
-    /// Paths below the folder in place of the requested one; `None` if no expression matches. Without those that must not be served.
+    /// Paths below the folder in place of the requested one, without those that must not be served; `None` if no expression
+    /// matches.
     fn formed(&self, path: &RequestPath<'_>) -> Option<Vec<Uri>> {
         let formed = self.rewrite.as_ref()?.iter().find_map(|rewrite| rewrite.all(&path.decoded))?;
         let targets = formed

@@ -1,4 +1,4 @@
-//! Results of tables by the network of an address.
+//! [`MapNetworks`], results of a [`Map`](crate::Map) by the network of an address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use ipnet::IpNet;
 #[derive(Clone, Debug, Default)]
 pub struct MapNetworks {
     results: HashMap<IpNet, String>,
-    /// Prefix lengths of `results`, the longest first.
+    /// Prefix lengths of `results`, the longest first, as [`IpNet::prefix_len`] returns them.
     lengths: Vec<u8>,
 }
 
 impl FromIterator<(IpNet, String)> for MapNetworks {
-    /// Bits of a network beyond its prefix are ignored.
+    /// Bits of an [`IpNet`] beyond its prefix are ignored.
     fn from_iter<I: IntoIterator<Item = (IpNet, String)>>(results: I) -> Self {
         let results: HashMap<_, _> =
             results.into_iter().map(|(network, result)| (network.trunc(), result)).collect();

@@ -46,7 +46,7 @@ pub struct Map {
     pub patterns: Vec<MapPattern>,
     /// Result for all other values.
     pub default: String,
-    /// Templates of the fixed results that have variables, by their text.
+    /// The [`Template`] of each fixed result that has variables, by its text.
     pub formed: BTreeMap<Box<[u8]>, Template>,
 }
 

@@ -100,7 +100,7 @@ fn parse(base: &str, path: &str, query: Option<&str>) -> Result<PathAndQuery, Re
 pub struct PathRewrite {
     pattern: GroupPattern,
     to: PathTemplate,
-    /// Further templates, for files.
+    /// Further templates, for [`Self::all`].
     others: Vec<PathTemplate>,
 }
 
@@ -146,7 +146,7 @@ impl PathRewrite {
         Some(templates.filter_map(|to| expanded(to, &groups, None).ok()).collect())
     }
 
-    /// The groups of a path that matches; an error for one of more than 4 KiB.
+    /// The groups of a path that matches `pattern`; a [`Refusal`] for one of more than 4 KiB.
     fn groups<'p>(&self, path: &'p [u8]) -> Option<Result<Captures<'p>, Refusal>> {
         if !self.is_match(path) {
             return None;

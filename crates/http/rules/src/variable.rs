@@ -11,7 +11,7 @@ pub enum Variable {
     ClientAddress,
     /// Port of the client.
     ClientPort,
-    /// Name of the user whose password or token the route has verified.
+    /// Name of the user that `basic_auth` or `jwt` of the route has verified.
     User,
     /// Subject of the client's verified certificate.
     ClientSubject,
@@ -53,7 +53,7 @@ pub enum Variable {
     TlsServerName,
     /// JA4 of the `ClientHello`.
     Ja4,
-    /// Seconds since 1970 with milliseconds, when the text is formed.
+    /// Seconds since 1970 with milliseconds (`1732198930.123`), when the text is formed.
     Time,
     /// Address of the server that answered. Only in responses.
     Upstream,

@@ -188,7 +188,6 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
         ("url = \"https://auth.test\"", "https://auth.test", "/"),
         ("upstream = \"auth\", path = \"/verify\"", "auth", "/verify"),
         ("upstream = \"auth\", copy_to_response = [\"Set-Cookie\"]", "auth", "/"),
-        ("upstream = \"auth\", copy_headers = { Remote-User = \"X-User\" }", "auth", "/"),
     ] {
         let resolved = accepted(&text(auth));
         let settings = &resolved.settings.service.hosts[0].routes[0];
@@ -228,16 +227,30 @@ fn a_server_decides_about_requests_by_its_url_or_as_an_upstream() {
              \"Remote-User\"",
         ),
         (
-            "upstream = \"auth\", copy_headers = { Host = \"X-User\" }",
-            "brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers.Host: \"Host\" describes a message, not a user",
-        ),
-        (
             "upstream = \"auth\", copy_to_response = [\"Upgrade\"]",
             "brisk.toml:8:57: host[0].route[0].forward_auth.copy_to_response[0]: \"Upgrade\" describes a message, not a user",
         ),
     ] {
         refused(&text(auth), expected);
     }
+}
+
+#[test]
+fn headers_of_a_permission_may_have_another_name() {
+    let text = |names: &str| {
+        let keys = format!("upstream = \"auth\", copy_headers = {{ {names} }}");
+        let app = "[[host.route]]\npath = \"/\"\nupstream = \"auth\"\n";
+        let upstreams = "[upstream.auth]\nservers = [\"http://127.0.0.1:2\"]\n";
+        format!("{LISTENER}{HOST}{app}forward_auth = {{ {keys} }}\n{upstreams}")
+    };
+    let resolved = accepted(&text("Remote-User = \"X-User\""));
+    let settings = &resolved.settings.service.hosts[0].routes[0];
+    let copied = &settings.forward_auth.as_ref().expect("a server").copied;
+    assert_eq!((copied[0].name.as_str(), copied[0].source.as_str()), ("remote-user", "x-user"));
+    refused(
+        &text("Host = \"X-User\""),
+        "brisk.toml:8:61: host[0].route[0].forward_auth.copy_headers.Host: \"Host\" describes a message, not a user",
+    );
 }
 
 #[test]

@@ -79,10 +79,6 @@ fn a_wrong_path_for_upstreams_is_refused() {
             "10:40: host[0].route[0].rewrite_path.to: \"/{2}\" is not a path for the matches: the expression has no group {2}",
         ),
         (
-            "rewrite_path = [{ pattern = \"(a)\", to = \"/{1}\" }, { pattern = \"(b)\", to = [\"/{1}\", \"/x\"] }]",
-            "10:75: host[0].route[0].rewrite_path[1].to: an upstream gets one path: a list is for files",
-        ),
-        (
             "replace_prefix = \"/x\"\nrewrite_path = { pattern = \"(a)\", to = \"/\" }",
             "11:16: host[0].route[0].rewrite_path: and `replace_prefix` cannot both change the path: keep one",
         ),
@@ -102,6 +98,20 @@ fn a_wrong_path_for_upstreams_is_refused() {
     refused(
         &route("strip_prefix = true").replace("upstream = \"app\"", "respond = {}"),
         "brisk.toml:10:16: host[0].route[0].strip_prefix: has no effect without `upstream`",
+    );
+}
+
+#[test]
+fn an_upstream_gets_one_path_of_each_entry() {
+    let entry = |to: &str| {
+        format!(
+            "rewrite_path = [{{ pattern = \"(a)\", to = \"/{{1}}\" }}, {{ pattern = \"(b)\", to = {to} }}]"
+        )
+    };
+    assert!(matches!(path(&entry("\"/x\"")), UpstreamPath::Rewritten(all) if all.len() == 2));
+    refused(
+        &route(&entry("[\"/{1}\", \"/x\"]")),
+        "brisk.toml:10:75: host[0].route[0].rewrite_path[1].to: an upstream gets one path: a list is for files",
     );
 }
 

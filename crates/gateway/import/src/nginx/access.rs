@@ -66,7 +66,8 @@ pub(crate) fn foreign<'a>(scope: &Scope<'a>, carried: &[&str]) -> Option<&'a Dir
     others.filter_map(|name| scope.one(name)).find(|own| !matches!(own.arg(0), "off" | "Off"))
 }
 
-/// Whether a header of a permission may have this name for the upstream: brisk frames messages itself.
+/// Whether a header of a permission may have this name for the upstream, not `Host` and `Content-Length`: brisk frames messages
+/// itself.
 pub(crate) fn is_copyable(name: &str) -> bool {
     let of_messages =
         ["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];

@@ -39,7 +39,7 @@ impl<'a> Site<'_, 'a> {
         self.add(Location { refused: true, ..Location::new(kind, scope, Some(directive), parent) });
     }
 
-    /// An `if` that refuses clients without a verified certificate. Whether the step is one.
+    /// An `if` of `$ssl_client_verify` that refuses clients without a verified certificate. Whether the step is one.
     pub(crate) fn certified(&self, flow: &mut Flow<'_, 'a>, step: &Directive) -> bool {
         let [refusal] = step.inner() else { return false };
         let status: u16 = refusal.arg(0).parse().unwrap_or_default();

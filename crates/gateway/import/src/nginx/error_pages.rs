@@ -141,7 +141,7 @@ impl<'a> Site<'_, 'a> {
         (is_file && !path.contains('$') && exists).then(|| (self.context.file(&path), folder))
     }
 
-    /// The file of a page whose named location changes all paths to it.
+    /// The file of a page whose named location changes all paths to it: `rewrite ^ /502.html break`.
     fn named_file(&self, page: &Directive) -> Option<(String, &'a Directive)> {
         let (_, status, uri) = parts(page);
         let location = self.named(uri).filter(|_| status.is_none())?;

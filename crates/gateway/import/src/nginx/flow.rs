@@ -28,9 +28,9 @@ pub(crate) struct Flow<'s, 'a> {
     pub(crate) strips: bool,
     /// Paths of files that `try_files` forms: an expression for the path of the request, and templates.
     pub(crate) formed: Option<(String, Vec<String>)>,
-    /// Changes of paths without a file.
+    /// Changes of paths without a file: `if (!-e $request_filename)`.
     pub(crate) absent: Vec<Rewrite>,
-    /// Whether clients need a certificate, because an `if` has refused all others.
+    /// Whether clients need a certificate (`client_certificate`), because an `if` has refused all others.
     pub(crate) certified: bool,
 }
 

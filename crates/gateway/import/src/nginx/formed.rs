@@ -1,4 +1,4 @@
-//! Files at changed paths: those of a `rewrite`, and candidates of `try_files` with other parts than the path.
+//! Files at changed paths: those of a `rewrite`, and candidates of `try_files` with other parts than `$uri`.
 
 use crate::directive::Directive;
 use crate::nginx::cgi::is_script;
@@ -46,7 +46,7 @@ impl<'a> Site<'_, 'a> {
         })
     }
 
-    /// Files at the paths that each `rewrite` forms, below the folder of the location.
+    /// Files at the paths that each `rewrite` forms, below the folder of the location (`root`, `alias`).
     pub(crate) fn formed_files(
         &self,
         rewrites: &[Rewrite],
@@ -106,7 +106,8 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// Files at changed paths, and the server of a named location for those without a file, which gets the changed path too.
+    /// Files at changed paths (`rewrite_files`), and the server of a named location (`@name`) for those without a file, which gets
+    /// the changed path too (`rewrite_path`).
     pub(crate) fn formed_or_server(
         &self,
         rewrites: &[Rewrite],
@@ -126,8 +127,8 @@ impl<'a> Site<'_, 'a> {
         self.or_server(&next, rewrites, keys)
     }
 
-    /// The expression and the templates for candidates of `try_files`; none if brisk looks for all of them by itself, or cannot form
-    /// them.
+    /// The expression and the templates for candidates of `try_files`; none if brisk looks for all of them by itself, or cannot
+    /// form them.
     pub(crate) fn formed_candidates(
         &self,
         candidates: &[String],
@@ -267,7 +268,7 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// The changed path of a `rewrite` that concerns all paths, and the location that it reaches.
+    /// The changed path of a `rewrite` that concerns all paths (`^(.*)$`), and the location that it reaches.
     pub(crate) fn rewritten(
         &self,
         flow: &Flow<'_, 'a>,
@@ -298,8 +299,8 @@ impl<'a> Site<'_, 'a> {
         Ok(((pattern::translate(step.arg(0), false)?, to), next))
     }
 
-    /// Whether a location with restrictions that `next` does not have is about paths that end with a part of `end`, which a change
-    /// appends.
+    /// Whether a location with restrictions that `next` does not have is about paths that end with a part of `end` (`.php`), which
+    /// a change appends.
     fn hides_end(&self, end: &str, next: &Flow<'_, 'a>) -> bool {
         let is_about =
             |path: &str| (1..=end.len()).any(|part| end.get(..part).is_some_and(|part| path.ends_with(part)));
@@ -316,7 +317,8 @@ impl<'a> Site<'_, 'a> {
         others.any(is_restricted)
     }
 
-    /// The last entry of `try_files` for all paths, because brisk cannot form the paths of the files before it.
+    /// The last entry of `try_files` for all paths, because brisk cannot form the paths of the files before it, as
+    /// `/$cache/$uri`.
     pub(crate) fn without_files(
         &self,
         files: &Directive,
@@ -344,7 +346,7 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// The change of all paths to the last entry of `try_files`, whose query replaces that of the client.
+    /// The change of all paths to the last entry of `try_files`, whose query (`?file=$1`) replaces that of the client.
     pub(crate) fn last_entry(&self, last: &str, flow: &Flow<'_, 'a>) -> Result<Rewrite, String> {
         let kept = without_query(last);
         let end = if kept == last { "?" } else { "" };
@@ -361,13 +363,13 @@ impl<'a> Site<'_, 'a> {
     }
 }
 
-/// Whether an expression is about whole paths. Without an end at any text, it is about scripts, and its match may be a part of the
+/// Whether an expression is about whole paths (`^/a/(.*)$`). Without `.*` at its end, it is about scripts, and its match may be a part of the
 /// path only.
 fn is_to_end(pattern: &str) -> bool {
     pattern.starts_with('^') && pattern.trim_end_matches([')', '$']).ends_with(".*")
 }
 
-/// An expression with the paths of files for its matches, of which the first with a file is sent.
+/// A table of `rewrite_files`: an expression with the paths of files for its matches, of which the first with a file is sent.
 fn candidates(pattern: &str, to: &[String]) -> String {
     let to = match to {
         [one] => toml::text(one),

@@ -10,7 +10,7 @@ use crate::nginx::variables::{Use, Values};
 use crate::toml::{self, Keys};
 
 impl Context<'_> {
-    /// The variable for the table of a `geo`.
+    /// The variable `{map.NAME}` for the table of a `geo`.
     pub(crate) fn geo_table(&self, name: &str, geo: &Directive) -> Result<String, String> {
         let source = if geo.args.len() > 1 { geo.arg(0) } else { "$remote_addr" };
         let from = self.template(source, &Values::default(), Use::Value)?;
@@ -39,7 +39,7 @@ impl Context<'_> {
     }
 }
 
-/// The keys of the table for a `geo` in a text. `from` is the address.
+/// The keys of the table `[map.NAME]` for a `geo` in a text. `from` is the address.
 fn geo_keys(geo: &Directive, from: &str, is_read: impl Fn(&Directive) -> bool) -> Result<Keys, String> {
     let (mut keys, mut lines) = (Keys::of("from", toml::text(from)), BTreeMap::new());
     for line in geo.inner() {

@@ -10,7 +10,7 @@ use crate::toml;
 /// Reason for a line with another expression.
 const FORM: &str = "the expression does not list methods before the text between both variables";
 
-/// The text between both variables, and the name of the other variable.
+/// The text between both variables (`:`), and the name of the other variable (`http_accept`).
 pub(crate) fn parts(source: &str) -> Option<(&str, &str)> {
     let rest = source.strip_prefix("$request_method").or_else(|| source.strip_prefix("${request_method}"))?;
     let (between, other) = rest.split_at(rest.find('$')?);
@@ -63,7 +63,7 @@ pub(crate) fn excluded(map: &Directive, line: &Directive) -> Option<When> {
     Some(When::plain("methods", toml::list(listed.iter().map(|method| in_case(method, operator)))))
 }
 
-/// A method as clients write it.
+/// A method as clients write it: in capitals for `~*`.
 fn in_case(method: &str, operator: &str) -> String {
     if operator == "~*" { method.to_ascii_uppercase() } else { method.to_owned() }
 }

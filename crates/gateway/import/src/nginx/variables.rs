@@ -180,14 +180,8 @@ impl Context<'_> {
         if name == "request" && matches!(use_of, Use::Value | Use::Body) {
             return Ok("{request.method} {request.target} {request.version}".to_owned());
         }
-        if let Some(map) = self.maps.get(name) {
-            if use_of == Use::Redirect && map.inner().iter().any(|line| line.arg(0).contains('$')) {
-                return self.scheme_of(map);
-            }
-            return self.map(name).map(|name| format!("{{map.{name}}}"));
-        }
-        if let Some(geo) = self.geos.get(name) {
-            return self.geo_table(name, geo);
+        if let Some(table) = self.table_variable(name, use_of) {
+            return table;
         }
         let lower = |name: &str| name.replace('_', "-");
         let of_response = name.strip_prefix("upstream_http_").or_else(|| name.strip_prefix("sent_http_"));
@@ -206,7 +200,7 @@ impl Context<'_> {
         Err(format!("brisk has no variable for ${name}"))
     }
 
-    /// The result of the verification of a client's certificate: brisk accepts no others.
+    /// The result of the verification of a client's certificate (`SUCCESS`, `NONE`): brisk accepts no others.
     fn verified_clients(&self) -> String {
         let mut keys = Keys::of("from", toml::text("{tls.client.fingerprint}"));
         keys.set("patterns", "[{ regex = \".\", value = \"SUCCESS\" }]");
@@ -215,8 +209,20 @@ impl Context<'_> {
         format!("{{map.{name}}}")
     }
 
-    /// The scheme of the request for a `map` whose results are schemes. Other tables with variables are not for redirects, because a
-    /// client could choose where they lead.
+    /// The counterpart of the variable of a `map` or `geo`, `{map.NAME}`; none for another variable.
+    fn table_variable(&self, name: &str, use_of: Use) -> Option<Result<String, String>> {
+        if let Some(geo) = self.geos.get(name) {
+            return Some(self.geo_table(name, geo));
+        }
+        let map = self.maps.get(name)?;
+        if use_of == Use::Redirect && map.inner().iter().any(|line| line.arg(0).contains('$')) {
+            return Some(self.scheme_of(map));
+        }
+        Some(self.map(name).map(|name| format!("{{map.{name}}}")))
+    }
+
+    /// The scheme of the request for a `map` whose results are schemes. Other tables with variables are not for redirects, because
+    /// a client could choose where they lead.
     fn scheme_of(&self, map: &Directive) -> Result<String, String> {
         let is_scheme = |line: &Directive| matches!(line.arg(0), "http" | "https" | "$scheme");
         if !map.inner().iter().all(is_scheme) {

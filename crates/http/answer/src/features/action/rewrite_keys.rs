@@ -32,7 +32,7 @@ pub struct Targets(pub Vec<String>);
 impl Rewrites {
     /// The entries with their places in the file.
     pub(super) fn entries(&self, path: &KeyPath) -> impl Iterator<Item = (KeyPath, &RewritePath)> {
-        let place = |index| if self.is_list { path.index(index) } else { path.clone() };
+        let place = move |index| if self.is_list { path.index(index) } else { path.clone() };
         self.all.iter().enumerate().map(move |(index, rewrite)| (place(index), rewrite))
     }
 }
