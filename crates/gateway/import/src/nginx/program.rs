@@ -75,16 +75,11 @@ impl<'a> Site<'_, 'a> {
                             break;
                         }
                     }
-                    Ok(Step::Changed(_)) => {
-                        let reason = "a route of brisk changes a path once";
-                        context.missing(step, reason, "write a route with when.path_regex");
-                        if Self::refuse_changed(&flow, step, routes) {
-                            return;
-                        }
-                    }
                     Ok(Step::Next) => {}
                     Ok(Step::Done) => return,
-                    Err(reason) => {
+                    other => {
+                        let once = || "a route of brisk changes a path once".to_owned();
+                        let reason = other.err().unwrap_or_else(once);
                         context.missing(step, reason, "write it as redirect or rewrite_path of a route");
                         if !is_redirect(step) && Self::refuse_changed(&flow, step, routes) {
                             return;
