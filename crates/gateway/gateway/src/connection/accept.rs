@@ -7,7 +7,7 @@ use std::sync::Arc;
 use brisk_server::{Accepted, DatagramSocket, NoService, Service, WorkerContext};
 use tokio::task::{JoinSet, spawn_local};
 
-use crate::connection::client::{Permits, refusal_of};
+use crate::connection::client::{Permits, counted_as};
 use crate::connection::plain::serve_http;
 use crate::connection::quic;
 use crate::connection::serve_https;
@@ -55,6 +55,6 @@ impl Service for Shared {
     }
 
     fn refused(worker: &Worker, reason: NoService) {
-        worker.shared.metrics.connection_refused(refusal_of(reason));
+        worker.shared.metrics.connection_refused(counted_as(reason));
     }
 }

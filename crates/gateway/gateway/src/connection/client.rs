@@ -51,7 +51,7 @@ pub(crate) fn timed_out(deadline: &Deadline) -> Refusal {
 }
 
 /// The reason of a refusal for the metrics.
-pub(crate) fn refusal_of(reason: NoService) -> Refused {
+pub(crate) fn counted_as(reason: NoService) -> Refused {
     match reason {
         NoService::Full => Refused::Limit,
         NoService::Overloaded => Refused::Overload,

@@ -21,7 +21,7 @@ use brisk_tls::{Confirmation, Refusal};
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, StreamEvent};
 
-use crate::connection::client::{Permits, refusal_of};
+use crate::connection::client::{Permits, counted_as};
 use crate::connection::{charge, limit_client, note_refusal, refused, unconfirmed};
 use crate::listener::Socket;
 use crate::worker::Worker;
@@ -71,7 +71,7 @@ impl Service for Http3Service {
         }
         // Before the client is counted: a refusal for want of slots must not use up the rate of the client.
         let place = self.worker.context.place();
-        let place = place.map_err(|reason| shared.metrics.connection_refused(refusal_of(reason))).ok()?;
+        let place = place.map_err(|reason| shared.metrics.connection_refused(counted_as(reason))).ok()?;
         let mut permits = Permits::new(place);
         let counted = match proof {
             AddressProof::Validated => permits.count_client(shared, &live, client.ip()),

@@ -60,6 +60,7 @@ impl Simulation {
         let place = match grant {
             Grant::Place(place) => place,
             Grant::Connection => pool.handed.pop_front().expect("a connection for each grant"),
+            Grant::Refused => unreachable!("the limits stay"),
         };
         pool.active.push(place);
     }
