@@ -186,7 +186,6 @@ impl<L: Copy + Send + 'static> Server<L> {
             let admin = admin.into_iter().flat_map(|bound| bound.sockets).flatten();
             let admin = admin.map(|socket| tokio::spawn(admin::serve(page.clone(), socket)).abort_handle());
             let admin = admin.collect();
-            let dropped_log_lines = program.dropped_log_lines;
             let (refused, halves) = (Refused::default(), Rc::clone(&halves));
             let outside = Outside { manager, successors, halves, admin, exit };
             let main = MainThread {
@@ -197,7 +196,7 @@ impl<L: Copy + Send + 'static> Server<L> {
                 watchdog,
                 sampling,
                 failures,
-                dropped_log_lines,
+                dropped_log_lines: program.dropped_log_lines,
                 refused,
                 outside,
             };

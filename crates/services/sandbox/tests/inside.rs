@@ -24,9 +24,6 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-/// A program of each system.
-const TRUE: &str = "/bin/true";
-
 /// Variable with the folder of the test, in the process to be confined.
 const FOLDER: &str = "BRISK_SANDBOX_TEST";
 
@@ -100,11 +97,11 @@ fn try_files(root: &Path) {
 
 /// Tries system calls that no filter permits.
 fn try_calls() {
-    for command in [&mut Command::new(TRUE), Command::new(TRUE).uid(0)] {
+    for command in [&mut Command::new("/bin/true"), Command::new("/bin/true").uid(0)] {
         let error = command.spawn().expect_err("a program was executed");
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     }
-    assert!(is_denied(Err::<(), _>(Command::new(TRUE).exec())), "the program was replaced");
+    assert!(is_denied(Err::<(), _>(Command::new("/bin/true").exec())), "the program was replaced");
     assert_eq!(ptrace::attach(getppid()), Err(nix::Error::EPERM), "another process was traced");
     assert_eq!(ptrace::traceme(), Err(nix::Error::EPERM), "ptrace is known");
     let target = [7; 8];
@@ -182,7 +179,7 @@ fn confined_as_a_server() {
         let root = root.clone();
         thread::spawn(move || {
             begun.recv().expect("a sign");
-            (fs::read(root.join("other/file")), Command::new(TRUE).spawn().map(drop))
+            (fs::read(root.join("other/file")), Command::new("/bin/true").spawn().map(drop))
         })
     };
     let Confinement { granted, limits_calls, missing } = confine(Some(&folders(&root)), Calls::Server);

@@ -199,7 +199,7 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// The changes of an `if (!-e $request_filename)` with several `rewrite`, as networks of sites in WordPress have it; none for
+    /// The changes of an `if (!-e $request_filename)` with several `rewrite`, as networks of sites in `WordPress` have it; none for
     /// another one. Redirects become routes.
     pub(crate) fn absent_paths(
         &self,
@@ -282,16 +282,13 @@ impl<'a> Site<'_, 'a> {
         let to = self.context.template(&without_query(step.arg(1)), &groups, Use::Path)?;
         let is_whole = matches!(step.arg(0), "^(.*)$" | "^(.*)" | "(.*)");
         let end = step.arg(1).strip_prefix("$1").filter(|end| is_whole && end.starts_with('.'));
-        let (next, is_hidden) = match end.filter(|end| !end.contains(['$', '?', '/'])) {
+        let (next, is_hidden) = if let Some(end) = end.filter(|end| !end.contains(['$', '?', '/'])) {
             // Only a location whose path has a part of the end is another one than before.
-            Some(end) => {
-                let next = self.find(&format!("/x{end}")).ok_or("no location fits the new path")?;
-                (next, next.refused || self.hides_end(end, &flow.to(next)))
-            }
-            None => {
-                let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
-                (next, self.reached((step.arg(0), step.arg(1)), flow, Some(next))?.is_some())
-            }
+            let next = self.find(&format!("/x{end}")).ok_or("no location fits the new path")?;
+            (next, next.refused || self.hides_end(end, &flow.to(next)))
+        } else {
+            let next = self.target(step.arg(1)).ok_or("no location fits the new path")?;
+            (next, self.reached((step.arg(0), step.arg(1)), flow, Some(next))?.is_some())
         };
         if is_hidden {
             return Err("a location for some of the new paths has restrictions of its own".to_owned());

@@ -66,12 +66,11 @@ fn table(map: &map_keys::Map, path: &KeyPath, maps: &Maps, context: &mut Context
     for (key, value) in &map.networks {
         let path = path.key("networks").key(key);
         let value = results.fixed(value, &path, context);
-        match key.parse().or_else(|_| key.parse::<IpAddr>().map(IpNet::from)) {
-            Ok(network) => networks.push((network, value)),
-            Err(_) => {
-                let message = format!("{key:?} is not a network: write one as \"10.0.0.0/8\"");
-                context.findings.wrong(&path, message);
-            }
+        if let Ok(network) = key.parse().or_else(|_| key.parse::<IpAddr>().map(IpNet::from)) {
+            networks.push((network, value));
+        } else {
+            let message = format!("{key:?} is not a network: write one as \"10.0.0.0/8\"");
+            context.findings.wrong(&path, message);
         }
     }
     let networks = networks.into_iter().collect();
