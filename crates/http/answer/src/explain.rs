@@ -442,7 +442,9 @@ mod tests {
         }
         let pattern = GroupPattern::new("^.*$").expect("a pattern");
         let mut rewrite = PathRewrite::new(pattern, "/old{0}").expect("a template");
-        ["{0}", "{0}.html"].iter().for_each(|to| rewrite.add(to).expect("a template"));
+        for to in ["{0}", "{0}.html"] {
+            rewrite.add(to).expect("a template");
+        }
         let files = StaticSettings { rewrite: Some([rewrite].into()), ..StaticSettings::new(folder.path()) };
         let path = |target| RequestPath::read(target).expect("a path");
         let name = |name: &str| Ok(format!("file {}", folder.path().join(name).display()));

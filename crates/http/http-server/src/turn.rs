@@ -3,6 +3,7 @@
 mod rounds;
 
 use std::io;
+use std::mem;
 use std::task::{Context, Poll};
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ impl Shared {
             }
             Outcome::Unsent => {}
             outcome => {
-                lock(&self.records).push(Record { begun, ended: Instant::now(), gateway, request, outcome })
+                lock(&self.records).push(Record { begun, ended: Instant::now(), gateway, request, outcome });
             }
         }
     }

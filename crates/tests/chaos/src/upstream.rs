@@ -65,7 +65,7 @@ fn converse(mut stream: TcpStream, uploads: &File) -> io::Result<()> {
         match words[..] {
             ["health"] => respond(&mut stream, 0, b"ok")?,
             ["body", length, id] => {
-                respond(&mut stream, number(id), &body(number(id), number(length) as usize))?
+                respond(&mut stream, number(id), &body(number(id), number(length) as usize))?;
             }
             ["slow", time, id] => {
                 thread::sleep(Duration::from_millis(number(time)));

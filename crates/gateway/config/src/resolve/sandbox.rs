@@ -63,7 +63,9 @@ pub(super) fn of_key_server(
     keys: &KeySettings,
 ) -> SandboxSettings {
     let mut folders = Folders::default();
-    files.iter().for_each(|file| folders.read_file(file));
+    for file in files {
+        folders.read_file(file);
+    }
     // Its files may be links to other folders.
     raw.server.key_folder.iter().for_each(|folder| folders.read_linked_files(&base.join(folder)));
     SandboxSettings {

@@ -15,7 +15,7 @@ const INPUTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gateway/import/
 const USERS: &str = "anna:$6$abcdefgh$ltjgWl6579NluT/Vi1nwEvcil.G5Nbc4NiXZaNGStk8PSwGfQv72N2CKPPrVACtLtip/cZ/1GM/O6IND4WQhG.\n";
 
 /// Files and folders that the inputs name, below `/srv`.
-const PLACES: [&str; 25] = [
+const PLACES: [&str; 33] = [
     "shop/public/x",
     "wiki/x",
     "python/static/x",
@@ -41,6 +41,14 @@ const PLACES: [&str; 25] = [
     "challenges/x",
     "gitea/public/x",
     "static/index.html",
+    "static/bundles/5xx.html",
+    "web/_status.502.html",
+    "web/qhandler/x",
+    "assets/x",
+    "uploads/files/x",
+    "sites/wp-content/blogs.dir/x",
+    "storage/x",
+    "tube/x",
 ];
 
 /// A temporary folder for a configuration and its result.
@@ -105,7 +113,8 @@ fn imported_configurations_pass_the_check() {
     let count: usize = inputs(INPUTS)
         .into_iter()
         .map(|(input, text)| {
-            let text = text.replace("/srv/", &srv).replace("/usr/share/nginx/html", &format!("{srv}static"));
+            let text = text.replace("/srv/", &srv).replace("/no/", &srv);
+            let text = text.replace("/usr/share/nginx/html", &format!("{srv}static"));
             place.write("nginx.conf", text);
             place.import("nginx", "nginx.conf", &input)
         })

@@ -194,7 +194,7 @@ impl Client {
                 own.upload = 0;
             }
             kind::PING => {
-                assert_eq!((head.flags, self.pings.pop_front().as_deref()), (flag::ACK, Some(payload)))
+                assert_eq!((head.flags, self.pings.pop_front().as_deref()), (flag::ACK, Some(payload)));
             }
             kind::SETTINGS | kind::WINDOW_UPDATE => {}
             _ => panic!("an unexpected frame: {head:?}"),

@@ -117,10 +117,14 @@ impl Simulation {
             let Poll::Ready(result) = polled else { return true };
             match result {
                 Ok(_) => {
-                    assert_eq!(result, Ok(begun.number.to_be_bytes().to_vec().into()), "of another operation")
+                    assert_eq!(
+                        result,
+                        Ok(begun.number.to_be_bytes().to_vec().into()),
+                        "of another operation"
+                    );
                 }
                 Err(error) => {
-                    assert!(error != KeyError::DeadlinePassed || begun.deadline <= now, "ended early")
+                    assert!(error != KeyError::DeadlinePassed || begun.deadline <= now, "ended early");
                 }
             }
             false
