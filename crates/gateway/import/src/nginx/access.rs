@@ -185,12 +185,15 @@ impl Context<'_> {
             self.different(satisfy, "the networks permit all clients, and brisk requires the password");
         }
         let is_any = satisfy.arg(0) == "any" && restrictions.iter().flatten().count() > 1;
-        if is_any && keys.get("forward_auth").is_some() {
-            self.missing(
-                satisfy,
-                "in brisk, forward_auth applies in addition to the other restrictions",
-                "write a route with when.networks and without forward_auth",
-            );
+        let reason = if keys.get("forward_auth").is_some() {
+            Some("in brisk, forward_auth applies in addition to the other restrictions")
+        } else {
+            // nginx has no restriction for it: the `if` applies to all clients.
+            keys.get("client_certificate")
+                .map(|_| "in brisk, any would make the certificate of the client optional")
+        };
+        if let Some(reason) = reason.filter(|_| is_any) {
+            self.missing(satisfy, reason, "write a route with when.networks for the first restriction");
         } else {
             if is_any {
                 keys.set("satisfy", "\"any\"");

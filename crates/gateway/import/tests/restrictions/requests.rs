@@ -310,6 +310,20 @@ fn networks_of_the_host_are_a_restriction_of_its_routes() {
 }
 
 #[test]
+fn a_required_certificate_stays_required_with_satisfy_any() {
+    let text = "server { listen 443 ssl; ssl_certificate c; ssl_certificate_key k; ssl_verify_client optional; \
+                ssl_client_certificate ca; location / { satisfy any; allow 10.0.0.0/8; deny all; auth_basic x; \
+                auth_basic_user_file u; if ($ssl_client_verify != SUCCESS) { return 403; } \
+                proxy_pass http://127.0.0.1:1; } }";
+    let result = toml(text);
+    for expected in ["client_certificate = {}", "allow = [\"10.0.0.0/8\"]", "basic_auth = "] {
+        assert!(result.contains(expected), "{expected} is missing in {result}");
+    }
+    assert!(!result.contains("satisfy = "), "{result}");
+    is_missing(text, "satisfy any");
+}
+
+#[test]
 fn clients_do_not_choose_headers_that_nginx_sets() {
     let server = |lines: &str| {
         toml(&format!(
