@@ -31,6 +31,23 @@ fn results_of_maps_have_variables() {
 }
 
 #[test]
+fn a_limit_by_user_is_not_carried() {
+    let server = "server { location / { limit_req zone=z; auth_basic x; auth_basic_user_file u; \
+                  proxy_pass http://127.0.0.1:1; } }";
+    for (key, map) in [
+        ("$remote_user", ""),
+        ("$x", "map $remote_user $x { a b; }"),
+        ("$x", "map $host $y { a $remote_user; } map $host $x { default $y; }"),
+        ("$x", "geo $g { default 1; 10.0.0.0/8 0; } map $g $x { 0 \"\"; 1 $remote_user; }"),
+    ] {
+        let imported = import_text(&format!("{map} limit_req_zone {key} zone=z:1m rate=1r/s; {server}"));
+        let (result, report) = (imported.files.concat(), imported.report.to_string());
+        assert!(!result.contains("[limit."), "{result}");
+        assert!(report.contains("brisk counts requests before it verifies the user"), "{report}");
+    }
+}
+
+#[test]
 fn networks_of_geo_are_a_table() {
     let server = "server { location / { add_header X-A $country; add_header X-B $other; return 204; } }";
     let imported = import_text(&format!(

@@ -113,6 +113,17 @@ impl Template {
         self.0.iter().any(|part| matches!(part, Part::Variable(own) if own == variable))
     }
 
+    /// Whether the template, or a table that it refers to, has a variable.
+    pub fn reaches(&self, variable: &Variable) -> bool {
+        self.0.iter().any(|part| match part {
+            Part::Text(_) => false,
+            Part::Variable(own) => own == variable,
+            Part::Map(map) => {
+                map.from.reaches(variable) || map.formed.values().any(|result| result.reaches(variable))
+            }
+        })
+    }
+
     /// Fills in the values of a request. The text is cut off at 16 KiB, the length of a header, so that it holds no more
     /// memory.
     pub fn fill(&self, values: &impl Values) -> Filled {

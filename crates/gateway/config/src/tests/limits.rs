@@ -94,6 +94,17 @@ fn wrong_limits_are_refused() {
             "[limit.a]\nrate = \"1/s\"\nby = \"{client.adress}\"\n",
             "11:6: limit.a.by: {client.adress} is no variable; did you mean {client.address}?",
         ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\nrate = \"1/s\"\nby = \"{client.address} {user}\"\n",
+            "11:6: limit.a.by: the user is verified after the limits: write a header or {client.address}",
+        ),
+        (
+            "limits = [\"a\"]\n",
+            "[limit.a]\nrate = \"1/s\"\nby = \"{map.x}\"\n[map.x]\nfrom = \"{request.host}\"\nvalues = { a = \"{map.y}\" }\n\
+             [map.y]\nfrom = \"{user}\"\nvalues = { b = \"c\" }\n",
+            "11:6: limit.a.by: the user is verified after the limits: write a header or {client.address}",
+        ),
     ] {
         let message = checked(folder().path(), &with("", route, tables)).expect_err(tables);
         assert!(message.contains(&format!("brisk.toml:{expected}")), "{message}\nin:\n{tables}");

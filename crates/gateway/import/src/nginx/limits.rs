@@ -93,7 +93,7 @@ impl Context<'_> {
             let geo = self.geos.get(only_variable(map.arg(0))?)?;
             Some((*map, *geo))
         });
-        let Some((map, geo)) = exempting else { return self.template(key, &Values::default(), Use::Value) };
+        let Some((map, geo)) = exempting else { return self.counted(key) };
         self.has_all_lines(map)?;
         if map.inner().iter().any(|line| line.name.starts_with('~')) {
             return Err("the map has expressions for the values of geo".to_owned());
@@ -120,7 +120,16 @@ impl Context<'_> {
         }
         self.carried_whole(map);
         self.carried_whole(geo);
-        self.template(key, &Values::default(), Use::Value)
+        self.counted(key)
+    }
+
+    /// The key of requests for a text. The limits of brisk precede the verification of users, so such a key would always be empty.
+    fn counted(&self, key: &str) -> Result<String, String> {
+        let key = self.template(key, &Values::default(), Use::Value)?;
+        if self.has_any(&key, &["{user}"]) {
+            return Err("brisk counts requests before it verifies the user".to_owned());
+        }
+        Ok(key)
     }
 
     /// `body_size` and `bandwidth`, which only routes have.

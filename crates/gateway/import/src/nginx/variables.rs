@@ -1,6 +1,6 @@
 //! Variables of nginx in texts, and their counterparts in brisk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::directive::Directive;
 use crate::nginx::context::Context;
@@ -231,6 +231,26 @@ impl Context<'_> {
         let detail = "redirects have the scheme of the request";
         self.note_whole(map, &Class::Difference(detail.to_owned()));
         Ok("{request.scheme}".to_owned())
+    }
+
+    /// Whether a template of brisk, or a table that it refers to, has one of `parts`.
+    pub(crate) fn has_any(&self, template: &str, parts: &[&str]) -> bool {
+        let tables = self.tables.borrow();
+        let (mut texts, mut known) = (vec![template.to_owned()], BTreeSet::new());
+        while let Some(text) = texts.pop() {
+            // Two braces begin no variable.
+            let text = text.replace("{{", "");
+            if parts.iter().any(|part| text.contains(part)) {
+                return true;
+            }
+            for name in text.split("{map.").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0)) {
+                let table = tables.get(&format!("[map.{name}]"));
+                if let Some(table) = table.filter(|_| known.insert(name.to_owned())) {
+                    texts.extend(table.keys.0.iter().map(|(_, value)| value.clone()));
+                }
+            }
+        }
+        false
     }
 
     /// Writes the table of a `map` once, and returns its name.

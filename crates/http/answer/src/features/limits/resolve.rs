@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brisk_config_file::{KeyPath, Period};
 use brisk_limits::{KEYS, LimitSettings, Limits, OnFailure};
-use brisk_rules::Template;
+use brisk_rules::{Template, Variable};
 use brisk_upstream_group::settings::{RequestTimeouts, check_attempt};
 use http::StatusCode;
 
@@ -111,6 +111,10 @@ fn key(by: &str, path: &KeyPath, context: &mut Context<'_>) -> Option<LimitKey> 
     let fault = match Template::new(by, &context.maps) {
         Ok(template) if template.needs_response() => {
             "values of the response are known with the response only".to_owned()
+        }
+        // The stage of the limits precedes the one that verifies users, so the key would always be empty.
+        Ok(template) if template.reaches(&Variable::User) => {
+            "the user is verified after the limits: write a header or {client.address}".to_owned()
         }
         Ok(template) if template.fixed().is_some_and(|text| text.is_empty()) => {
             format!(
