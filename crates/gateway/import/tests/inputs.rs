@@ -355,6 +355,11 @@ fn candidates_for_files_are_carried() {
         assert!(result.contains(expected), "{expected} is missing in {result}");
     }
     assert!(!result.contains("status = 501"), "{result}");
+    let folder_first = "server { root /no/such; location / { try_files $uri $uri/ $uri.html =404; } }";
+    for (text, is_different) in [(text, false), (folder_first, true)] {
+        let report = import_text(text).report.to_string();
+        assert_eq!(report.contains("the file of a later entry"), is_different, "{report}");
+    }
 }
 
 #[test]

@@ -209,9 +209,9 @@ fn action(
                 if *path.decoded == *route.path.as_str().as_bytes()
                     && !is_rewritten(files.rewrite.as_deref(), path) =>
             {
-                format!("redirect: 301 Moved Permanently to {location}")
+                format!("redirect: 301 Moved Permanently to {location}{}", query_part(head.uri.query()))
             }
-            _ => match (file(files, route.path.as_str(), path), route.action.upstream()) {
+            _ => match (file(files, route.path.as_str(), path, head.uri.query()), route.action.upstream()) {
                 (Ok(file), _) => file,
                 (Err(missing), Some(upstream)) => {
                     format!("{}; {missing}", self::upstream(route, upstream, groups, head, path))
@@ -278,8 +278,13 @@ fn formed(files: &StaticSettings, path: &RequestPath<'_>) -> Option<Vec<Vec<u8>>
     Some(all.iter().map(decoded).collect())
 }
 
-/// The file, or the reason for which there is none.
-fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<String, String> {
+/// The file, or the reason for which there is none. `query` is that of the request.
+fn file(
+    files: &StaticSettings,
+    route: &str,
+    path: &RequestPath<'_>,
+    query: Option<&str>,
+) -> Result<String, String> {
     if let Some(only) = &files.only {
         let name = percent_decode_str(only.as_str()).decode_utf8_lossy();
         return Ok(format!("file {}{name}", files.root.display()));
@@ -294,7 +299,11 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
     let is_served = |name: &&Vec<u8>| !name.split(|byte| *byte == b'/').any(is_hidden_name);
     let is_own =
         |name: &[u8]| !is_formed || route == "/" && *name == *path.decoded && !name.starts_with(b"//");
-    let all = names.iter().filter(is_served).map(|name| found(files, path, name, is_own(name)));
+    // As in the service: a redirect to the final slash comes behind the files of later paths.
+    let is_redirect = |name: &&Vec<u8>| is_own(name) && lacks_slash(files, name);
+    let (redirects, others): (Vec<_>, Vec<_>) = names.iter().filter(is_served).partition(is_redirect);
+    let all = others.into_iter().chain(redirects);
+    let all = all.map(|name| found(files, (path, query), name, is_own(name)));
     // The first path with a file, or else the reason for the last one.
     let found = all.reduce(Result::or).ok_or("a name that begins with a dot is not served")?;
     match &files.fallback {
@@ -308,21 +317,19 @@ fn file(files: &StaticSettings, route: &str, path: &RequestPath<'_>) -> Result<S
 /// The file at `below`, or the reason for which there is none. `is_own`: whether `below` is the path that the client names.
 fn found(
     files: &StaticSettings,
-    path: &RequestPath<'_>,
+    (path, query): (&RequestPath<'_>, Option<&str>),
     below: &[u8],
     is_own: bool,
 ) -> Result<String, String> {
-    let name = String::from_utf8_lossy(below);
-    // Without slashes at its beginning: `join` with an absolute path would drop the root.
-    let asked = files.root.join(name.trim_start_matches('/'));
+    let asked = below_root(files, below);
     let is_folder = asked.is_dir();
-    let lacks_slash = is_folder && !below.is_empty() && !below.ends_with(b"/");
+    let lacks_slash = lacks_slash(files, below);
     let file = if is_folder { page(files, &asked) } else { asked.clone() };
     if lacks_slash && !is_own {
         Err("a folder at a changed path has no redirect to its final slash".to_owned())
     } else if lacks_slash && (files.listing || file.is_file()) {
         let location = one_leading_slash(&path.forwarded);
-        Ok(format!("redirect: 307 Temporary Redirect to {location}/"))
+        Ok(format!("redirect: 307 Temporary Redirect to {location}/{}", query_part(query)))
     } else if file.is_file() {
         Ok(format!("file {}", file.display()))
     } else if files.listing && is_folder {
@@ -330,6 +337,22 @@ fn found(
     } else {
         Err(format!("no file {}", file.display()))
     }
+}
+
+/// Whether the path `below` is a folder without the final slash.
+fn lacks_slash(files: &StaticSettings, below: &[u8]) -> bool {
+    !below.is_empty() && !below.ends_with(b"/") && below_root(files, below).is_dir()
+}
+
+/// The file or folder at the path `below`.
+fn below_root(files: &StaticSettings, below: &[u8]) -> PathBuf {
+    // Without slashes at its beginning: `join` with an absolute path would drop the root.
+    files.root.join(String::from_utf8_lossy(below).trim_start_matches('/'))
+}
+
+/// The query at the end of a location.
+fn query_part(query: Option<&str>) -> String {
+    query.map(|query| format!("?{query}")).unwrap_or_default()
 }
 
 /// The page of `folder`: the first that exists, or else the last one.
@@ -448,12 +471,15 @@ mod tests {
         let files = StaticSettings { rewrite: Some([rewrite].into()), ..StaticSettings::new(folder.path()) };
         let path = |target| RequestPath::read(target).expect("a path");
         let name = |name: &str| Ok(format!("file {}", folder.path().join(name).display()));
-        assert_eq!(file(&files, "/", &path("/about")), name("about.html"));
-        let redirect = "redirect: 307 Temporary Redirect to /docs/";
-        assert_eq!(file(&files, "/", &path("/docs")).as_deref(), Ok(redirect));
-        assert_eq!(file(&files, "/docs", &path("/docs")), name("docs.html"));
+        let file = |route, target| file(&files, route, &path(target), Some("a=1"));
+        assert_eq!(file("/", "/about"), name("about.html"));
+        assert_eq!(file("/", "/docs"), name("docs.html"));
+        assert_eq!(file("/docs", "/docs"), name("docs.html"));
         let missing = format!("no file {}", folder.path().join("none.html").display());
-        assert_eq!(file(&files, "/", &path("/none")), Err(missing));
+        assert_eq!(file("/", "/none"), Err(missing));
+        fs::remove_file(folder.path().join("docs.html")).expect("a file");
+        let redirect = "redirect: 307 Temporary Redirect to /docs/?a=1";
+        assert_eq!(file("/", "/docs").as_deref(), Ok(redirect));
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl StaticFiles {
             if formed.is_empty() {
                 return status(StatusCode::NOT_FOUND);
             }
-            (self.find_formed(request, request.uri.path(), formed).await, false)
+            (self.find_formed(request, &request.uri, formed).await, false)
         } else {
             let Some(target) = self.target(request, path) else { return status(StatusCode::NOT_FOUND) };
             let is_folder = target.path().ends_with('/');
@@ -167,8 +167,8 @@ impl StaticFiles {
     pub(crate) async fn has(&self, request: &RequestParts, path: &RequestPath<'_>) -> bool {
         let head = RequestParts { method: Method::HEAD, ..RequestParts::default() };
         let (found, folder) = if let Some(formed) = self.formed(path) {
-            let own = request.uri.path();
-            (self.find_formed(&head, own, formed).await.status(), own.to_owned())
+            let own = &request.uri;
+            (self.find_formed(&head, own, formed).await.status(), own.path().to_owned())
         } else {
             let Some(target) = self.target(request, path) else { return false };
             let folder = target.path().to_owned();
@@ -214,18 +214,18 @@ impl StaticFiles {
         status(StatusCode::NOT_FOUND)
     }
 
-    /// The first file among the paths that an expression formed from `path`.
-    async fn find_formed(&self, request: &RequestParts, path: &str, formed: Vec<Uri>) -> Response<Body> {
+    /// The first file among the paths that an expression formed from `own`, the target of the request. Without a file, a folder
+    /// at the path of `own` is a redirect to its final slash.
+    async fn find_formed(&self, request: &RequestParts, own: &Uri, formed: Vec<Uri>) -> Response<Body> {
+        let mut is_folder = false;
         for target in formed {
             let mut response = self.find(request, target.clone()).await;
             let found = response.status();
             // A redirect to the final slash of a folder would name the formed path.
             let is_redirect = found.is_redirection() && found != StatusCode::NOT_MODIFIED;
             // With several leading slashes, it would lead to another host (RFC 3986 section 4.2).
-            let is_own = self.route == "/" && target.path() == path && !path.starts_with("//");
-            if is_redirect && is_own {
-                return response;
-            }
+            let is_own = self.route == "/" && target.path() == own.path() && !own.path().starts_with("//");
+            is_folder |= is_redirect && is_own;
             if !is_redirect && found != StatusCode::NOT_FOUND {
                 // Another route may have another file for the path of the request, so copies in memory have the formed path as
                 // their key.
@@ -233,7 +233,10 @@ impl StaticFiles {
                 return response;
             }
         }
-        status(StatusCode::NOT_FOUND)
+        // With the query of the request, which formed paths do not have.
+        let slash = own.path_and_query().filter(|_| is_folder);
+        let Some(slash) = slash else { return status(StatusCode::NOT_FOUND) };
+        self.find(request, Uri::from(slash.clone())).await
     }
 
     /// The file at `target`.

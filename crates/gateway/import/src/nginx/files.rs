@@ -34,6 +34,12 @@ impl<'a> Site<'_, 'a> {
     ) -> Result<(), String> {
         let (last, candidates) = files.args.split_last().ok_or("there are no files")?;
         if let Some(formed) = self.formed_candidates(candidates, flow) {
+            let is_before_others = candidates.iter().rev().skip(1).any(|file| file == "$uri/");
+            if is_before_others && flow.at.path == "/" {
+                let detail =
+                    "a path without the final slash is the file of a later entry before it is a folder";
+                self.context.different(files, detail);
+            }
             let flow = Flow { formed: Some(formed), ..flow.clone() };
             return match last.strip_prefix('=') {
                 Some(_) => self.files(&flow, keys),

@@ -52,4 +52,21 @@ async fn the_first_formed_path_with_a_file_is_sent() {
         assert_eq!(site.status(target).await, expected, "{target}");
     }
     assert_eq!(text(site.get("/docs/page", &[]).await).await, "page");
+    let slash = site.get("/docs?a=1", &[]).await;
+    assert_eq!(slash.headers()["location"], "/docs/?a=1", "the query of the request");
+}
+
+#[tokio::test]
+async fn a_file_at_a_later_path_precedes_the_redirect_of_a_folder() {
+    let mut site = site();
+    fs::write(site.root().join("docs.html"), "file").expect("a file");
+    let pattern = brisk_rules::GroupPattern::new("^.*$").expect("a pattern");
+    let mut all = PathRewrite::new(pattern, "{0}").expect("a template");
+    all.add("{0}.html").expect("a template");
+    let settings = StaticSettings { rewrite: Some([all].into()), ..StaticSettings::new(site.root()) };
+    site.files = StaticFiles::new(&settings, &RoutePath::Prefix("/".to_owned()));
+    assert_eq!(text(site.get("/docs", &[]).await).await, "file");
+    assert_eq!(text(site.get("/docs/", &[]).await).await, "<p>");
+    fs::remove_file(site.root().join("docs.html")).expect("a file");
+    assert_eq!(site.status("/docs").await, 307);
 }
