@@ -37,7 +37,7 @@ pub use drain::{Drain, DrainGuard, DrainTrigger};
 pub use limits::{AddressLimit, AddressPermit, ConnectionLimit, ConnectionPermit};
 pub use linger::{Lingering, end_by_reset, linger};
 pub use listener::{FastOpenState, Listener, ListenerSettings};
-pub use networks::canonical_network;
+pub use networks::{Networks, canonical_network};
 pub use peer::Peer;
 pub use proxy_protocol::ProxyProtocolError;
 pub use rates::{RateLimits, Rates};

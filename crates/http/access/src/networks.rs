@@ -1,21 +1,18 @@
 //! Networks whose clients are permitted or denied.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
+use brisk_net::Networks;
 use ipnet::IpNet;
 
 /// The networks of `allow` and `deny`.
 ///
 /// Of the networks that contain a client's address, the one with the longest prefix decides; the order in the lists is
-/// irrelevant. An address in no network is permitted unless some network is allowed. The cost of a decision is one
-/// look-up for each distinct prefix length, regardless of the number of networks.
+/// irrelevant. An address in no network is permitted unless some network is allowed. [`Networks`] states the cost of a decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkRules {
     /// Whether clients of a network are permitted.
-    networks: HashMap<IpNet, bool>,
-    /// Prefix lengths of `networks`, the longest first. IPv4 and IPv6 share the list.
-    lengths: Vec<u8>,
+    networks: Networks<bool>,
     /// Whether clients of all other networks are denied.
     is_closed: bool,
 }
@@ -32,17 +29,14 @@ impl NetworkRules {
     ) -> Result<Self, IpNet> {
         let mut rules = Self::default();
         for network in allow {
-            rules.networks.insert(network.trunc(), true);
+            rules.networks.insert(network, true);
             rules.is_closed = true;
         }
-        for network in deny.into_iter().map(|network| network.trunc()) {
+        for network in deny {
             if rules.networks.insert(network, false) == Some(true) {
-                return Err(network);
+                return Err(network.trunc());
             }
         }
-        rules.lengths = rules.networks.keys().map(IpNet::prefix_len).collect();
-        rules.lengths.sort_unstable_by(|one, other| other.cmp(one));
-        rules.lengths.dedup();
         Ok(rules)
     }
 
@@ -53,12 +47,7 @@ impl NetworkRules {
 
     /// Whether `client` is permitted. An IPv4 address in the form of IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
     pub fn permits(&self, client: IpAddr) -> bool {
-        // A socket of IPv6 reports clients with IPv4 as mapped addresses.
-        let client = client.to_canonical();
-        // Lengths above 32 are none of an IPv4 network.
-        let network = |length: &u8| Some(IpNet::new(client, *length).ok()?.trunc());
-        let rule = self.lengths.iter().filter_map(network).find_map(|network| self.networks.get(&network));
-        rule.copied().unwrap_or(!self.is_closed)
+        self.networks.get(client).copied().unwrap_or(!self.is_closed)
     }
 }
 
