@@ -75,7 +75,7 @@ fn groups(criterion: &mut Criterion) {
     for (name, value) in [("40 bytes", "x".repeat(20)), ("4 KiB", "x".repeat(4070))] {
         let value = format!("https://a.example/{value}");
         criterion.bench_function(&format!("groups of {name}"), |bencher| {
-            bencher.iter(|| pattern.result(black_box(value.as_bytes())));
+            bencher.iter(|| pattern.result(black_box(value.as_bytes()), &()));
         });
     }
 }

@@ -24,13 +24,13 @@ pub fn templates(bytes: &[u8]) {
     let (text, rest) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len()));
     let Ok(text) = str::from_utf8(text) else { return };
     let from = Template::new("{request.header.a}", &Maps::new()).expect("a template");
-    let values = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
+    let values = BTreeMap::from([("x".to_owned(), "y".into())]);
     let groups = GroupPattern::new("(?s)^(.)(.*)$").expect("an expression");
     let patterns = vec![MapPattern::formed(groups, "{2}{1}").expect("groups")];
     let map = Map { from, values, patterns, ..Map::default() };
     let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
     for default in ["", "/n", "https:", "https:/", "https://b.example", "b.example"] {
-        let map = Map { default: default.to_owned(), ..Map::default() };
+        let map = Map { default: default.into(), ..Map::default() };
         redirects(text, rest, &Maps::from([("m".to_owned(), Arc::new(map))]));
     }
     if let Ok(body) = BodyTemplate::new(text, "text/html", &maps, None) {

@@ -8,7 +8,6 @@ mod early_data;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod header_rules;
-mod map_networks;
 mod map_pattern;
 mod pairs;
 mod pattern;
@@ -28,7 +27,6 @@ pub use early_data::{EarlyDataPolicy, EarlyPath, EarlyPathError};
 pub use header_rules::{
     FilledValues, HeaderRule, HeaderRules, HostHeaders, ResponseHeaders, RouteHeaders, RuleValue, Statuses,
 };
-pub use map_networks::MapNetworks;
 pub use map_pattern::MapPattern;
 pub use pairs::{Pairs, cookies, first_cookie, first_parameter};
 pub use pattern::{GroupPattern, Pattern};
@@ -38,6 +36,6 @@ pub use route::{RoutePath, Routes};
 pub use share::{Bucket, Share};
 pub use split::{SplitCookie, SplitSettings};
 pub use sticky::StickySettings;
-pub use template::{Filled, Map, Maps, Template, Values};
+pub use template::{Filled, Map, Maps, Outcome, Template, Values};
 pub use upstream_path::{PathRewrite, UpstreamPath};
 pub use variable::Variable;

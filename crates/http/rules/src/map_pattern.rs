@@ -1,8 +1,10 @@
 //! Expressions of tables, with their results.
 
 use std::borrow::Cow;
+use std::iter;
 
 use crate::pattern::{GroupPattern, Pattern};
+use crate::template::{Outcome, Values};
 
 /// Maximum length in bytes of a value in which expressions are searched, as of paths that are rewritten.
 const LONGEST: usize = 4096;
@@ -14,7 +16,7 @@ pub struct MapPattern(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     /// The same result for all values.
-    Fixed(Pattern, Box<str>),
+    Fixed(Pattern, Outcome),
     /// A result with the text of groups.
     Formed(GroupPattern, Box<[Piece]>),
 }
@@ -27,14 +29,23 @@ enum Piece {
 }
 
 impl MapPattern {
-    /// Whether `value` refers to groups: a brace before a digit, a letter or `_`.
-    pub fn names_groups(value: &str) -> bool {
-        value.split('{').skip(1).any(begins_name)
+    /// Names of groups and variables in `value`: texts in braces that begin with a digit, a letter or `_`. After `{{` is none.
+    pub fn names(value: &str) -> impl Iterator<Item = &str> {
+        let mut rest = value;
+        iter::from_fn(move || {
+            loop {
+                let (_, after) = rest.split_once('{')?;
+                rest = after.strip_prefix('{').unwrap_or(after);
+                if begins_name(after) {
+                    return Some(after.split_once('}').map_or(after, |(name, _)| name));
+                }
+            }
+        })
     }
 
-    /// An expression with a fixed result.
-    pub fn fixed(pattern: Pattern, value: &str) -> Self {
-        Self(Kind::Fixed(pattern, value.into()))
+    /// An expression with a result without groups.
+    pub fn fixed(pattern: Pattern, outcome: Outcome) -> Self {
+        Self(Kind::Fixed(pattern, outcome))
     }
 
     /// An expression with groups. `{1}` or `{name}` in `value` is the text of a group, `{{` is a brace.
@@ -78,14 +89,22 @@ impl MapPattern {
         matches!(self.0, Kind::Formed(..))
     }
 
-    /// The result if `value` matches, otherwise `None`. No expression matches a value of more than 4 KiB, since a table may
+    /// The result without groups, if it is one.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        match &self.0 {
+            Kind::Fixed(_, outcome) => Some(outcome),
+            Kind::Formed(..) => None,
+        }
+    }
+
+    /// The result if `value` matches, with `values` of the variables in it, otherwise `None`. No expression matches a value of more than 4 KiB, since a table may
     /// have many.
-    pub fn result(&self, value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    pub fn result(&self, value: &[u8], values: &impl Values) -> Option<Cow<'_, [u8]>> {
         if value.len() > LONGEST {
             return None;
         }
         match &self.0 {
-            Kind::Fixed(pattern, result) => pattern.is_match(value).then(|| result.as_bytes().into()),
+            Kind::Fixed(pattern, outcome) => pattern.is_match(value).then(|| outcome.text(values)),
             Kind::Formed(pattern, pieces) => {
                 // First by the automaton, since the search for groups costs the size of the expression times the length.
                 if !pattern.is_match(value) {
@@ -126,18 +145,20 @@ mod tests {
             ("^(a)$", "{{1}{1}{}", b"a", Some(b"{1}a{}")),
             ("^(a)$", "{1}", b"b", None),
         ] {
-            assert!(MapPattern::names_groups(value), "{value}");
+            assert!(MapPattern::names(value).next().is_some(), "{value}");
             let pattern = formed(regex, value).expect(value);
-            assert_eq!(pattern.result(text).as_deref(), expected, "{regex} {value}");
+            assert_eq!(pattern.result(text, &()).as_deref(), expected, "{regex} {value}");
         }
-        assert!(["", "a", "{}", r#"{"a":"b"}"#, "{ 1}"].iter().all(|text| !MapPattern::names_groups(text)));
+        let has_none = |text: &&str| MapPattern::names(text).next().is_none();
+        assert!(["", "a", "{}", r#"{"a":"b"}"#, "{ 1}", "{{1}"].iter().all(has_none));
+        assert_eq!(MapPattern::names("{1}{{2}{{{a.b}{").collect::<Vec<_>>(), ["1", "a.b"]);
     }
 
     #[test]
     fn a_value_above_4_kib_has_no_groups() {
         let pattern = formed("^(a*)$", "{1}").expect("a group");
-        assert!(pattern.result(&b"a".repeat(LONGEST)).is_some());
-        assert!(pattern.result(&b"a".repeat(LONGEST + 1)).is_none());
+        assert!(pattern.result(&b"a".repeat(LONGEST), &()).is_some());
+        assert!(pattern.result(&b"a".repeat(LONGEST + 1), &()).is_none());
     }
 
     #[test]

@@ -352,7 +352,7 @@ mod tests {
         let map = |(key, value): &(&str, &str)| {
             let map = Map {
                 from: Template::default(),
-                default: (*value).to_owned(),
+                default: (*value).into(),
                 values: BTreeMap::new(),
                 ..Map::default()
             };

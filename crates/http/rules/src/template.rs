@@ -1,13 +1,14 @@
 //! Values of headers with variables.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use brisk_net::Networks;
 use http::HeaderValue;
 use regex::bytes::Captures;
 
-use crate::map_networks::MapNetworks;
 use crate::map_pattern::MapPattern;
 use crate::pattern::GroupPattern;
 use crate::variable::Variable;
@@ -39,15 +40,22 @@ pub struct Map {
     /// The value to look up.
     pub from: Template,
     /// Results by exact value.
-    pub values: BTreeMap<String, String>,
+    pub values: BTreeMap<String, Outcome>,
     /// Results by the network of an address, if no exact value is equal.
-    pub networks: MapNetworks,
+    pub networks: Networks<Outcome>,
     /// Results of expressions, which are tried in this order if there is no other result.
     pub patterns: Vec<MapPattern>,
     /// Result for all other values.
-    pub default: String,
-    /// The [`Template`] of each fixed result that has variables, by its text.
-    pub formed: BTreeMap<Box<[u8]>, Template>,
+    pub default: Outcome,
+}
+
+/// A result of a table without groups.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// A text, in which a brace begins no variable.
+    Text(Box<str>),
+    /// A text with variables.
+    Formed(Template),
 }
 
 /// Tables by their names.
@@ -57,6 +65,11 @@ pub type Maps = BTreeMap<String, Arc<Map>>;
 pub trait Values {
     /// Appends the value of `variable`; nothing if there is none.
     fn append(&self, variable: &Variable, out: &mut Vec<u8>);
+}
+
+/// No variable has a value.
+impl Values for () {
+    fn append(&self, _: &Variable, _: &mut Vec<u8>) {}
 }
 
 /// A template whose variables have their values, except for those that only a response has.
@@ -115,13 +128,22 @@ impl Template {
 
     /// Whether the template, or a table that it refers to, has a variable.
     pub fn reaches(&self, variable: &Variable) -> bool {
-        self.0.iter().any(|part| match part {
-            Part::Text(_) => false,
-            Part::Variable(own) => own == variable,
-            Part::Map(map) => {
-                map.from.reaches(variable) || map.formed.values().any(|result| result.reaches(variable))
+        let (mut templates, mut known) = (vec![self], BTreeSet::new());
+        while let Some(template) = templates.pop() {
+            if template.has(variable) {
+                return true;
             }
-        })
+            for part in &template.0 {
+                // Once for each table, to which many results may refer.
+                if let Part::Map(map) = part
+                    && known.insert(Arc::as_ptr(map))
+                {
+                    templates.push(&map.from);
+                    templates.extend(map.outcomes().filter_map(Outcome::template));
+                }
+            }
+        }
+        false
     }
 
     /// Fills in the values of a request. The text is cut off at 16 KiB, the length of a header, so that it holds no more
@@ -224,28 +246,62 @@ impl Map {
         self.from.append(values, &mut key);
         key.insert(values);
         let key = key.text;
-        let exact = std::str::from_utf8(&key).ok().and_then(|key| self.values.get(key));
-        let exact = exact.map(|value| Cow::Borrowed(value.as_bytes()));
-        let network = || self.networks.result(&key).map(|value| Cow::Borrowed(value.as_bytes()));
-        let matching = || self.patterns.iter().find_map(|pattern| pattern.result(&key));
-        match exact.or_else(network).or_else(matching).unwrap_or(self.default.as_bytes().into()) {
-            // The result of an expression with groups is owned: text of a client is no template.
-            Cow::Borrowed(text) => match self.formed.get(text) {
-                Some(template) => Cow::Owned(template.text(values)),
-                None => Cow::Borrowed(text),
-            },
-            found @ Cow::Owned(_) => found,
+        let text = std::str::from_utf8(&key).ok();
+        let network = || {
+            let address: IpAddr = text.filter(|_| !self.networks.is_empty())?.parse().ok()?;
+            self.networks.get(address)
+        };
+        if let Some(outcome) = text.and_then(|text| self.values.get(text)).or_else(network) {
+            return outcome.text(values);
         }
+        let matching = self.patterns.iter().find_map(|pattern| pattern.result(&key, values));
+        matching.unwrap_or_else(|| self.default.text(values))
+    }
+
+    /// All results without groups.
+    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        let of_patterns = self.patterns.iter().filter_map(MapPattern::outcome);
+        self.values.values().chain(self.networks.values()).chain(of_patterns).chain([&self.default])
     }
 
     /// Whether a result has variables.
     pub(crate) fn has_variables(&self) -> bool {
-        !self.formed.is_empty()
+        self.outcomes().any(|outcome| outcome.template().is_some())
     }
 
     /// Whether a result contains text of the value that is looked up.
     pub(crate) fn has_groups(&self) -> bool {
         self.patterns.iter().any(MapPattern::has_groups)
+    }
+}
+
+impl Outcome {
+    /// The text, with the values of its variables.
+    pub(crate) fn text(&self, values: &impl Values) -> Cow<'_, [u8]> {
+        match self {
+            Self::Text(text) => text.as_bytes().into(),
+            Self::Formed(template) => template.text(values).into(),
+        }
+    }
+
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Text(_) => None,
+            Self::Formed(template) => Some(template),
+        }
+    }
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self::from("")
+    }
+}
+
+impl From<&str> for Outcome {
+    /// A text without variables.
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
     }
 }
 
@@ -410,13 +466,14 @@ mod tests {
     #[test]
     fn a_table_goes_by_value_then_by_expression() {
         let none = Maps::new();
-        let pattern =
-            |text: &str, value: &str| MapPattern::fixed(Pattern::new(text).expect("an expression"), value);
+        let pattern = |text: &str, value: &str| {
+            MapPattern::fixed(Pattern::new(text).expect("an expression"), value.into())
+        };
         let map = Map {
             from: Template::new("{request.header.a}", &none).expect("a template"),
-            values: BTreeMap::from([("de".to_owned(), "1".to_owned())]),
+            values: BTreeMap::from([("de".to_owned(), "1".into())]),
             patterns: vec![pattern("^d", "2"), pattern(".", "3")],
-            default: "4".to_owned(),
+            default: "4".into(),
             ..Map::default()
         };
         let maps = Maps::from([("m".to_owned(), Arc::new(map))]);
@@ -432,12 +489,9 @@ mod tests {
         let template = |text: &str, maps: &Maps| Template::new(text, maps).expect(text);
         let inner = Map {
             from: template("{request.header.a}", &none),
-            values: BTreeMap::from([("de".to_owned(), "1".to_owned())]),
-            default: "{request.method}".to_owned(),
-            formed: BTreeMap::from([(
-                Box::from(b"{request.method}".as_slice()),
-                template("{request.method}", &none),
-            )]),
+            // A text is no template, also one with the text of another result.
+            values: BTreeMap::from([("de".to_owned(), "{request.method}".into())]),
+            default: Outcome::Formed(template("{request.method}", &none)),
             ..Map::default()
         };
         let maps = Maps::from([("inner".to_owned(), Arc::new(inner))]);
@@ -445,19 +499,33 @@ mod tests {
         let outer = Map {
             from: template("{request.header.a}", &none),
             patterns: vec![groups.expect("a group")],
-            default: "<{map.inner}>".to_owned(),
-            formed: BTreeMap::from([(
-                Box::from(b"<{map.inner}>".as_slice()),
-                template("<{map.inner}>", &maps),
-            )]),
+            default: Outcome::Formed(template("<{map.inner}>", &maps)),
             ..Map::default()
         };
         let maps = Maps::from([("outer".to_owned(), Arc::new(outer))]);
         let template = template("{map.outer}", &maps);
         for (header, expected) in
-            [(&b"de"[..], "<1>"), (b"a", "<Method>"), (b"x<{map.inner}>", "<{map.inner}>")]
+            [(&b"de"[..], "<{request.method}>"), (b"a", "<Method>"), (b"x<{map.inner}>", "<{map.inner}>")]
         {
             assert_eq!(template.fill(&Named(header)).header(&Server).expect("a value"), expected);
+        }
+        assert!(template.reaches(&Variable::Method) && !template.reaches(&Variable::User));
+    }
+
+    #[test]
+    fn an_address_that_is_looked_up_has_the_result_of_its_network() {
+        let mut networks = Networks::default();
+        networks.insert("10.0.0.0/8".parse().expect("a network"), "a".into());
+        let from = Template::new("{request.header.a}", &Maps::new()).expect("a template");
+        let map = Map { from, networks, default: "b".into(), ..Map::default() };
+        for (header, expected) in [
+            (&b"10.1.2.3"[..], "a"),
+            (b"::ffff:10.1.2.3", "a"),
+            (b"192.0.2.1", "b"),
+            (b"10.1.2.3:80", "b"),
+            (b"", "b"),
+        ] {
+            assert_eq!(*map.find(&Named(header)), *expected.as_bytes(), "{header:?}");
         }
     }
 
@@ -465,7 +533,7 @@ mod tests {
     fn a_table_of_the_response_is_looked_up_with_the_response() {
         let map = Map {
             from: Template::new("{response.status}", &Maps::new()).expect("a template"),
-            values: BTreeMap::from([("503".to_owned(), "down".to_owned())]),
+            values: BTreeMap::from([("503".to_owned(), "down".into())]),
             ..Map::default()
         };
         let maps = Maps::from([("m".to_owned(), Arc::new(map))]);

@@ -98,7 +98,15 @@ fn results_of_tables_have_variables_and_other_tables() {
     ));
     refused(
         &with("", "[map.a]\nfrom = \"{client.address}\"\nnetworks = { \"10.0.0.0/33\" = \"a\" }\n"),
-        "brisk.toml:10:30: map.a.networks.\"10.0.0.0/33\": \"10.0.0.0/33\" is not a network: write one as \"10.0.0.0/8\"",
+        "brisk.toml:10:30: map.a.networks.\"10.0.0.0/33\": \"10.0.0.0/33\" is not a network: write one as \"10.0.0.0/8\", \
+         \"2001:db8::/32\" or \"192.0.2.1\"",
+    );
+    refused(
+        &with(
+            "",
+            "[map.a]\nfrom = \"{client.address}\"\nnetworks = { \"10.0.0.0/8\" = \"a\", \"10.1.2.3/8\" = \"b\" }\n",
+        ),
+        "brisk.toml:10:49: map.a.networks.\"10.1.2.3/8\": this network has a result already: keep one",
     );
     let table =
         |result: &str| format!("[map.a]\nfrom = \"{{request.host}}\"\nvalues = {{ x = \"{result}\" }}\n");
@@ -115,4 +123,49 @@ fn results_of_tables_have_variables_and_other_tables() {
         "brisk.toml:7:12: host[0].route[0].redirect: \"/{map.a}\" is no place to redirect to: a client could choose the host by a \
          table whose results have variables: use one with fixed results",
     );
+}
+
+#[test]
+fn results_of_expressions_have_groups_or_variables() {
+    let table = |regex: &str, result: &str| {
+        let head = "[map.a]\nfrom = \"{request.host}\"\npatterns = [{";
+        with("", &format!("{head} regex = \"{regex}\", value = \"{result}\" }}]\n"))
+    };
+    for (regex, result) in [
+        ("^a", "{user}"),
+        ("^a", "{ja4} {request.host}"),
+        ("^(?P<user>.)", "{user}"),
+        ("^(?<user>.)", "{user}{1}"),
+        ("^(?P<a.b>.)", "{a.b}"),
+        ("^a", "{{user} {{1}"),
+    ] {
+        accepted(&table(regex, result));
+    }
+    let place = |regex: &str| format!("brisk.toml:10:{}: map.a.patterns[0].value:", 35 + regex.len());
+    for (regex, result, reason) in [
+        ("^(.)", "{1}.{request.host}", "has groups and variables: use one of both"),
+        ("^(?P<user>.)", "{user} {ja4}", "has groups and variables: use one of both"),
+        ("^(.)", "{client.adress}", "{client.adress} is no variable; did you mean {client.address}?"),
+    ] {
+        refused(&table(regex, result), &format!("{} {reason}", place(regex)));
+    }
+    let fingerprint = accepted(&table("^a", "{ja4}")).settings.tls.ja4;
+    assert!(fingerprint);
+}
+
+#[test]
+fn tables_that_multiply_are_refused() {
+    let level = |number: u32, result: &str| {
+        format!(
+            "[map.m{number}]\nfrom = \"{{request.host}}\"\nvalues = {{ x = \"{result}\", y = \"{result}\" }}\n"
+        )
+    };
+    let tables = |count: usize| {
+        let next = |number| level(number, &format!("{{map.m{}}}", number - 1).repeat(count));
+        level(0, "z") + &(1..=7).map(next).collect::<String>()
+    };
+    accepted(&with("", &tables(2)));
+    let message = checked(folder().path(), &with("", &tables(9))).expect_err("too many");
+    assert!(message.contains("map.m4: needs more than 1000 look-ups in other tables"), "{message}");
+    assert!(!message.contains("map.m3:"), "{message}");
 }

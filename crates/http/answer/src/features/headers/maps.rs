@@ -1,12 +1,11 @@
 //! `[map.NAME]`: tables that header rules, redirects and bodies refer to.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use brisk_config_file::KeyPath;
-use brisk_rules::{GroupPattern, Map, MapPattern, Maps, Template};
-use ipnet::IpNet;
+use brisk_config_file::{KeyPath, Network};
+use brisk_net::Networks;
+use brisk_rules::{GroupPattern, Map, MapPattern, Maps, Outcome, Template, Variable};
 
 use super::map_keys;
 use crate::features::{Context, conditions};
@@ -14,18 +13,32 @@ use crate::features::{Context, conditions};
 /// Tables that refer to each other at most, one after another, so that a lookup has few steps.
 const DEEPEST: usize = 8;
 
+/// Maximum number of look-ups for one look-up in a table. Results with several tables multiply at each of [`DEEPEST`] levels.
+const MOST_LOOKUPS: usize = 1000;
+
 /// All tables. Those that a table refers to come before it.
 pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>) -> Maps {
     let mut maps = Maps::new();
+    let mut costs = BTreeMap::new();
     let mut left: Vec<_> = written.iter().collect();
     for _ in 0..DEEPEST {
         let is_ready = |(_, map): &(&String, &map_keys::Map)| {
             // One that no table has is an error of the text.
-            references(map).all(|name| maps.contains_key(name) || !written.contains_key(name))
+            let mut names = texts(map).flat_map(|text| references(text));
+            names.all(|name| maps.contains_key(name) || !written.contains_key(name))
         };
         let (ready, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_ready);
         for (name, map) in ready {
-            let table = table(map, &KeyPath::of("map").key(name), &maps, context);
+            let path = KeyPath::of("map").key(name);
+            let mut table = table(map, &path, &maps, context);
+            let cost = cost(map, &costs);
+            if cost > MOST_LOOKUPS {
+                let message = format!("needs more than {MOST_LOOKUPS} look-ups in other tables");
+                context.findings.wrong(&path, message);
+                // The search through templates takes as many steps as the look-ups.
+                table = Map::default();
+            }
+            costs.insert(name.as_str(), cost);
             maps.insert(name.clone(), Arc::new(table));
         }
         left = others;
@@ -37,12 +50,26 @@ pub fn maps(written: &BTreeMap<String, map_keys::Map>, context: &mut Context<'_>
     maps
 }
 
-/// Names of the tables that a table refers to.
-fn references(map: &map_keys::Map) -> impl Iterator<Item = &str> {
+/// The texts of a table that may refer to other tables, `from` first.
+fn texts(map: &map_keys::Map) -> impl Iterator<Item = &String> {
     let results = map.patterns.iter().map(|pattern| &pattern.value);
     let results = results.chain(map.values.values()).chain(map.networks.values());
-    let texts = results.chain([&map.from, &map.default]);
-    texts.flat_map(|text| text.split("{map.").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0)))
+    [&map.from].into_iter().chain(results).chain([&map.default])
+}
+
+/// Names of the tables that a text refers to.
+fn references(text: &str) -> impl Iterator<Item = &str> {
+    text.split("{map.").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
+}
+
+/// Number of look-ups for one look-up in a table, with those in the tables that `from` and the longest result refer to.
+fn cost(map: &map_keys::Map, costs: &BTreeMap<&str, usize>) -> usize {
+    let cost = |text: &String| {
+        let all = references(text).filter_map(|name| costs.get(name));
+        all.fold(0, |sum: usize, cost| sum.saturating_add(*cost))
+    };
+    let result = texts(map).skip(1).map(cost).max().unwrap_or_default();
+    cost(&map.from).saturating_add(result).saturating_add(1)
 }
 
 fn table(map: &map_keys::Map, path: &KeyPath, maps: &Maps, context: &mut Context<'_>) -> Map {
@@ -57,44 +84,55 @@ fn table(map: &map_keys::Map, path: &KeyPath, maps: &Maps, context: &mut Context
     if from.needs_response() && from.needs_request() {
         context.findings.wrong(&path.key("from"), MIXED);
     }
-    let mut results = Results { maps, of_response: from.needs_response(), formed: BTreeMap::new() };
+    let results = Results { maps, of_response: from.needs_response() };
     let value = |(key, value): (&String, &String)| {
-        (key.clone(), results.fixed(value, &path.key("values").key(key), context))
+        (key.clone(), results.outcome(value, &path.key("values").key(key), context))
     };
     let values = map.values.iter().map(value).collect();
-    let mut networks = Vec::new();
+    let mut networks = Networks::default();
     for (key, value) in &map.networks {
         let path = path.key("networks").key(key);
-        let value = results.fixed(value, &path, context);
-        if let Ok(network) = key.parse().or_else(|_| key.parse::<IpAddr>().map(IpNet::from)) {
-            networks.push((network, value));
-        } else {
-            let message = format!("{key:?} is not a network: write one as \"10.0.0.0/8\"");
-            context.findings.wrong(&path, message);
+        let outcome = results.outcome(value, &path, context);
+        match key.parse() {
+            Ok(Network(network)) => {
+                if networks.insert(network, outcome).is_some() {
+                    context.findings.wrong(&path, "this network has a result already: keep one");
+                }
+            }
+            Err(reason) => context.findings.wrong(&path, reason),
         }
     }
-    let networks = networks.into_iter().collect();
     let mut patterns = Vec::new();
     for (index, entry) in map.patterns.iter().enumerate() {
         let path = path.key("patterns").index(index);
-        patterns.extend(pattern(entry, &path, &mut results, context));
+        patterns.extend(pattern(entry, &path, &results, context));
     }
-    let default = results.fixed(&map.default, &path.key("default"), context);
-    Map { from, values, networks, patterns, default, formed: results.formed }
+    let default = results.outcome(&map.default, &path.key("default"), context);
+    Map { from, values, networks, patterns, default }
 }
 
 fn pattern(
     entry: &map_keys::MapPattern,
     path: &KeyPath,
-    results: &mut Results<'_>,
+    results: &Results<'_>,
     context: &mut Context<'_>,
 ) -> Option<MapPattern> {
     let regex = path.key("regex");
-    // Without groups, the automaton suffices, and larger expressions are permitted. A group has no dot in its name.
-    let mut names = entry.value.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0));
-    if !MapPattern::names_groups(&entry.value) || names.any(|name| name.contains('.')) {
-        let value = results.fixed(&entry.value, &path.key("value"), context);
-        return Some(MapPattern::fixed(conditions::pattern(&entry.regex, &regex, context)?, &value));
+    let is_group = |name: &str| {
+        [format!("(?P<{name}>"), format!("(?<{name}>")].iter().any(|start| entry.regex.contains(&**start))
+    };
+    // A name with a dot is a variable, also a wrong one, whose correction is that of a variable.
+    let is_variable =
+        |name: &&str| !is_group(name) && (name.contains('.') || name.parse::<Variable>().is_ok());
+    let (variables, groups): (Vec<_>, Vec<_>) = MapPattern::names(&entry.value).partition(is_variable);
+    if groups.is_empty() {
+        let outcome = results.outcome(&entry.value, &path.key("value"), context);
+        // Without groups, the automaton suffices, and larger expressions are permitted.
+        return Some(MapPattern::fixed(conditions::pattern(&entry.regex, &regex, context)?, outcome));
+    }
+    if !variables.is_empty() {
+        context.findings.wrong(&path.key("value"), "has groups and variables: use one of both");
+        return None;
     }
     super::resolve::value(&entry.value, &path.key("value"), context);
     let pattern = conditions::compiled(&entry.regex, GroupPattern::new, &regex, context)?;
@@ -110,29 +148,26 @@ struct Results<'a> {
     maps: &'a Maps,
     /// Whether the table is looked up with the response.
     of_response: bool,
-    /// Results with variables, by their text.
-    formed: BTreeMap<Box<[u8]>, Template>,
 }
 
 impl Results<'_> {
-    /// The text of a result. One with variables is noted under its text.
-    fn fixed(&mut self, text: &str, path: &KeyPath, context: &mut Context<'_>) -> String {
+    /// A result without groups.
+    fn outcome(&self, text: &str, path: &KeyPath, context: &mut Context<'_>) -> Outcome {
         let template = match Template::new(text, self.maps) {
             Ok(template) => template,
             Err(reason) => {
                 context.findings.wrong(path, reason);
-                return String::new();
+                return Outcome::default();
             }
         };
         if let Some(fixed) = template.fixed() {
-            return fixed.to_str().unwrap_or_default().to_owned();
+            return Outcome::from(fixed.to_str().unwrap_or_default());
         }
         context.note_fingerprints(|variable| template.has(variable));
         let is_mixed = if self.of_response { template.needs_request() } else { template.needs_response() };
         if is_mixed {
             context.findings.wrong(path, MIXED);
         }
-        self.formed.insert(text.as_bytes().into(), template);
-        text.to_owned()
+        Outcome::Formed(template)
     }
 }
