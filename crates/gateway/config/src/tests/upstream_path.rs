@@ -83,6 +83,10 @@ fn a_wrong_path_for_upstreams_is_refused() {
             "11:16: host[0].route[0].rewrite_path: and `replace_prefix` cannot both change the path: keep one",
         ),
         (
+            "rewrite_path = []",
+            "10:16: host[0].route[0].rewrite_path: an empty list has no expression: remove the line, or write { pattern, to }",
+        ),
+        (
             "final_slash = true",
             "10:15: host[0].route[0].final_slash: has no effect without `upstream` and a `path` that ends with a slash, as \
              \"/api/\"",

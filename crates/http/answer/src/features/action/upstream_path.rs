@@ -96,6 +96,10 @@ fn is_below(path: &str, prefix: &str) -> bool {
 }
 
 fn rewrites(raw: &Rewrites, path: &KeyPath, context: &mut Context<'_>) -> Arc<[PathRewrite]> {
+    if raw.all.is_empty() {
+        let message = "an empty list has no expression: remove the line, or write { pattern, to }";
+        context.findings.wrong(path, message);
+    }
     raw.entries(path).filter_map(|(path, raw)| rewrite(raw, &path, context)).collect()
 }
 
