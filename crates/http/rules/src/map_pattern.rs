@@ -97,8 +97,8 @@ impl MapPattern {
         }
     }
 
-    /// The result if `value` matches, with `values` of the variables in it, otherwise `None`. No expression matches a value of more than 4 KiB, since a table may
-    /// have many.
+    /// The result if `value` matches, with `values` of the variables in it, otherwise `None`. No expression matches a value of more
+    /// than 4 KiB, since a table may have many.
     pub fn result(&self, value: &[u8], values: &impl Values) -> Option<Cow<'_, [u8]>> {
         if value.len() > LONGEST {
             return None;
