@@ -31,6 +31,35 @@ fn results_of_maps_have_variables() {
 }
 
 #[test]
+fn a_map_of_the_request_has_no_result_of_the_response() {
+    let text = "map $upstream_status $b { 200 x; } map $host $a { h $b; default z; } map $upstream_addr $c { ~^a $b; } \
+                server { location / { add_header X-A $a; add_header X-C $c; proxy_pass http://127.0.0.1:1; } }";
+    let imported = import_text(text);
+    let (result, report) = (imported.files.concat(), imported.report.to_string());
+    assert!(report.contains("the map has values of the request and of the response"), "{report}");
+    assert!(result.contains("default = \"z\"") && !result.contains("h$"), "{result}");
+    // A table of the response may have another one as its result.
+    assert!(result.contains("{ regex = \"^a\", value = \"{map.b}\" }"), "{result}");
+}
+
+#[test]
+fn a_header_with_a_user_that_nothing_verifies_is_a_difference() {
+    let text = |lines: &str| {
+        import_text(&format!(
+            "server {{ location / {{ {lines} proxy_set_header X-User $remote_user; proxy_pass http://127.0.0.1:1; }} }}"
+        ))
+    };
+    for (lines, is_different) in
+        [("", true), ("auth_basic off;", true), ("auth_basic x; auth_basic_user_file u;", false)]
+    {
+        let imported = text(lines);
+        assert!(imported.files.concat().contains("X-User = \"{user}\""), "{lines}");
+        let report = imported.report.to_string();
+        assert_eq!(report.contains("brisk has no user without auth_basic"), is_different, "{report}");
+    }
+}
+
+#[test]
 fn a_limit_by_user_is_not_carried() {
     let server = "server { location / { limit_req zone=z; auth_basic x; auth_basic_user_file u; \
                   proxy_pass http://127.0.0.1:1; } }";

@@ -174,6 +174,14 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Notes a header with the user where no password is verified: in nginx, the name that a client sends.
+    pub(crate) fn note_user(&self, scope: &Scope<'_>, header: &Directive, value: &str) {
+        let is_verified = scope.one("auth_basic").is_some_and(|realm| realm.arg(0) != "off");
+        if !is_verified && self.has_any(value, &["{user}"]) {
+            self.different(header, "brisk has no user without auth_basic");
+        }
+    }
+
     /// `satisfy`, for routes with two restrictions.
     pub(crate) fn satisfy(&self, scope: &Scope<'_>, keys: &mut Keys) {
         let Some(satisfy) = scope.one("satisfy") else { return };
@@ -227,9 +235,12 @@ impl Context<'_> {
                 // The variable of nginx has underscores for hyphens. Clients get headers under their own names.
                 let is_same = name.replace('-', "_").eq_ignore_ascii_case(source);
                 if header.name == "add_header" && is_same {
+                    to_client.retain(|own| !own.eq_ignore_ascii_case(&name));
                     to_client.push(name);
                 } else if header.name == "proxy_set_header" && is_copyable(&name) {
                     let source = if is_same { name.clone() } else { source.replace('_', "-") };
+                    // A key may be in a table of TOML once. The last line is retained.
+                    to_upstream.retain(|(own, _)| !own.eq_ignore_ascii_case(&name));
                     to_upstream.push((name, source));
                 } else {
                     continue;

@@ -121,6 +121,7 @@ impl Context<'_> {
             Ok(text) => {
                 params.set(param.arg(0), toml::text(&text));
                 self.carried(param);
+                self.note_user(scope, param, &text);
             }
             Err(reason) => {
                 // A header of the client has the same name, and nginx replaces it.

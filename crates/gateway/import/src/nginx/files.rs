@@ -252,7 +252,8 @@ impl<'a> Site<'_, 'a> {
             && matches!(flow.location.kind, Kind::Expression { .. })
         {
             self.context.carried(folder);
-            let result = self.below(&base[..end], &[(flow.values.pattern.clone(), to)], scope, keys);
+            let result =
+                self.below((&base[..end], "rewrite_path"), &[(flow.values.pattern.clone(), to)], scope, keys);
             return result.inspect_err(|reason| {
                 self.context.missing(folder, reason.as_str(), "write a route for each file");
             });

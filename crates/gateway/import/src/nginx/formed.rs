@@ -8,7 +8,7 @@ use crate::nginx::flow::{Flow, Rewrite};
 use crate::nginx::location::{Kind, Location, Route, program};
 use crate::nginx::pattern::{self, covers, is_every};
 use crate::nginx::program::{is_redirect, without_query};
-use crate::nginx::proxy::all_rewritten;
+use crate::nginx::proxy::{all_rewritten, rewritten};
 use crate::nginx::scope::{PASSES, Scope};
 use crate::nginx::site::Site;
 use crate::nginx::variables::{Use, Values};
@@ -53,6 +53,17 @@ impl<'a> Site<'_, 'a> {
         flow: &Flow<'_, 'a>,
         keys: &mut Keys,
     ) -> Result<(), String> {
+        self.files_at(rewrites, "rewrite_path", flow, keys)
+    }
+
+    /// [`Self::formed_files`] with the paths in `key`.
+    fn files_at(
+        &self,
+        rewrites: &[Rewrite],
+        key: &str,
+        flow: &Flow<'_, 'a>,
+        keys: &mut Keys,
+    ) -> Result<(), String> {
         let (_, folders) = flow.scope.all_of(&["root", "alias"]);
         let folder = *folders.first().ok_or("there is no root")?;
         let base = flow.values.fill(folder.arg(0));
@@ -86,20 +97,20 @@ impl<'a> Site<'_, 'a> {
             own.push(("^.*$".to_owned(), "{0}".to_owned()));
         }
         self.context.carried(folder);
-        self.below(base.trim_end_matches('/'), &own, &flow.scope, keys)
+        self.below((base.trim_end_matches('/'), key), &own, &flow.scope, keys)
     }
 
-    /// Files at other paths below a folder: `static` with `rewrite_path`.
+    /// Files at other paths below a folder: `static` with `key`, which is `rewrite_path` or `rewrite_files`.
     pub(crate) fn below(
         &self,
-        folder: &str,
+        (folder, key): (&str, &str),
         rewrites: &[Rewrite],
         scope: &Scope<'a>,
         keys: &mut Keys,
     ) -> Result<(), String> {
         rewrites.iter().try_for_each(|(_, to)| self.check_source(to))?;
         keys.set("static", self.context.file(if folder.is_empty() { "/" } else { folder }));
-        keys.set("rewrite_path", all_rewritten(rewrites));
+        keys.set(key, all_rewritten(rewrites));
         self.file_settings(scope, keys);
         // brisk has no lists of folders with other paths.
         keys.0.retain(|(key, _)| key != "listing");
@@ -120,10 +131,7 @@ impl<'a> Site<'_, 'a> {
         let named = self.named(last).filter(|named| is_plain && program(named.scope.own()).is_empty());
         let next = flow.to(named.ok_or(ONE_PATH)?);
         flow.same_restrictions(&next)?;
-        self.formed_files(rewrites, flow, keys)?;
-        for (key, _) in keys.0.iter_mut().filter(|(key, _)| key == "rewrite_path") {
-            "rewrite_files".clone_into(key);
-        }
+        self.files_at(rewrites, "rewrite_files", flow, keys)?;
         self.or_server(&next, rewrites, keys)
     }
 
@@ -368,9 +376,8 @@ fn is_to_end(pattern: &str) -> bool {
 
 /// A table of `rewrite_files`: an expression with the paths of files for its matches, of which the first with a file is sent.
 fn candidates(pattern: &str, to: &[String]) -> String {
-    let to = match to {
-        [one] => toml::text(one),
-        all => toml::list(all),
-    };
-    format!("{{ pattern = {}, to = {to} }}", toml::raw(pattern))
+    match to {
+        [one] => rewritten(pattern, one),
+        all => format!("{{ pattern = {}, to = {} }}", toml::raw(pattern), toml::list(all)),
+    }
 }

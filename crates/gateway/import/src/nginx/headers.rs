@@ -145,6 +145,7 @@ impl Context<'_> {
                 Ok(text) => {
                     sent.set.set(name, toml::text(&text));
                     self.carried(header);
+                    self.note_user(scope, header, &text);
                 }
                 Err(reason) => {
                     // nginx replaces the header of the client. No client may choose its value here either.
@@ -259,6 +260,7 @@ impl Context<'_> {
             Ok(text) => {
                 add.set(name, toml::text(&text));
                 self.carried(header);
+                self.note_user(scope, header, &text);
             }
             Err(reason) => self.missing(header, reason, "let the application send the header"),
         }

@@ -162,7 +162,7 @@ impl Context<'_> {
     /// The result of a line without groups, in the table of `from`.
     fn result(&self, text: &str, from: &str) -> Result<String, String> {
         let result = self.template(text, &Values::default(), Use::Value)?;
-        let is_of_response = |text: &str| text.contains("{response.") || text.contains("{upstream.");
+        let is_of_response = |text: &str| self.has_any(text, &["{response.", "{upstream."]);
         // brisk looks up a table with the values of the request, or with those of the response.
         if text.contains('$') && is_of_response(from) != is_of_response(&result) {
             return Err("the map has values of the request and of the response".to_owned());

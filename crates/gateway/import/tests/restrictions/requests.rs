@@ -345,6 +345,11 @@ fn clients_do_not_choose_headers_that_nginx_sets() {
     let renamed =
         server("auth_request /no; auth_request_set $u $upstream_http_x_a; proxy_set_header X-B $u;");
     assert!(renamed.contains("copy_headers = { X-B = \"x-a\" }") && !renamed.contains("remove"), "{renamed}");
+    let twice = server(
+        "auth_request /no; auth_request_set $u $upstream_http_x_c; auth_request_set $u $upstream_http_x_b; \
+         proxy_set_header X-A $u;",
+    );
+    assert!(twice.contains("copy_headers = { X-A = \"x-b\" }"), "{twice}");
     let script =
         toml("server { location / { fastcgi_pass 127.0.0.1:1; fastcgi_param HTTP_X_USER $unknown_user; } }");
     assert!(script.contains("params = { HTTP_X_USER = \"\" }"), "{script}");
