@@ -31,8 +31,13 @@ impl FairShare {
     /// A slot for `client`, an IPv4 address or an IPv6 /64; `None` if it has its share. Never waits; takes two locks
     /// that are rarely contended.
     pub fn try_acquire(&self, client: IpAddr) -> Option<SharePermit> {
+        self.try_acquire_of(client, self.slots)
+    }
+
+    /// Like [`try_acquire`](Self::try_acquire), with another number of slots for this call, at most that of [`new`](Self::new).
+    pub fn try_acquire_of(&self, client: IpAddr, slots: usize) -> Option<SharePermit> {
         // Read before the slot is taken, so that the last free slot still counts for a client that has none.
-        let free = self.slots.saturating_sub(self.taken.open());
+        let free = slots.saturating_sub(self.taken.open());
         let slot = self.taken.try_acquire()?;
         Some(SharePermit { _slot: slot, _client: Some(self.clients.try_acquire_below(client, free)?) })
     }
@@ -65,6 +70,19 @@ mod tests {
         assert!(!take_all(&share, "192.0.2.3").is_empty());
         drop((first, second));
         assert_eq!(take_all(&share, "192.0.2.4").len(), 50, "places are given back");
+    }
+
+    #[test]
+    fn slots_that_are_taken_count_for_another_number_of_slots() {
+        let (share, client) = (FairShare::new(usize::MAX), "192.0.2.1".parse().expect("an address"));
+        let taken: Vec<_> = std::iter::from_fn(|| share.try_acquire_of(client, 8)).collect();
+        assert_eq!(taken.len(), 4);
+        assert!(share.try_acquire_of(client, 4).is_none());
+        assert!(
+            share.try_acquire_of("192.0.2.2".parse().expect("an address"), 4).is_none(),
+            "no slot is free"
+        );
+        assert!(share.try_acquire_of(client, 10).is_some());
     }
 
     #[test]

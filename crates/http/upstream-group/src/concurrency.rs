@@ -37,6 +37,8 @@ pub struct Concurrency {
     in_force: AtomicUsize,
     /// Longest wait for a permit in microseconds; 0 for that of `pool.queue`.
     wait: AtomicU64,
+    /// Whether the limit is a first trial, which refuses no request.
+    is_first_trial: AtomicBool,
     /// `pool.queue.size`.
     queue: usize,
     answered: AtomicU64,
@@ -64,6 +66,7 @@ impl Concurrency {
             permits: OnceLock::new(),
             in_force: AtomicUsize::new(0),
             wait: AtomicU64::new(0),
+            is_first_trial: AtomicBool::new(false),
             queue,
             answered: AtomicU64::new(0),
             micros: AtomicU64::new(0),
@@ -80,13 +83,18 @@ impl Concurrency {
 
     /// The permits, as many as the limit.
     pub fn permits(&self) -> &Arc<Places> {
-        self.permits.get_or_init(|| Places::new(usize::MAX, self.queue))
+        self.permits.get_or_init(|| Places::shared(usize::MAX, self.queue))
     }
 
     /// Longest wait for a permit; `None` is that of `pool.queue`.
     pub fn wait(&self) -> Option<Duration> {
         let micros = self.wait.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    /// Whether a request without a permit in time is sent nevertheless, because no overload was found.
+    pub fn refuses_none(&self) -> bool {
+        self.is_first_trial.load(Ordering::Relaxed)
     }
 
     /// Adds the counts of a worker.
@@ -114,8 +122,9 @@ impl Concurrency {
             latency: Duration::from_micros(self.micros.swap(0, Ordering::Relaxed)),
             lost: self.lost.swap(0, Ordering::Relaxed),
             in_flight: (without_permit + permits.map_or(0, |permits| permits.taken())) as u64,
+            without_permit: without_permit as u64,
             delay,
-            has_queue: permits.is_some_and(|permits| permits.waiting() > 0),
+            has_queue: permits.is_some_and(|permits| permits.take_refused() || permits.waiting() > 0),
         };
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let change = limiter.tick(passed, &observed);
@@ -138,7 +147,9 @@ impl Concurrency {
         // Requests that began without a limit count too. At least as many permits as any limit has, because some of those requests
         // may never end.
         let permits = requests.saturating_sub(without_permit).max(limiter::FLOOR.min(requests));
-        self.permits().set_limits(permits, queue.unwrap_or(self.queue).min(self.queue));
+        self.is_first_trial.store(queue.is_none(), Ordering::Relaxed);
+        // Without a trial, the requests would wait in the server.
+        self.permits().set_limits(permits, queue.map_or(usize::MAX, |queue| queue.min(self.queue)));
         // After the limits, so that no request takes a permit of the time before.
         self.is_limited.store(true, Ordering::Relaxed);
     }
@@ -147,6 +158,7 @@ impl Concurrency {
     fn open(&self) {
         if self.is_limited.swap(false, Ordering::Relaxed) {
             self.wait.store(0, Ordering::Relaxed);
+            self.is_first_trial.store(false, Ordering::Relaxed);
             self.permits().set_limits(usize::MAX, self.queue);
         }
     }
@@ -205,15 +217,16 @@ mod tests {
             concurrency.is_limited()
         });
         assert!(began.is_some() && concurrency.limit().is_none(), "a trial is no limit in force");
+        assert!(concurrency.refuses_none());
         assert_eq!(concurrency.wait(), None);
-        // The throughput stays while most of the requests end.
+        // The throughput stays while all of the requests end.
         let limited = (0..100).find_map(|_| {
             let now = grow(&concurrency, -20).max(4);
             overload(&concurrency, 1000, now)
         });
         assert!(matches!(limited, Some(LimitChange::Limited(_))), "{limited:?}");
-        assert!(concurrency.limit().is_some() && concurrency.wait().is_some());
+        assert!(concurrency.limit().is_some() && concurrency.wait().is_some() && !concurrency.refuses_none());
         assert!(concurrency.reset() && !concurrency.is_limited());
-        assert!(concurrency.permits().try_take().is_some());
+        assert!(concurrency.permits().try_take_for(None).is_some());
     }
 }

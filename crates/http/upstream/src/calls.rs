@@ -43,10 +43,7 @@ impl Server {
         let admission = match self.state().concurrency() {
             None => Admission::Uncounted,
             Some(concurrency) if concurrency.is_limited() => return None,
-            Some(_) => {
-                self.count_call(|counts| counts.in_flight += 1);
-                Admission::Counted
-            }
+            Some(_) => self.count_begun(),
         };
         Some(Call { server: self, begun, admission, is_answered: false })
     }
@@ -67,17 +64,27 @@ impl Server {
             let permits = concurrency.permits();
             // Before the wait too: it is the longest part of the time in which the client may leave.
             let mark = LimitMark::set(client.connection);
-            let place = match permits.try_take() {
-                Some(place) => place,
+            let place = match permits.try_take_for(client.share()) {
+                Some(place) => Ok(place),
                 None if at_limit == AtLimit::Fail => return Err(UpstreamError::ServerLimit),
-                None => {
-                    let place = self.wait_for_permit(client).await;
-                    place.inspect_err(|_| self.state().metrics().limit_refusal())?
+                None => self.wait_for_permit(client).await,
+            };
+            admission = match place {
+                Ok(place) => Admission::Permitted { _permit: Box::new((place, mark)) },
+                // A trial of a server that may have no overload causes no failure.
+                Err(_) if concurrency.refuses_none() => self.count_begun(),
+                Err(error) => {
+                    self.state().metrics().limit_refusal();
+                    return Err(error);
                 }
             };
-            admission = Admission::Permitted { _permit: Box::new((place, mark)) };
         }
         Ok(Call { server: self, begun: Instant::now(), admission, is_answered: false })
+    }
+
+    fn count_begun(&self) -> Admission<'static> {
+        self.count_call(|counts| counts.in_flight += 1);
+        Admission::Counted
     }
 
     async fn wait_for_permit(&self, client: Requester<'_>) -> Result<Place, UpstreamError> {
@@ -149,13 +156,13 @@ impl Drop for Call<'_> {
 
 impl<'a> LimitMark<'a> {
     fn set(connection: &'a Connection) -> Self {
-        connection.flow.set_at_limit(true);
+        connection.flow.begin_at_limit();
         Self(connection)
     }
 }
 
 impl Drop for LimitMark<'_> {
     fn drop(&mut self) {
-        self.0.flow.set_at_limit(false);
+        self.0.flow.end_at_limit();
     }
 }

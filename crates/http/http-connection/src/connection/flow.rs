@@ -17,8 +17,8 @@ pub struct Flow {
     batch: Cell<Batch>,
     /// Whether written data waits for the client to read.
     blocked: Cell<bool>,
-    /// Whether a request waits for a server at its limit.
-    at_limit: Cell<bool>,
+    /// Number of requests that wait for a server at its limit.
+    at_limit: Cell<u32>,
     /// Reason for which the connection ends its requests.
     ended: Cell<Option<Ended>>,
     unblocked: RefCell<Vec<Waker>>,
@@ -110,15 +110,20 @@ impl Flow {
         self.ended.get()
     }
 
-    /// Records whether a request waits for a server at its limit, or for the response of one, for `abort_on_close`. Over HTTP/2,
-    /// the latest request counts.
-    pub fn set_at_limit(&self, at_limit: bool) {
-        self.at_limit.set(at_limit);
+    /// Counts a request that waits for a server at its limit, or for the response of one, for `abort_on_close`, until
+    /// [`Self::end_at_limit`].
+    pub fn begin_at_limit(&self) {
+        self.at_limit.set(self.at_limit.get() + 1);
+    }
+
+    /// Counts the end of such a wait.
+    pub fn end_at_limit(&self) {
+        self.at_limit.set(self.at_limit.get().saturating_sub(1));
     }
 
     /// Whether a request waits for a server at its limit.
     pub fn is_at_limit(&self) -> bool {
-        self.at_limit.get()
+        self.at_limit.get() > 0
     }
 
     /// Records whether written data waits for the client to read.

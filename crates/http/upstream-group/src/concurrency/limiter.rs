@@ -38,9 +38,9 @@ const LONGEST_PAUSE: f64 = 600.0;
 pub(crate) struct Limit {
     /// Maximum number of requests that wait for a response of the server.
     pub(crate) requests: usize,
-    /// Maximum number of requests that wait for a permit; `None` is that of `pool.queue`, in a first trial.
+    /// Maximum number of requests that wait for a permit; `None` for any number, in a first trial.
     pub(crate) queue: Option<usize>,
-    /// Longest wait for a permit, likewise.
+    /// Longest wait for a permit; `None` is that of `pool.queue`, in a trial.
     pub(crate) wait: Option<Duration>,
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Observed {
     pub(crate) lost: u64,
     /// Requests that wait for the head of a response now.
     pub(crate) in_flight: u64,
+    /// Those of them that began without a limit.
+    pub(crate) without_permit: u64,
     /// Delay of the event loops, which is a part of the latency.
     pub(crate) delay: Duration,
     /// Whether requests wait for a permit now.
@@ -39,6 +41,7 @@ impl Window {
         sum.lost += observed.lost;
         sum.delay += observed.delay;
         sum.in_flight += observed.in_flight;
+        sum.without_permit = observed.without_permit;
     }
 
     /// Returns the window and begins a new one.
@@ -77,6 +80,11 @@ impl Window {
     /// Mean number of requests that wait for a response.
     pub(super) fn in_flight(&self) -> f64 {
         self.observed.in_flight as f64 / self.calls.max(1) as f64
+    }
+
+    /// Number of requests at the end of the window that began without a limit, and still wait for a response.
+    pub(super) fn without_permit(&self) -> u64 {
+        self.observed.without_permit
     }
 
     /// Whether requests waited for permits most of the time, or nearly all of `permits` were in use.

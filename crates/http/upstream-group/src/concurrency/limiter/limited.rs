@@ -10,6 +10,9 @@ use super::{FLOOR, Facts, Limit, MANY, Phase, SHORTEST};
 /// Time in seconds without [`Window::is_saturated`] after which the limit ends.
 const CALM: f64 = 10.0;
 
+/// Part of the best throughput below which a limit ends if it lasts for [`CALM`].
+const STARVED: f64 = 0.1;
+
 /// Pause between two trials of the same [`Kind`] in seconds.
 pub(super) const PAUSE: f64 = 10.0;
 
@@ -39,6 +42,8 @@ pub(super) struct Limited {
     /// The highest [`Self::rate`], which slowly falls to the present one.
     pub(super) best: f64,
     calm: f64,
+    /// Time in seconds for which hardly any request had a response.
+    starved: f64,
     /// Consecutive windows in which the limit may have been too low.
     pub(super) low: u32,
     pub(super) next_decrease: f64,
@@ -54,6 +59,7 @@ impl Limited {
             rate,
             best: rate,
             calm: 0.0,
+            starved: 0.0,
             low: 0,
             next_decrease: facts.now,
             next_increase: facts.now + PAUSE,
@@ -90,6 +96,12 @@ impl Limited {
             return Phase::Open(Open::default());
         }
         self.calm = 0.0;
+        // Requests that are only slow hold the permits, or the server has failed, for which a limit is no remedy.
+        self.starved = if seen.rate() < STARVED * self.best { self.starved + seen.seconds() } else { 0.0 };
+        if self.starved >= CALM {
+            facts.refuted();
+            return Phase::Open(Open::default());
+        }
         // A server that stands still has no throughput to learn from.
         if seen.answered() == 0 {
             return Phase::Limited(self);

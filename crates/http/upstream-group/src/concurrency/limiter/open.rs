@@ -1,7 +1,7 @@
 //! A server without a limit: [`Open`] looks for signs of an overload.
 
 use super::super::window::Window;
-use super::trial::Trial;
+use super::trial::{Sight, Trial};
 use super::{FEW, FLOOR, Facts, MANY, Phase, SHORTEST, share_of};
 
 /// Part of the concurrent requests that [`Trial::first`] admits: so few that the throughput of a server that is only slow falls
@@ -16,7 +16,7 @@ const SHORTEST_LATENCY: f64 = 0.05;
 const OF_SERVER: f64 = 4.0;
 
 /// Latency in seconds from which no trial is made, because it would take longer than clients wait.
-const LONGEST_LATENCY: f64 = 5.0;
+pub(super) const LONGEST_LATENCY: f64 = 5.0;
 
 /// Consecutive windows with [`Window::is_lossy`] before [`Trial::rescue`].
 const LOSSES: u32 = 2;
@@ -83,7 +83,8 @@ impl Open {
         }
         // The higher one of both: a latency that rises lowers the throughput for a moment.
         let rate = before.max(seen.rate());
-        Phase::Trial(Trial::first(share_of(seen.in_flight(), PART), rate, latency, self.reference))
+        let before = Sight { rate, latency, in_flight: seen.in_flight() };
+        Phase::Trial(Trial::first(share_of(seen.in_flight(), PART), before, self.reference))
     }
 
     fn learn(&mut self, seen: &Window) {
@@ -123,6 +124,11 @@ impl Reference {
         // By Little's law, since samples of a fast server may all be 0.
         let in_flight = seen.in_flight().max(seen.rate() * seen.latency());
         Self { rate: seen.rate(), in_flight }
+    }
+
+    /// This reference after a trial showed that the server bears `in_flight` requests.
+    pub(super) fn raised_to(self, in_flight: f64) -> Self {
+        Self { in_flight: self.in_flight.max(in_flight), ..self }
     }
 
     /// Whether twice as many requests wait for the server.

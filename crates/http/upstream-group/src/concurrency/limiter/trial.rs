@@ -2,15 +2,21 @@
 
 use super::super::window::Window;
 use super::limited::{FAST_GROWTH, GROWTH, Limited, PAUSE};
-use super::open::{Open, Reference};
+use super::open::{LONGEST_LATENCY, Open, Reference};
 use super::{FIRST_PAUSE, Facts, Limit, Phase};
 
 /// Responses after which a [`Trial`] ends, if it has lasted long enough; and the time in seconds after which it ends with fewer.
 const ENOUGH: u64 = 100;
 const LONG: f64 = 3.0;
 
-/// Responses after which a [first](Trial::first) trial can fail early: requests wait meanwhile.
-const EARLY: u64 = 30;
+/// Responses to be expected after which a [first](Trial::first) trial can fail early: requests wait meanwhile.
+const EARLY: f64 = 30.0;
+
+/// While a [first](Trial::first) trial settles: time in seconds and responses to be expected after which its throughput is looked
+/// at, and the part of the throughput below which it ends. Requests that are only slow hold its permits then.
+const GLANCE: f64 = 0.4;
+const EXPECTED: f64 = 10.0;
+const STALLED: f64 = 0.3;
 
 /// Growth of a limit from which a throughput that grows in proportion is no coincidence.
 const CLEAR_GROWTH: f64 = 1.4;
@@ -25,11 +31,22 @@ pub(super) enum Kind {
     Increase,
 }
 
+/// Figures of a server without a limit that showed a sign of an overload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    /// Throughput, [`Window::rate`].
+    pub(super) rate: f64,
+    /// Latency in seconds.
+    pub(super) latency: f64,
+    /// [`Window::in_flight`].
+    pub(super) in_flight: f64,
+}
+
 /// State before the [`Trial`].
 #[derive(Debug)]
 enum Before {
     /// Without a limit: whether lower concurrency lowers the throughput.
-    Open { reference: Option<Reference> },
+    Open { reference: Option<Reference>, in_flight: f64 },
     /// Without a limit, and without throughput: whether a low concurrency restores it.
     Collapsed { reference: Reference, spent: f64 },
     /// With a limit in force.
@@ -44,15 +61,17 @@ pub(super) struct Trial {
     rate: f64,
     /// Latency before the trial, in seconds: requests that were sent before the trial end within this time.
     latency: f64,
-    /// Rest of that time.
+    /// Rest of that time, below 0 while requests from before a [first](Self::first) trial still wait for their responses.
     settling: f64,
+    is_settled: bool,
     before: Before,
 }
 
 impl Trial {
     /// Whether a server without a limit is overloaded.
-    pub(super) fn first(requests: usize, rate: f64, latency: f64, reference: Option<Reference>) -> Self {
-        Self::new(requests, rate, latency, Before::Open { reference })
+    pub(super) fn first(requests: usize, sight: Sight, reference: Option<Reference>) -> Self {
+        let Sight { rate, latency, in_flight } = sight;
+        Self::new(requests, rate, latency, Before::Open { reference, in_flight })
     }
 
     /// Whether a server that answers hardly any request recovers with few requests.
@@ -73,8 +92,10 @@ impl Trial {
     }
 
     fn new(requests: usize, rate: f64, latency: f64, before: Before) -> Self {
-        let settling = if matches!(before, Before::Collapsed { .. }) { 0.0 } else { latency.max(0.1) };
-        Self { requests, rate, latency, settling, before }
+        // Slow requests of some clients must not prolong a trial for all of them.
+        let latency = latency.min(LONGEST_LATENCY);
+        let is_settled = matches!(before, Before::Collapsed { .. });
+        Self { requests, rate, latency, settling: latency.max(0.1), is_settled, before }
     }
 
     pub(super) fn is_in_force(&self) -> bool {
@@ -91,12 +112,8 @@ impl Trial {
     }
 
     pub(super) fn step(mut self, window: &mut Window, facts: &mut Facts, passed: f64) -> Phase {
-        if self.settling > 1e-9 {
-            self.settling -= passed;
-            if self.settling <= 1e-9 {
-                window.take();
-            }
-            return Phase::Trial(self);
+        if !self.is_settled {
+            return self.settle(window, facts, passed);
         }
         if !self.is_complete(window) {
             return Phase::Trial(self);
@@ -104,17 +121,21 @@ impl Trial {
         let seen = window.take();
         // The shares are far from 1 and from the part that was admitted, because both throughputs are samples.
         match self.before {
-            Before::Open { reference } => {
-                let is_overloaded = seen.rate() >= 0.7 * self.rate;
-                Self::after_first(is_overloaded, self.requests, &seen, facts, reference)
+            Before::Open { .. } => {
+                if seen.rate() >= 0.7 * self.rate && self.is_drained(&seen) {
+                    return Self::confirmed(self.requests, &seen, facts);
+                }
+                self.refuted(&seen, facts)
             }
             Before::Collapsed { reference, ref mut spent } => {
                 *spent += seen.seconds();
-                let is_restored = seen.rate() >= 0.5 * reference.rate;
-                if !is_restored && *spent < RESCUE {
+                if seen.rate() >= 0.5 * reference.rate {
+                    return Self::confirmed(self.requests, &seen, facts);
+                }
+                if *spent < RESCUE {
                     return Phase::Trial(self);
                 }
-                Self::after_first(is_restored, self.requests, &seen, facts, Some(reference))
+                self.refuted(&seen, facts)
             }
             Before::Limited { kind: Kind::Decrease, limited, .. } => {
                 Phase::Limited(decreased(limited, self.requests, seen.rate(), facts))
@@ -125,12 +146,35 @@ impl Trial {
         }
     }
 
+    /// Waits until the server has only requests of the trial.
+    fn settle(mut self, window: &mut Window, facts: &mut Facts, passed: f64) -> Phase {
+        self.settling -= passed;
+        let is_first = matches!(self.before, Before::Open { .. });
+        if self.settling <= 1e-9 && (!is_first || self.is_drained(window)) {
+            self.is_settled = true;
+            window.take();
+        } else if is_first && window.seconds() >= GLANCE && window.seconds() * self.rate >= EXPECTED {
+            let seen = window.take();
+            if seen.rate() < STALLED * self.rate || self.settling <= -LONGEST_LATENCY {
+                return self.refuted(&seen, facts);
+            }
+        }
+        Phase::Trial(self)
+    }
+
+    /// Whether the requests from before a [first](Self::first) trial have had their responses. Those in the queue of an overloaded
+    /// server have; requests that take long themselves have not.
+    fn is_drained(&self, window: &Window) -> bool {
+        2 * window.without_permit() <= self.requests as u64
+    }
+
     fn is_complete(&self, window: &Window) -> bool {
         let (seconds, answered) = (window.seconds(), window.answered());
         let shortest = match self.before {
             Before::Collapsed { .. } => return seconds >= 1.0,
             Before::Open { .. } => {
-                let fails = seconds >= 0.3 && answered >= EARLY && window.rate() < 0.5 * self.rate;
+                // In proportion to the expected responses, not to the seen ones: a trial without any fails first.
+                let fails = seconds >= 0.3 && self.rate * seconds >= EARLY && window.rate() < 0.5 * self.rate;
                 if fails {
                     return true;
                 }
@@ -143,24 +187,29 @@ impl Trial {
         seconds >= shortest && ((answered >= ENOUGH && is_steady) || seconds >= LONG.max(shortest))
     }
 
-    /// The [`Phase`] after a [`Trial`] of a server without a limit.
-    fn after_first(
-        is_overloaded: bool,
-        requests: usize,
-        seen: &Window,
-        facts: &mut Facts,
-        reference: Option<Reference>,
-    ) -> Phase {
-        if !is_overloaded {
-            facts.refuted();
-            // A throughput that has collapsed is no reference for a later one.
-            let known = reference.filter(|reference| seen.rate() < 0.7 * reference.rate);
-            return Phase::Open(Open::with(known));
-        }
+    /// The [`Phase`] after a [`Trial`] with as many `requests` that showed the overload of a server without a limit.
+    fn confirmed(requests: usize, seen: &Window, facts: &mut Facts) -> Phase {
         if seen.answered() > 0 {
             facts.base = facts.base.min(seen.latency());
         }
         Phase::Limited(Limited::new(requests, seen.rate(), facts))
+    }
+
+    /// The [`Phase`] after a [`Trial`] that showed no overload of a server without a limit.
+    fn refuted(self, seen: &Window, facts: &mut Facts) -> Phase {
+        facts.refuted();
+        // A throughput that has collapsed is no reference for a later one.
+        let has_fallen = |reference: &Reference| seen.rate() < 0.7 * reference.rate;
+        let known = match self.before {
+            // The server bears these requests: the next trial follows only after more of them.
+            Before::Open { reference: Some(reference), in_flight } if self.rate >= 0.95 * reference.rate => {
+                Some(reference.raised_to(in_flight))
+            }
+            Before::Open { reference, .. } => reference.filter(has_fallen),
+            Before::Collapsed { reference, .. } => Some(reference).filter(has_fallen),
+            Before::Limited { .. } => None,
+        };
+        Phase::Open(Open::with(known))
     }
 }
 

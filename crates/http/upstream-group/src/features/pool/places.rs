@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -17,6 +17,10 @@ use tokio::sync::oneshot;
 pub struct Places {
     /// Length of the queue, readable without the lock.
     waiting: AtomicUsize,
+    /// Whether a request was refused while all permits were in use, since [`Self::take_refused`].
+    refused: AtomicBool,
+    /// Whether permits have shares of clients too, not only the queue.
+    shares_permits: bool,
     state: Mutex<State>,
 }
 
@@ -25,7 +29,7 @@ struct State {
     limit: usize,
     /// Maximum number of requests in the queue. Further requests fail at once: [`Places::wait`] is `None`.
     most_waiting: usize,
-    /// Shares of the queue.
+    /// Shares of the queue, and of the permits with [`Places::shares_permits`]. Kept when the numbers of both change.
     shares: FairShare,
     taken: usize,
     /// Requests in the order of their numbers, also some that have left. The first one has not, so that an empty queue means that
@@ -58,9 +62,12 @@ pub enum Grant {
     Refused,
 }
 
-/// The permit for one open connection. Dropping the permit grants it to the next request.
+/// The permit for one open connection or request. Dropping the permit grants it to the next request.
 #[derive(Debug)]
-pub struct Place(Arc<Places>);
+pub struct Place {
+    places: Arc<Places>,
+    share: Option<SharePermit>,
+}
 
 /// A position in the queue. The future resolves to the [`Grant`]; dropping it leaves the queue.
 #[derive(Debug)]
@@ -69,7 +76,7 @@ pub struct Waiting {
     number: u64,
     grant: oneshot::Receiver<Grant>,
     has_left: bool,
-    _share: Option<SharePermit>,
+    share: Option<SharePermit>,
 }
 
 /// Use of a connection that its request has released, from [`Places::pass_on`].
@@ -86,16 +93,26 @@ pub enum Next {
 impl Places {
     /// Creates `limit` permits, for which at most `queue` requests wait.
     pub fn new(limit: usize, queue: usize) -> Arc<Self> {
+        Self::with(limit, queue, false)
+    }
+
+    /// Like [`new`](Self::new), with shares of the clients in the permits too: for requests, whose time clients determine.
+    pub(crate) fn shared(limit: usize, queue: usize) -> Arc<Self> {
+        Self::with(limit, queue, true)
+    }
+
+    fn with(limit: usize, queue: usize, shares_permits: bool) -> Arc<Self> {
         let state = State {
             limit,
             most_waiting: queue,
-            shares: FairShare::new(queue),
+            shares: FairShare::new(usize::MAX),
             taken: 0,
             queue: VecDeque::new(),
             left: 0,
             next_number: 0,
         };
-        Arc::new(Self { waiting: AtomicUsize::new(0), state: Mutex::new(state) })
+        let (waiting, refused) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Self { waiting, refused, shares_permits, state: Mutex::new(state) })
     }
 
     /// Changes the number of permits to `limit`, and that of waiting requests to `queue`. Permits above the limit stay until their
@@ -105,15 +122,12 @@ impl Places {
         let mut grants = Vec::new();
         let mut state = self.lock();
         state.limit = limit;
-        if state.most_waiting != queue {
-            state.most_waiting = queue;
-            state.shares = FairShare::new(queue);
-        }
+        state.most_waiting = queue;
         while state.taken < limit
             && let Some(next) = state.pop()
         {
             state.taken += 1;
-            grants.push((next, Grant::Place(Place(Arc::clone(self)))));
+            grants.push((next, Grant::Place(self.place(None))));
         }
         while state.waiting() > queue
             && let Some(oldest) = state.pop()
@@ -135,13 +149,38 @@ impl Places {
 
     /// Takes a permit; `None` if none is free or a request waits.
     pub fn try_take(self: &Arc<Self>) -> Option<Place> {
+        self.try_take_for(None)
+    }
+
+    /// Like [`try_take`](Self::try_take), also `None` if `client` has its share. No share applies to `None`, an address of many
+    /// clients.
+    pub fn try_take_for(self: &Arc<Self>, client: Option<IpAddr>) -> Option<Place> {
         let mut state = self.lock();
         // With a queue, a new request may not overtake the ones that wait.
         if !state.queue.is_empty() || state.taken >= state.limit {
             return None;
         }
+        let share = match client.filter(|_| self.shares_permits) {
+            Some(client) => Some(state.shares.try_acquire_of(client, self.slots(&state))?),
+            None => None,
+        };
         state.taken += 1;
-        Some(Place(Arc::clone(self)))
+        drop(state);
+        Some(self.place(share))
+    }
+
+    fn place(self: &Arc<Self>, share: Option<SharePermit>) -> Place {
+        Place { places: Arc::clone(self), share }
+    }
+
+    /// Number of slots that clients share. With shares in the permits, a single client may use all of these: half of twice as
+    /// many slots.
+    fn slots(&self, state: &State) -> usize {
+        if self.shares_permits {
+            state.limit.saturating_add(state.limit.max(state.most_waiting))
+        } else {
+            state.most_waiting
+        }
     }
 
     /// Joins the queue; `None` if it is full, or if `client` has its share of it. No share applies to `None`, an address of
@@ -149,11 +188,12 @@ impl Places {
     pub fn wait(self: &Arc<Self>, worker: Worker, client: Option<IpAddr>) -> Option<Waiting> {
         let (sender, grant) = oneshot::channel();
         let mut state = self.lock();
-        let share = match client {
-            Some(client) => Some(state.shares.try_acquire(client)?),
-            None => None,
-        };
-        if state.waiting() >= state.most_waiting {
+        let share = client.map(|client| state.shares.try_acquire_of(client, self.slots(&state)));
+        let has_share = share.as_ref().is_none_or(Option::is_some);
+        if !has_share || state.waiting() >= state.most_waiting {
+            if state.taken >= state.limit {
+                self.refused.store(true, Ordering::Relaxed);
+            }
             return None;
         }
         let number = state.next_number;
@@ -163,13 +203,18 @@ impl Places {
         if free {
             state.taken += 1;
             // The receiver exists, so sending cannot fail.
-            let _granted = sender.send(Grant::Place(Place(Arc::clone(self))));
+            let _granted = sender.send(Grant::Place(self.place(None)));
         } else {
             state.queue.push_back(Waiter { number, worker, grant: sender });
             self.note_length(&state);
         }
         drop(state);
-        Some(Waiting { places: Arc::clone(self), number, grant, has_left: false, _share: share })
+        Some(Waiting { places: Arc::clone(self), number, grant, has_left: false, share: share.flatten() })
+    }
+
+    /// Whether [`wait`](Self::wait) refused a request since the last call while all permits were in use.
+    pub(crate) fn take_refused(&self) -> bool {
+        self.refused.swap(false, Ordering::Relaxed)
     }
 
     /// The length of the queue. Costs one load.
@@ -217,7 +262,7 @@ impl Places {
         };
         if let Some(next) = next {
             // A request that was dropped meanwhile drops the permit, which grants it to the next one.
-            drop(next.grant.send(Grant::Place(Place(Arc::clone(self)))));
+            drop(next.grant.send(Grant::Place(self.place(None))));
         }
     }
 
@@ -266,7 +311,9 @@ impl Waiter {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.release();
+        // Before the permit, so that the next request of the client finds its slot free.
+        drop(self.share.take());
+        self.places.release();
     }
 }
 
@@ -293,6 +340,11 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Grant> {
         match Pin::new(&mut self.grant).poll(context) {
+            // The slot stays with the permit.
+            Poll::Ready(Ok(Grant::Place(mut place))) if self.places.shares_permits => {
+                place.share = self.share.take();
+                Poll::Ready(Grant::Place(place))
+            }
             Poll::Ready(Ok(grant)) => Poll::Ready(grant),
             // The queue keeps each sender until it is used, so an error cannot occur while waiting.
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
@@ -420,6 +472,29 @@ mod tests {
         drop(grants);
         assert!(gets_place(&mut waiting[4]));
         assert_eq!((places.taken(), places.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn permits_of_requests_have_shares_that_outlast_other_limits() {
+        let places = Places::shared(usize::MAX, 16);
+        let client = |last| Some(IpAddr::from([192, 0, 2, last]));
+        places.set_limits(4, 4);
+        let first: Vec<_> = (0..4).map(|_| places.try_take_for(client(1)).expect("a free permit")).collect();
+        // All permits, and no place in the queue.
+        assert!(places.try_take_for(client(1)).is_none() && places.wait(HERE, client(1)).is_none());
+        assert!(places.take_refused() && !places.take_refused());
+        let mut second = places.wait(HERE, client(2)).expect("room");
+        places.set_limits(4, 3);
+        assert!(places.wait(HERE, client(1)).is_none(), "the share is the same");
+        drop(first);
+        let Some(Grant::Place(place)) = poll(&mut second) else { panic!("a permit") };
+        drop(second);
+        // The slot belongs to the permit now.
+        let more: Vec<_> = std::iter::from_fn(|| places.try_take_for(client(2))).collect();
+        assert_eq!(more.len(), 3);
+        drop((place, more));
+        assert_eq!(places.taken(), 0);
+        assert!(places.try_take_for(client(2)).is_some());
     }
 
     #[test]
