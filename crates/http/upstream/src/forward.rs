@@ -69,6 +69,8 @@ pub fn forward<'a>(
         let mut attempt = match journey.first() {
             Err(UpstreamError::NoServer) => {
                 Box::pin(group.await_servers()).await;
+                // This wait is no time of a server.
+                journey.started = Instant::now();
                 journey.first()?
             }
             first => first?,

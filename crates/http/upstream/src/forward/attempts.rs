@@ -55,13 +55,18 @@ impl Journey<'_> {
         // A login is valid at its server only, so it precedes `sticky` and the balance.
         let logged_in =
             PrivateConnections::of(self.connection).and_then(|private| private.server(self.group));
+        // Another server knows neither the login nor the session.
+        let is_assigned = logged_in.is_some() || self.assigned.is_some();
         let server = logged_in
             .or_else(|| self.assigned.clone())
             .or_else(|| self.group.choose(self.key, None))
             .ok_or(UpstreamError::NoServer)?;
         // Another server may have a free connection immediately.
-        let at_limit =
-            if self.retries > 0 && self.group.servers().len() > 1 { AtLimit::Fail } else { AtLimit::Wait };
+        let at_limit = if !is_assigned && self.retries > 0 && self.group.servers().len() > 1 {
+            AtLimit::Fail
+        } else {
+            AtLimit::Wait
+        };
         // The clock was read for the request already.
         let attempt = Attempt::since(self.started, server, Placement::Kept, at_limit);
         Ok(Attempt { may_pipeline: true, ..attempt })
@@ -73,6 +78,9 @@ impl Journey<'_> {
         if let UpstreamError::Closed(ConnectionError::Neighbour) = error {
             // Costs no retry, because the request itself has not failed.
             return Ok(Attempt { may_pipeline: false, begun: Instant::now(), ..last });
+        }
+        if matches!(error, UpstreamError::ServerLimit) && self.is_bound() {
+            return Err(error);
         }
         let closed = if let UpstreamError::Closed(closed) = &error { Some(closed) } else { None };
         let is_first = last.placement == Placement::Kept;
