@@ -8,7 +8,8 @@ const LEAVE: f64 = 0.8;
 /// Number of consecutive calm samples after which the level falls by one.
 const CALM: u32 = 5;
 
-/// A level that rises by at most one per sample, and falls by one after [`CALM`] samples below [`LEAVE`] of its threshold.
+/// A level that rises by at most one per sample, and falls by one after [`CALM`] samples below [`LEAVE`] of its threshold, or below
+/// the threshold of the level under it, if the thresholds of the source are close together.
 #[derive(Debug)]
 pub(crate) struct Ladder {
     level: Level,
@@ -45,7 +46,8 @@ impl Ladder {
             return Some(Change { before, now: self.level, source });
         }
         let (source, share) = foremost(values, before, counts)?;
-        if share >= LEAVE {
+        let below = foremost(values, Level::of(before.number() - 1), counts).map(|(_, share)| share);
+        if share >= LEAVE && below.is_none_or(|below| below >= 1.0) {
             self.calm = 0;
             return None;
         }
@@ -104,6 +106,18 @@ mod tests {
         let fallen = steps(&mut ladder, &values(Source::LoopDelay, 0.0), 10);
         assert_eq!(fallen, [Level::Elevated, Level::Normal]);
         assert_eq!(steps(&mut ladder, &values(Source::LoopDelay, 0.0), 50), [Level::Normal; 0]);
+    }
+
+    #[test]
+    fn a_level_of_memory_falls_with_the_memory() {
+        let mut ladder = Ladder::new();
+        steps(&mut ladder, &values(Source::Memory, 0.98), 9);
+        assert_eq!(ladder.level(), Level::Critical);
+        // Between the thresholds of the level and of the one under it.
+        assert_eq!(steps(&mut ladder, &values(Source::Memory, 0.95), 50), [Level::Normal; 0]);
+        let fallen = steps(&mut ladder, &values(Source::Memory, 0.8), 50);
+        assert_eq!(fallen, [Level::Severe, Level::High, Level::Elevated]);
+        assert_eq!(steps(&mut ladder, &values(Source::Memory, 0.6), 5), [Level::Normal]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl MemoryProbe {
         let total = self.stalls.as_ref().and_then(|file| read(file).ok()).and_then(|text| lost(&text));
         let before = std::mem::replace(&mut self.stalled, total);
         let lost = total.zip(before).map_or(Duration::ZERO, |(total, before)| total.saturating_sub(before));
-        // A late sample contains more than one interval.
+        // The clock of the kernel and that of the process differ a little.
         (lost.as_secs_f64() / interval.as_secs_f64()).min(1.0)
     }
 }

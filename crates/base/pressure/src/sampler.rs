@@ -1,7 +1,7 @@
 //! [`Sampler`]: turns samples of all sources into the level and the shares of refused work.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ladder::{Change, Ladder};
 use crate::level::{Level, Mode, SOURCES, Source};
@@ -23,9 +23,10 @@ const PROBE_AGE: u32 = 600;
 pub struct Sample([f64; SOURCES]);
 
 impl Sample {
-    /// Sets the value of `source`. Values that are no number count as 0.
+    /// Sets the value of `source`, at most 1: a longer delay would keep its level for long after its end. Values that are no number
+    /// count as 0.
     pub fn set(&mut self, source: Source, value: f64) {
-        self.0[source as usize] = if value.is_finite() { value.max(0.0) } else { 0.0 };
+        self.0[source as usize] = if value.is_finite() { value.clamp(0.0, 1.0) } else { 0.0 };
     }
 
     /// Sets the value of `source` to `part` of `whole`; 0 if there is no whole.
@@ -44,6 +45,8 @@ pub struct Sampler {
     shedding: Shedding,
     probe: Option<MemoryProbe>,
     probe_age: u32,
+    /// Time of the last read of the probe.
+    probed: Instant,
     mode: Mode,
 }
 
@@ -62,6 +65,7 @@ impl Sampler {
             shedding: Shedding::default(),
             probe: None,
             probe_age: 0,
+            probed: Instant::now(),
             mode: Mode::Shed,
         }
     }
@@ -98,7 +102,8 @@ impl Sampler {
     fn measure_memory(&mut self, sample: &mut Sample) {
         let Some(probe) = &mut self.probe else { return };
         sample.set(Source::Memory, probe.used());
-        sample.set(Source::Stalls, probe.stalled(INTERVAL));
+        sample.set(Source::Stalls, probe.stalled(self.probed.elapsed().max(INTERVAL)));
+        self.probed = Instant::now();
         self.probe_age += 1;
         if self.probe_age >= PROBE_AGE {
             // A container may get another limit while it runs.
@@ -155,6 +160,13 @@ mod tests {
         }
         assert_eq!(sampler.pressure().level(), Level::Normal);
         assert_eq!(ticks(&mut sampler, sample(Source::LoopDelay, 1.0), 10), Level::Critical);
+    }
+
+    #[test]
+    fn a_long_delay_has_no_longer_effect_than_a_short_one() {
+        let mut sampler = Sampler::without_memory(Pressure::new());
+        sampler.tick(sample(Source::LoopDelay, 30.0), Mode::Shed);
+        assert_eq!(ticks(&mut sampler, Sample::default(), 30), Level::Normal);
     }
 
     #[test]
