@@ -147,10 +147,19 @@ impl Watchdog {
         }
     }
 
-    /// Share of the longest queue of connections that wait to be accepted.
+    /// Share of the longest queue of connections that wait to be accepted, as a mean of the workers that turn: others relieve a
+    /// single one.
     pub(crate) fn accept_queue(&self) -> f64 {
-        let listeners = self.workers.iter().flat_map(|worker| &worker.listeners);
-        listeners.filter_map(|(socket, _)| accept_queue(socket).ok()).fold(0.0, f64::max)
+        let turning = self.workers.iter().zip(self.pulse.0.iter());
+        let turning = turning.filter(|(_, pulse)| !pulse.stuck.load(Ordering::Relaxed));
+        let longest = |worker: &Watched| {
+            let queues = worker.listeners.iter().filter_map(|(socket, _)| accept_queue(socket).ok());
+            queues.fold(0.0, f64::max)
+        };
+        let (sum, workers) = turning
+            .map(|(worker, _)| longest(worker))
+            .fold((0.0, 0_u32), |(sum, workers), longest| (sum + longest, workers + 1));
+        sum / f64::from(workers.max(1))
     }
 
     /// Closes the watchdog's copies of the listeners, so that the ports are closed once the workers have closed theirs.
