@@ -12,6 +12,9 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// Share of the limit from which the page cache is subtracted, which takes a read of a longer file.
 const NEAR: f64 = 0.8;
 
+/// Largest value of a group around that of the process, in proportion to the part of the latter.
+const OWN: f64 = 2.0;
+
 /// Longest text that is read, in bytes: `memory.stat` has about 2 KiB.
 const LONGEST: usize = 16 << 10;
 
@@ -31,6 +34,8 @@ fn groups_of_process() -> String {
 #[derive(Debug, PartialEq, Eq)]
 struct GroupLimit {
     folder: PathBuf,
+    /// Folder of the group of the process, which is the same one or below it.
+    own: PathBuf,
     limit: u64,
     version: Version,
 }
@@ -86,15 +91,15 @@ fn group_limits(groups: &str, root: &Path) -> Vec<GroupLimit> {
         }
     };
     let mut limits = Vec::new();
-    for (folder, version) in groups.lines().filter_map(folder_of) {
+    for (own, version) in groups.lines().filter_map(folder_of) {
         // The groups around count too: the limit of a pod or slice is in the group above that of the process.
-        for folder in folder.ancestors().take_while(|above| above.starts_with(root)) {
+        for folder in own.ancestors().take_while(|above| above.starts_with(root)) {
             let limit = |file: &&str| -> Option<u64> {
                 // `max`, the word for no limit, is no number and is left out here.
                 fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
             };
-            let own = version.limits().iter().filter_map(limit);
-            limits.extend(own.map(|limit| GroupLimit { folder: folder.to_owned(), limit, version }));
+            let group = |limit| GroupLimit { folder: folder.to_owned(), own: own.clone(), limit, version };
+            limits.extend(version.limits().iter().filter_map(limit).map(group));
         }
     }
     limits
@@ -115,6 +120,8 @@ pub(crate) struct MemoryProbe {
     limit: u64,
     version: Version,
     usage: File,
+    /// Use of the group of the process, if the limit is that of a group around it.
+    own_usage: Option<File>,
     statistics: Option<File>,
     /// Pressure Stall Information, where the kernel has it.
     stalls: Option<File>,
@@ -132,21 +139,30 @@ impl MemoryProbe {
     fn smallest(limits: Vec<GroupLimit>, machine: u64) -> Option<Self> {
         // A group of version 1 without a limit has one that no machine reaches.
         let limits = limits.into_iter().filter(|group| group.limit > 0 && group.limit < machine);
-        let GroupLimit { folder, limit, version } = limits.min_by_key(|group| group.limit)?;
+        let GroupLimit { folder, own, limit, version } = limits.min_by_key(|group| group.limit)?;
         Some(Self {
             limit,
             version,
             usage: File::open(folder.join(version.usage())).ok()?,
+            own_usage: File::open(own.join(version.usage())).ok().filter(|_| own != folder),
             statistics: File::open(folder.join("memory.stat")).ok(),
-            stalls: File::open(folder.join("memory.pressure")).ok(),
+            // Stalls of other groups are no reason to do less.
+            stalls: [own, folder].iter().find_map(|folder| File::open(folder.join("memory.pressure")).ok()),
             stalled: None,
         })
     }
 
-    /// Used part of the limit, without the page cache, which the system gives up for other uses.
+    /// Used part of the limit, without the page cache, which the system gives up for other uses. At most twice the part of the
+    /// group of the process, because less work frees no memory of other programs.
     pub(crate) fn used(&self) -> f64 {
+        let own = self.own_usage.as_ref().and_then(bytes_in);
+        let most = own.map_or(f64::INFINITY, |own| OWN * own as f64 / self.limit as f64);
+        self.used_of_group().min(most)
+    }
+
+    fn used_of_group(&self) -> f64 {
         let used = |bytes: u64| bytes as f64 / self.limit as f64;
-        let usage = read(&self.usage).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let usage = bytes_in(&self.usage).unwrap_or(0);
         if used(usage) < NEAR {
             return used(usage);
         }
@@ -167,6 +183,11 @@ impl MemoryProbe {
         // The clock of the kernel and that of the process differ a little.
         (lost.as_secs_f64() / interval.as_secs_f64()).min(1.0)
     }
+}
+
+/// The number in a file of the kernel.
+fn bytes_in(file: &File) -> Option<u64> {
+    read(file).ok()?.trim().parse().ok()
 }
 
 /// The beginning of a file of the kernel, which forms the text anew at each read.
@@ -255,6 +276,19 @@ mod tests {
         write(root, "free/memory.max", "max");
         write(root, "memory/free/memory.limit_in_bytes", "9223372036854771712");
         assert_eq!(used(root, "3:memory:/free\n0::/free\n"), None);
+    }
+
+    #[test]
+    fn memory_of_other_groups_counts_up_to_twice_the_own() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        write(root, "pod/memory.max", "1000");
+        write(root, "pod/memory.current", "980");
+        assert_eq!(used(root, "0::/pod/brisk\n"), Some(98), "without a use of its own");
+        write(root, "pod/brisk/memory.current", "50");
+        assert_eq!(used(root, "0::/pod/brisk\n"), Some(10));
+        write(root, "pod/brisk/memory.current", "700");
+        assert_eq!(used(root, "0::/pod/brisk\n"), Some(98));
     }
 
     #[test]
