@@ -143,6 +143,7 @@ mod tests {
         assert!((0..9).all(|_| ladder.step(&values, Source::is_held_by_connections).is_none()));
         // A full queue of keys refuses no request.
         let values = self::values(Source::KeyQueue, 10.0);
-        assert_eq!(steps(&mut ladder, &values, 9).last(), Some(&Level::Severe));
+        assert!((0..9).all(|_| ladder.step(&values, Source::concerns_requests).is_none()));
+        assert_eq!(steps(&mut ladder, &values, 9).last(), Some(&Level::High));
     }
 }

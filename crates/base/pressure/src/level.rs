@@ -90,14 +90,24 @@ impl Source {
     pub(crate) const fn thresholds(self) -> [f64; 4] {
         match self {
             Self::LoopDelay => [0.05, 0.1, 0.2, 0.3],
-            // Requests need no key, so a full queue refuses none.
-            Self::KeyQueue => [0.5, 0.75, 0.9, NEVER],
+            // Full handshakes are refused from the second one on, and nothing else: requests need no key.
+            Self::KeyQueue => [0.5, 0.75, NEVER, NEVER],
             Self::AcceptQueue => [0.1, 0.25, 0.5, 0.75],
             // Both have a limit of their own with a share for each client: small clients stay served.
             Self::Descriptors | Self::Budgets => [0.8, 0.9, NEVER, NEVER],
             Self::Memory => [0.85, 0.9, 0.94, 0.97],
             Self::Stalls => [0.1, 0.2, 0.4, 0.6],
         }
+    }
+
+    /// Whether the source refuses requests: all except for [`Self::KeyQueue`], because requests need no key.
+    pub(crate) const fn concerns_requests(self) -> bool {
+        !matches!(self, Self::KeyQueue)
+    }
+
+    /// Whether the source is [`Self::KeyQueue`].
+    pub(crate) const fn concerns_keys(self) -> bool {
+        matches!(self, Self::KeyQueue)
     }
 
     /// Whether the source is a resource that open connections hold, which their end frees.

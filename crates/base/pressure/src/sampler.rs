@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ladder::{Change, Ladder};
-use crate::level::{Level, Mode, SOURCES, Source};
+use crate::level::{Level, Mode, SOURCES, Source, Work};
 use crate::memory::MemoryProbe;
 use crate::pressure::Pressure;
-use crate::shedding::{KINDS, Shedding};
+use crate::shedding::{Handshakes, KINDS, Shedding};
 
 /// Interval at which [`Sampler::tick`] is to be called.
 pub const INTERVAL: Duration = Duration::from_millis(100);
@@ -42,7 +42,10 @@ pub struct Sampler {
     smoothed: [f64; SOURCES],
     all: Ladder,
     held: Ladder,
+    /// Of the queue of keys alone, which refuses no request.
+    keys: Ladder,
     shedding: Shedding,
+    handshakes: Handshakes,
     probe: Option<MemoryProbe>,
     probe_age: u32,
     /// Time of the last read of the probe.
@@ -62,7 +65,9 @@ impl Sampler {
             smoothed: [0.0; SOURCES],
             all: Ladder::new(),
             held: Ladder::new(),
+            keys: Ladder::new(),
             shedding: Shedding::default(),
+            handshakes: Handshakes::default(),
             probe: None,
             probe_age: 0,
             probed: Instant::now(),
@@ -84,18 +89,22 @@ impl Sampler {
         }
         self.pressure.set_values(&self.smoothed);
         if mode == Mode::Shed {
-            if let Some(change) = self.all.step(&self.smoothed, |_| true) {
-                self.log(change);
-            }
+            let of_keys = self.keys.step(&self.smoothed, Source::concerns_keys);
+            let of_requests = self.all.step(&self.smoothed, Source::concerns_requests);
+            of_keys.into_iter().chain(of_requests).for_each(|change| self.log(change));
             self.held.step(&self.smoothed, Source::is_held_by_connections);
             self.shedding.step(self.all.level());
+            self.handshakes.step(self.keys.level());
         } else if self.mode == Mode::Shed {
-            (self.all, self.held, self.shedding) = (Ladder::new(), Ladder::new(), Shedding::default());
+            (self.all, self.held, self.keys) = (Ladder::new(), Ladder::new(), Ladder::new());
+            (self.shedding, self.handshakes) = (Shedding::default(), Handshakes::default());
         }
         self.mode = mode;
-        self.pressure.set_levels(self.all.level(), self.held.level());
-        for index in 0..KINDS.len() {
-            self.pressure.set_share(index, self.shedding.share(index));
+        let level = Level::of(self.all.level().number().max(self.keys.level().number()));
+        self.pressure.set_levels(level, self.held.level());
+        for (index, kind) in KINDS.iter().enumerate() {
+            let of_keys = if *kind == Work::FullHandshake { self.handshakes.share() } else { 0.0 };
+            self.pressure.set_share(index, self.shedding.share(index).max(of_keys));
         }
     }
 
@@ -138,7 +147,6 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::level::Work;
 
     fn sample(source: Source, value: f64) -> Sample {
         let mut sample = Sample::default();
@@ -189,9 +197,12 @@ mod tests {
         let mut sampler = Sampler::without_memory(Pressure::new());
         let pressure = Arc::clone(sampler.pressure());
         ticks(&mut sampler, sample(Source::KeyQueue, 1.0), 50);
-        assert_eq!(pressure.level(), Level::Severe);
+        assert_eq!(pressure.level(), Level::High);
+        // Other work needs no key.
+        assert!(pressure.refuses(Work::FullHandshake));
+        assert!(!pressure.refuses(Work::Low) && !pressure.refuses(Work::Normal));
         sampler.tick(sample(Source::KeyQueue, 1.0), Mode::Observe);
-        assert!(pressure.level() == Level::Normal && !pressure.refuses(Work::Low));
+        assert!(pressure.level() == Level::Normal && !pressure.refuses(Work::FullHandshake));
         assert!(pressure.value(Source::KeyQueue) > 0.99);
     }
 

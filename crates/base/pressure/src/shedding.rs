@@ -47,6 +47,22 @@ impl Shedding {
     }
 }
 
+/// The share of full handshakes that is refused because of the queue of keys, from 0 to 1.
+#[derive(Debug, Default)]
+pub(crate) struct Handshakes(f64);
+
+impl Handshakes {
+    /// Takes the level of the queue of one sample.
+    pub(crate) fn step(&mut self, level: Level) {
+        let change = if level.is_at_least(Level::High) { 1.0 / 4.0 } else { -1.0 / 16.0 };
+        self.0 = (self.0 + change).clamp(0.0, 1.0);
+    }
+
+    pub(crate) const fn share(&self) -> f64 {
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
