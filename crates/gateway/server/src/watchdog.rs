@@ -232,6 +232,27 @@ mod tests {
     }
 
     #[test]
+    fn the_accept_queue_is_a_mean_of_the_workers_that_turn() {
+        let bound = || listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
+        let sockets = [bound().expect("a socket"), bound().expect("a socket")];
+        let address = sockets[0].local_addr().expect("an address");
+        let pulse = Pulse::new(2);
+        let workers = sockets.map(|socket| Watched { listeners: vec![(socket, 16)], beats: 0, looks: 0 });
+        let watchdog = Watchdog { pulse: Arc::clone(&pulse), workers: workers.into(), is_shared: false };
+        let _waiting = TcpStream::connect(address).expect("it listens");
+        let queue = || accept_queue(&watchdog.workers[0].listeners[0].0).expect("TCP_INFO");
+        while queue() < 1e-9 {
+            std::thread::yield_now();
+        }
+        let alone = queue();
+        assert!((watchdog.accept_queue() - alone / 2.0).abs() < 1e-9);
+        pulse.0[0].stuck.store(true, Ordering::Relaxed);
+        assert!(watchdog.accept_queue() < 1e-9, "the queue of a stuck worker concerns no other");
+        pulse.0[1].stuck.store(true, Ordering::Relaxed);
+        assert!(watchdog.accept_queue() < 1e-9);
+    }
+
+    #[test]
     fn sockets_that_others_serve_stay_in_service() {
         let free = listener::bind(&ListenerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0))));
         let address = free.and_then(|socket| socket.local_addr()).expect("a free port");
