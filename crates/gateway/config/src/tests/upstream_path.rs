@@ -99,6 +99,10 @@ fn a_wrong_path_for_upstreams_is_refused() {
     ] {
         refused(&route(lines), &format!("brisk.toml:{message}"));
     }
+}
+
+#[test]
+fn a_path_for_upstreams_needs_one() {
     refused(
         &route("strip_prefix = true").replace("upstream = \"app\"", "respond = {}"),
         "brisk.toml:10:16: host[0].route[0].strip_prefix: has no effect without `upstream`",
