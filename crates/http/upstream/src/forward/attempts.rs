@@ -31,6 +31,8 @@ pub(super) struct Attempt {
     pub(super) may_pipeline: bool,
     /// Whether the request may leave a silent server.
     pub(super) may_leave: Cell<bool>,
+    /// Whether a stale connection went before, whose end was perhaps that of its server.
+    follows_stale: bool,
 }
 
 /// A server for a request that leaves another one for a [`Repeat`] reason.
@@ -46,7 +48,8 @@ impl Attempt {
     }
 
     fn since(begun: Instant, server: Rc<Server>, placement: Placement, at_limit: AtLimit) -> Self {
-        Self { server, placement, at_limit, begun, may_pipeline: false, may_leave: Cell::new(true) }
+        let may_leave = Cell::new(true);
+        Self { server, placement, at_limit, begun, may_pipeline: false, may_leave, follows_stale: false }
     }
 }
 
@@ -106,13 +109,15 @@ impl Journey<'_> {
             return Ok(afresh(last.server));
         }
         let may_repeat = !was_sent || (self.may_repeat && closed.is_some());
-        if self.retries == 0 || !may_repeat {
+        // The retry was for the end of a connection, and now the server cannot be reached at all: another one gets the request.
+        let is_paid = last.follows_stale && !was_sent;
+        if (self.retries == 0 && !is_paid) || !may_repeat {
             return Err(error);
         }
-        self.retries -= 1;
+        self.retries -= u32::from(!is_paid);
         let left = Rc::clone(&last.server);
         let next = if stale {
-            afresh(last.server)
+            Attempt { follows_stale: true, ..afresh(last.server) }
         } else if let Some(server) = self.group.choose(self.key, Some(&last.server)) {
             elsewhere(server)
         } else if was_kept && closed.is_some() {

@@ -143,6 +143,23 @@ impl Origin {
         Self { address: listener.local_addr().expect("address"), counts: Rc::default() }
     }
 
+    /// Responds to one request with `ok`, and ends with its listener when the next one comes.
+    pub(super) async fn mortal() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let counts = Rc::<Counts>::default();
+        let origin = Self { address: listener.local_addr().expect("address"), counts: Rc::clone(&counts) };
+        spawn_local(async move {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let mut connection = RawConnection { stream, counts };
+            connection.read_head().await;
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+            connection.read_head().await;
+            // Before the connection, so that a further one is refused.
+            drop(listener);
+        });
+        origin
+    }
+
     /// Closes every connection.
     pub(super) fn close_all(&self) {
         self.counts.talks.borrow_mut().drain(..).for_each(|talk| talk.abort());

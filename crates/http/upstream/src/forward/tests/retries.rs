@@ -90,6 +90,19 @@ async fn any_request_goes_to_another_server_when_one_cannot_be_reached() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn a_request_of_a_server_that_ends_goes_to_another_one() {
+    let (mortal, good) = (Origin::mortal().await, Origin::serve(async |_| text("good")).await);
+    let mut front = Front::new(settings(&[&mortal, &good]));
+    let mut bodies = Vec::new();
+    for _ in 0..4 {
+        bodies.push(body_of(front.send(get("/")).await).await);
+    }
+    bodies.sort();
+    assert_eq!(bodies, ["good", "good", "good", "ok"]);
+    assert_eq!(mortal.requests(), 2);
+}
+
+#[tokio::test(flavor = "local")]
 async fn no_server_to_be_reached_is_a_bad_gateway() {
     let absent = [Origin::absent().await, Origin::absent().await];
     let mut front = Front::new(settings(&[&absent[0], &absent[1]]));
