@@ -2,7 +2,7 @@
 
 use crate::level::{Level, SOURCES, Source};
 
-/// Part of a threshold below which a value must fall before its level ends.
+/// Part of a threshold below which a value must fall before its [`Level`] ends.
 const LEAVE: f64 = 0.8;
 
 /// Number of consecutive calm samples after which the level falls by one.
@@ -21,7 +21,7 @@ pub(crate) struct Ladder {
 pub(crate) struct Change {
     pub(crate) before: Level,
     pub(crate) now: Level,
-    /// The source with the largest value, in proportion to the threshold of the higher level.
+    /// The [`Source`] with the largest value, in proportion to the threshold of the higher level.
     pub(crate) source: Source,
 }
 
@@ -34,7 +34,7 @@ impl Ladder {
         self.level
     }
 
-    /// Takes one sample of the sources that `counts` includes.
+    /// Takes one sample of the [`Source`]s that `counts` includes.
     pub(crate) fn step(&mut self, values: &[f64; SOURCES], counts: fn(Source) -> bool) -> Option<Change> {
         let before = self.level;
         if let Some((source, share)) = foremost(values, Level::of(before.number() + 1), counts)

@@ -38,7 +38,7 @@ impl Pressure {
         Arc::default()
     }
 
-    /// The level of all sources.
+    /// The [`Level`] of all [`Source`]s.
     pub fn level(&self) -> Level {
         // Relaxed, here and below: the numbers guard no other memory.
         Level::of(self.level.load(Ordering::Relaxed))
@@ -88,7 +88,7 @@ impl Pressure {
         f64::from(self.values[source as usize].load(Ordering::Relaxed)) / THOUSAND
     }
 
-    /// The source that causes the level, or is nearest to one.
+    /// The [`Source`] that causes the [`Level`], or is nearest to one.
     pub fn foremost(&self) -> Source {
         let share = |source: &Source| self.value(*source) / source.thresholds()[0];
         let sources = Source::ALL.iter().copied();

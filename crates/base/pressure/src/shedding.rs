@@ -13,7 +13,7 @@ pub(crate) const KINDS: [Work; 3] = [Work::Low, Work::FullHandshake, Work::Norma
 pub(crate) struct Shedding(f64);
 
 impl Shedding {
-    /// Takes the level of one sample.
+    /// Takes the [`Level`] of one sample.
     pub(crate) fn step(&mut self, level: Level) {
         let (needed, rise) = match self.0 {
             ..1.0 => (Level::High, 1.0 / 4.0),

@@ -103,7 +103,7 @@ impl OwnDelay {
     }
 }
 
-/// Time for which the calling thread has used a processor.
+/// Time for which the calling thread has used a processor ([`ClockId::ThreadCPUTime`]).
 fn used() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))

@@ -23,12 +23,12 @@ use crate::load::{Meter, OwnDelay};
 use crate::service::{DatagramSocket, Service};
 use crate::watchdog::BEAT;
 
-/// Turns of connections between two polls of the sockets. A turn with a long response takes 0.3 ms, so tokio's 61 would leave
+/// Turns of connections between two polls of the sockets. A turn with a long response takes 0.3 ms, so `tokio`'s 61 would leave
 /// a new request unseen for 20 ms while many such answers are under way; looking costs a system call.
 const TURNS: u32 = 8;
 
 /// Number of threads per worker for reading files and resolving upstream names. Each takes up to 1 MiB, and a client
-/// can request many files at once; tokio's default of 512 would allow half a GiB.
+/// can request many files at once; `tokio`'s default of 512 would allow half a GiB.
 const FILE_THREADS: usize = 16;
 
 const PANICKED: &str = "it panicked, as the log says";

@@ -166,8 +166,10 @@ impl PasswordFiles {
     /// Those of [`Passwords::read`].
     pub fn read(&self, path: &Path, text: &str) -> Result<Arc<Passwords>, Vec<LineError>> {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the files that no configuration uses any more: each renamed file would leave an entry otherwise.
         files.retain(|_, passwords| passwords.strong_count() > 0);
         let known = files.get(path).and_then(Weak::upgrade);
+        // Under the key of the earlier reading, because each reading has a random key of its own.
         if let Some(known) = known.filter(|known| known.content == mark(&known.key, text.as_bytes())) {
             return Ok(known);
         }

@@ -118,6 +118,7 @@ impl Conditions {
     }
 
     fn permits_method(&self, request: &Examined<'_>) -> bool {
+        // The method of a WebSocket depends on the version of HTTP, and a condition must not.
         let method = if request.is_tunnel { &Method::GET } else { request.method };
         let is_one = |permitted: &Method| {
             permitted == method || (*permitted == Method::GET && *method == Method::HEAD)

@@ -19,6 +19,7 @@ impl Share {
 
     /// The share of `percent`, rounded to a step of 0.01; `None` outside of 0 to 100.
     pub fn of_percent(percent: f64) -> Option<Self> {
+        // A range contains no NaN, which the conversion to a number would make 0.
         let is_valid = (0.0..=100.0).contains(&percent);
         is_valid.then(|| Self((percent * f64::from(STEPS / 100)).round() as u16))
     }

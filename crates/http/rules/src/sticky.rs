@@ -66,6 +66,7 @@ impl StickySettings {
 
 impl fmt::Debug for StickySettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the key, with which a reader of a log could guess the addresses in cookies.
         formatter.debug_struct("StickySettings").field("cookie", &self.cookie).finish_non_exhaustive()
     }
 }

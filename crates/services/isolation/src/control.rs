@@ -127,7 +127,7 @@ pub(crate) enum Received<M> {
     End,
 }
 
-/// One end of the pair of sockets.
+/// One end of the pair of sockets (`SEQPACKET`).
 #[derive(Debug)]
 pub(crate) struct Control(OwnedFd);
 

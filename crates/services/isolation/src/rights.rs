@@ -62,7 +62,7 @@ pub(crate) fn give_up(had_rights: bool) -> io::Result<Left> {
     Ok(if had_rights { Left::GaveUp } else { Left::SameUser })
 }
 
-/// Writes a line to standard error if this does not block: the reader may be gone or stalled.
+/// Writes a line to `stderr` if this does not block: the reader may be gone or stalled.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     let mut stderr = io::stderr();
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

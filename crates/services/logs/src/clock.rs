@@ -21,6 +21,7 @@ struct Stamp {
 }
 
 thread_local! {
+    // No line has this second, so the first line of a thread formats its own.
     static STAMP: RefCell<Stamp> = const { RefCell::new(Stamp { second: u64::MAX, common: String::new(), rfc3339: String::new() }) };
 }
 

@@ -323,6 +323,7 @@ impl Socket {
                 }
                 result => result.map(drop),
             },
+            // These take whole batches, in `send_frames` and `export`.
             Self::Tcp(_) | Self::Exporter => Ok(()),
         }
     }

@@ -70,6 +70,7 @@ fn has_built_in_page(host: &Host) -> bool {
 }
 
 fn is_local(name: &str) -> bool {
+    // Whole labels only: `mylocalhost` does not end with the label `localhost`.
     let ends_with =
         |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     LOCAL.iter().any(ends_with) || name.parse::<IpAddr>().is_ok()

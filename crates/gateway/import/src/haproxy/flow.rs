@@ -73,7 +73,7 @@ pub(crate) enum Next {
     Rule,
     /// The next kind of rules, as after `Action::Allow`.
     Segment,
-    /// Rules of the backend that was chosen.
+    /// Rules of the `backend` that was chosen.
     Entered,
     /// The requests have their response.
     End,

@@ -17,7 +17,7 @@ use crate::haproxy::sample::Sample;
 use crate::haproxy::template::Place;
 use crate::toml::{self, Keys};
 
-/// Hosts of one frontend at most.
+/// Hosts of one `frontend` at most.
 const MOST_HOSTS: usize = 20_000;
 
 /// The [`Program`] of a proxy with the [`Conditions`] that read it.

@@ -15,7 +15,7 @@ use crate::haproxy::unit::Unit;
 use crate::table::Table;
 use crate::toml::{self, Keys};
 
-/// Advice for a frontend that is not carried.
+/// Advice for a `frontend` that is not carried.
 const BY_HAND: &str = "write [[tcp]] by hand; until then brisk does not listen at the address";
 
 impl<'a> Context<'a> {

@@ -102,7 +102,7 @@ impl Request {
         self.kind == Match::Exact && self.sample.converters.iter().all(is_case)
     }
 
-    /// Whether letters of any case match. None if a converter changes the sample in another way.
+    /// Whether letters of any case match. `None` if a converter changes the sample in another way.
     pub(crate) fn is_folded(&self, texts: &[String]) -> Option<bool> {
         let mut ignore_case = self.ignore_case;
         for Call { name, .. } in &self.sample.converters {
@@ -230,7 +230,7 @@ fn pattern_of(kind: Match, text: &str, ignore_case: bool) -> Result<Pattern, Str
     Ok(pattern)
 }
 
-/// The text without percent-encoding. None if it has an encoded slash or percent sign, because paths of brisk have none.
+/// The text without percent-encoding. `None` if it has an encoded slash or percent sign, because paths of brisk have none.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -80,7 +80,8 @@ fn expression(kind: Match, text: &str, is_list: bool) -> Result<String, String> 
 /// Reason for texts that HAProxy compares with each value.
 const COMMA: &str = "HAProxy compares each value between commas alone: write the test with req.fhdr";
 
-/// An expression for one of the values between commas, without the spaces around it. None if a match could reach beyond one value.
+/// An expression for one of the values between commas, without the spaces around it. `None` if a match could reach beyond one
+/// value.
 fn element(expression: &str) -> Option<String> {
     let tokens = dialect::tokens(expression);
     let is_literal = |at: usize| {

@@ -17,7 +17,7 @@ use crate::toml;
 /// Variables with the whole path of the client.
 const PATHS: [&str; 3] = ["uri", "document_uri", "request_uri"];
 
-/// Directives with which a location sends scripts to an application server.
+/// Directives with which a `location` sends scripts to an application server.
 const SCRIPTS: [&str; 3] = ["fastcgi_pass", "uwsgi_pass", "scgi_pass"];
 
 impl<'a> Site<'_, 'a> {

@@ -251,7 +251,7 @@ impl Context<'_> {
         Ok(any_of(any.concat(), negated != flip))
     }
 
-    /// The condition for one line of a map.
+    /// The condition for one line of a `map`.
     pub(crate) fn line_condition(map: &Directive, line: &Directive) -> Result<Vec<When>, String> {
         if let Some((between, other)) = method_map::parts(map.arg(0)) {
             return method_map::key_tests(&line.name, between, other);

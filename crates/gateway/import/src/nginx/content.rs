@@ -144,7 +144,7 @@ impl<'a> Site<'_, 'a> {
         Self::restricted(location, at, when, keys)
     }
 
-    /// The action of a location. Errors are in the report already.
+    /// The action of a `location`. Errors are in the report already.
     pub(crate) fn action(
         &self,
         flow: &Flow<'_, 'a>,

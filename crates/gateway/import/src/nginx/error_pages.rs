@@ -161,7 +161,7 @@ impl<'a> Site<'_, 'a> {
         })
     }
 
-    /// Whether the response of an internal location is a page.
+    /// Whether the response of an `internal` location is a page.
     pub(crate) fn is_page(&self, location: &Location<'a>) -> bool {
         let pages = self.index.pages.get_or_init(|| {
             let own = self.locations.iter().flat_map(|location| location.scope.own());

@@ -290,7 +290,7 @@ impl<'a> Site<'_, 'a> {
         Ok(())
     }
 
-    /// Kind of the location that has a directive in its own block.
+    /// Kind of the `location` that has a directive in its own block.
     pub(crate) fn owner<'s>(&'s self, line: &Directive, flow: &Flow<'s, 'a>) -> Option<&'s Kind> {
         let has_line = |location: &&Location<'a>| location.scope.own().iter().any(|own| own.id == line.id);
         let owner = [flow.location].into_iter().chain(&self.locations).find(has_line);

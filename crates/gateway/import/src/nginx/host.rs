@@ -1,4 +1,4 @@
-//! Hosts: names, certificates and settings of a server.
+//! Hosts: names, certificates and settings of a `server`.
 
 use crate::directive::Directive;
 use crate::nginx::condition::is_host_condition;
@@ -26,7 +26,7 @@ pub(crate) struct Host {
 #[derive(Debug)]
 pub(crate) struct Neighbours<'s, 'a> {
     pub(crate) servers: &'s [Server<'a>],
-    /// Certificates of the first server with TLS.
+    /// Certificates of the first `server` with TLS.
     pub(crate) certificates: Option<String>,
     /// Whether the file has addresses for HTTPS.
     pub(crate) has_tls: bool,

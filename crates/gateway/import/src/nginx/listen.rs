@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::directive::Directive;
 use crate::nginx::scope::Scope;
 
-/// An address of a server.
+/// An address of a `server`.
 #[expect(clippy::struct_excessive_bools, reason = "the words of `listen`")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listen {
@@ -57,7 +57,7 @@ pub(crate) fn address(text: &str) -> Option<String> {
     bare.parse::<std::net::IpAddr>().ok().map(|_| format!("{host}:{port}"))
 }
 
-/// A server of nginx.
+/// A `server` of nginx.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<'a> {
     pub(crate) directive: &'a Directive,
@@ -139,7 +139,7 @@ fn only_redirects(block: &[Directive]) -> bool {
     found
 }
 
-/// Whether a location is for validations of certificates over HTTP.
+/// Whether a `location` is for validations of certificates over HTTP.
 pub(crate) fn is_challenge(location: &Directive) -> bool {
     location.args.iter().any(|arg| arg.contains(".well-known/acme-challenge"))
 }
@@ -210,7 +210,7 @@ fn hosts(servers: &[Server<'_>]) -> BTreeSet<String> {
     hosts.map(|(host, _)| if host == "[::]" { "0.0.0.0" } else { host }.to_owned()).collect()
 }
 
-/// The scope inside of a server.
+/// The scope inside of a `server`.
 pub(crate) fn scope<'a>(http: &Scope<'a>, server: &Server<'a>) -> Scope<'a> {
     http.child(server.directive.inner())
 }

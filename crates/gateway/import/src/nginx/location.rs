@@ -16,7 +16,7 @@ use crate::toml::{self, Keys};
 /// Length of a path at most, in bytes.
 const LONGEST: usize = 4096;
 
-/// Kind of a location.
+/// Kind of a `location`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Exact(String),
@@ -32,18 +32,18 @@ pub(crate) enum Kind {
     Named(String),
 }
 
-/// A location with the blocks around it.
+/// A `location` with the blocks around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Location<'a> {
     pub(crate) kind: Kind,
     pub(crate) scope: Scope<'a>,
-    /// None for the paths that no location names.
+    /// `None` for the paths that no `location` names.
     pub(crate) directive: Option<&'a Directive>,
-    /// Number of the location around it.
+    /// Number of the `location` around it.
     pub(crate) parent: Option<usize>,
     /// Whether it stands for a location that brisk cannot find, so that its route refuses requests.
     pub(crate) refused: bool,
-    /// Position among the locations of the server.
+    /// Position among the locations of the `server`.
     pub(crate) number: usize,
     /// The compiled expression, if it is one that is kept.
     pub(crate) matcher: OnceCell<Regex>,
@@ -69,7 +69,7 @@ impl<'a> Location<'a> {
         pattern::fits(self.starts.get_or_init(|| pattern::fixed_starts(pattern)), *ignore_case, prefix)
     }
 
-    /// Whether it is for internal redirects only.
+    /// Whether it is for `internal` redirects only.
     pub(crate) fn is_internal(&self) -> bool {
         self.scope.level("internal") > 0
     }
@@ -125,13 +125,13 @@ pub(crate) struct Effort {
 
 impl Effort {
     // Each `if` doubles the flows of a location, and `try_files` and `error_page` can lead back to it.
-    /// Steps for one server at most.
+    /// Steps for one `server` at most.
     const MOST: usize = 20_000;
 
     /// Steps inside each other at most.
     const DEEPEST: usize = 48;
 
-    /// Comparisons of paths with expressions for one server at most.
+    /// Comparisons of paths with expressions for one `server` at most.
     const COMPARISONS: usize = 5_000_000;
 
     /// Whether all steps, or all comparisons, are made.
@@ -180,13 +180,13 @@ pub(crate) struct Index {
     pub(crate) pages: OnceCell<BTreeSet<usize>>,
 }
 
-/// Directives of the rewrite module, which nginx executes in their order.
+/// Directives of the `rewrite` module, which nginx executes in their order.
 pub(crate) fn program(block: &[Directive]) -> Vec<&Directive> {
     let names = ["if", "rewrite", "return", "set", "break"];
     block.iter().filter(|directive| names.contains(&&*directive.name)).collect()
 }
 
-/// The location for paths that no location names.
+/// The `location` for paths that no location names.
 pub(crate) fn everything<'a>(scope: &Scope<'a>) -> Location<'a> {
     let kind = Kind::Prefix { path: "/".to_owned(), stop: false };
     Location::new(kind, scope.child(&[]), None, None)
@@ -197,7 +197,7 @@ pub(crate) fn has_parameters(text: &str) -> bool {
     dialect::tokens(text).iter().any(|token| matches!(*token, ";" | "\\;"))
 }
 
-/// Kind and path of a location.
+/// Kind and path of a `location`.
 pub(crate) fn kind(directive: &Directive) -> Result<Kind, String> {
     let (modifier, text) = match directive.args.as_slice() {
         // nginx accepts a modifier without a space behind it. Longer modifiers are tried first.

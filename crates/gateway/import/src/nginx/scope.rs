@@ -58,7 +58,7 @@ impl<'a> Scope<'a> {
         Self { blocks: self.blocks.iter().cloned().chain([block]).collect(), around: self.around }
     }
 
-    /// The scope inside of a location.
+    /// The scope inside of a `location`.
     pub(crate) fn location(&self, block: &'a [Directive]) -> Self {
         Self { around: self.blocks.len(), ..self.child(block) }
     }

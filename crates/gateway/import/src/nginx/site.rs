@@ -20,7 +20,7 @@ use crate::toml::{self, Keys};
 /// Bytes of compiled expressions that are kept for a server at most.
 const KEPT: usize = 128 << 20;
 
-/// A server of the input.
+/// A `server` of the input.
 #[derive(Debug)]
 pub(crate) struct Site<'c, 'a> {
     pub(crate) context: &'c Context<'a>,
@@ -28,7 +28,7 @@ pub(crate) struct Site<'c, 'a> {
     pub(crate) locations: Vec<Location<'a>>,
     /// Rules that the host has for all routes.
     pub(crate) inherited: Inherited,
-    /// Directives of the rewrite module in the server.
+    /// Directives of the `rewrite` module in the `server`.
     pub(crate) program: Vec<&'a Directive>,
     /// Pages for errors that are responses of routes.
     pub(crate) pages: RefCell<Pages>,
@@ -50,7 +50,7 @@ pub(crate) struct Pages {
 }
 
 impl<'c, 'a> Site<'c, 'a> {
-    /// Gathers the locations of a server.
+    /// Gathers the locations of a `server`.
     pub(crate) fn new(context: &'c Context<'a>, server: &Server<'a>) -> Self {
         let scope = context.http.child(server.directive.inner());
         let mut steps = program(server.directive.inner());
@@ -308,7 +308,7 @@ impl<'c, 'a> Site<'c, 'a> {
         }
     }
 
-    /// Whether applications name paths of an internal location: one with files or a server, and no other directive leads there.
+    /// Whether applications name paths of an `internal` location: one with files or a server, and no other directive leads there.
     fn is_target(&self, location: &Location<'a>) -> bool {
         let Kind::Prefix { path, .. } = &location.kind else { return false };
         let sources = ["root", "alias", "proxy_pass"];
@@ -316,7 +316,7 @@ impl<'c, 'a> Site<'c, 'a> {
         location.is_internal() && has_source() && !leads(self.scope.own(), path)
     }
 
-    /// Whether applications may name paths of internal locations.
+    /// Whether applications may name paths of `internal` locations.
     pub(crate) fn has_targets(&self, scope: &Scope<'a>) -> bool {
         let ignored = scope.one("proxy_ignore_headers");
         let has_targets = || self.locations.iter().any(|location| self.is_target(location));

@@ -10,7 +10,7 @@ use crate::toml::Keys;
 const SOURCES: [&str; 3] = [".php", ".phtml", ".phar"];
 
 impl<'a> Site<'_, 'a> {
-    /// Whether a location leads to scripts.
+    /// Whether a `location` leads to scripts.
     pub(crate) fn has_scripts(&self) -> bool {
         let has_one = || self.locations.iter().any(|other| other.scope.one("fastcgi_pass").is_some());
         *self.index.has_scripts.get_or_init(has_one)
