@@ -54,11 +54,13 @@ http {
 
 #[test]
 fn a_difference_is_shown_with_both_responses() {
-    // Without `root`, nginx has the page of its package.
+    // Without `root`, nginx has the page of its package, and it types texts by the path.
     let finished = check("server { listen 80; server_name a.example; location /echo/ { return 200 $uri; } }");
     let text = finished.text();
     let found = "GET http://a.example/ at 0.0.0.0:80\n    status: nginx \"200\", brisk \"404\"\n";
-    assert!(text.contains(found) && !text.contains("/echo/"), "{text}");
+    assert!(text.contains(found), "{text}");
+    let found = "/echo/a%20b.html at 0.0.0.0:80\n    content-type: nginx \"text/html\", brisk \"text/plain\"\n";
+    assert!(text.contains(found), "{text}");
     assert!(!finished.status.success() && text.contains("responses differ"), "{text}");
 }
 
