@@ -59,7 +59,8 @@ fn a_difference_is_shown_with_both_responses() {
     let text = finished.text();
     let found = "GET http://a.example/ at 0.0.0.0:80\n    status: nginx \"200\", brisk \"404\"\n";
     assert!(text.contains(found), "{text}");
-    let found = "/echo/a%20b.html at 0.0.0.0:80\n    content-type: nginx \"text/html\", brisk \"text/plain\"\n";
+    let found =
+        "/echo/a%20b.html at 0.0.0.0:80\n    content-type: nginx \"text/html\", brisk \"text/plain\"\n";
     assert!(text.contains(found), "{text}");
     assert!(!finished.status.success() && text.contains("responses differ"), "{text}");
 }
