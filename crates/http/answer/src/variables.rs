@@ -76,11 +76,7 @@ impl Values for HeadValues<'_> {
             Variable::Target => {
                 out.extend_from_slice(uri.path_and_query().map_or(b"/", |target| target.as_str().as_bytes()));
             }
-            Variable::Host => {
-                // One spelling, because keys of limits and signed links depend on it.
-                let host = host_of(authority_of(head)).unwrap_or_default();
-                out.extend_from_slice(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase().as_bytes());
-            }
+            Variable::Host => append_host(out, authority_of(head)),
             Variable::Time => {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 // A vector takes all bytes.
@@ -121,5 +117,38 @@ fn of_connection(variable: &Variable, record: &ConnectionRecord, out: &mut Vec<u
         Variable::TlsCipher => text(tls.and_then(|tls| tls.suite.name()), out),
         Variable::TlsServerName => text(tls.and_then(|tls: &TlsFacts| tls.server_name.as_deref()), out),
         _ => {}
+    }
+}
+
+/// Appends the host of an authority, as `{request.host}` has it; nothing if the authority is malformed.
+fn append_host(out: &mut Vec<u8>, authority: &str) {
+    // One spelling, because keys of limits and signed links depend on it.
+    let host = host_of(authority).unwrap_or_default();
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    if host.contains(':') {
+        // RFC 3986 section 3.2.2: the form of URLs.
+        out.extend([b"[", host.as_bytes(), b"]"].concat());
+    } else {
+        out.extend(host.into_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_one_spelling_which_fits_urls() {
+        for (authority, host) in [
+            ("A.example:443", "a.example"),
+            ("a.example.", "a.example"),
+            ("[ABCD::1]:443", "[abcd::1]"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("a@b", ""),
+        ] {
+            let mut out = Vec::new();
+            append_host(&mut out, authority);
+            assert_eq!(String::from_utf8(out).as_deref(), Ok(host), "{authority}");
+        }
     }
 }
