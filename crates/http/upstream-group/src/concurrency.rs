@@ -190,7 +190,7 @@ impl Concurrency {
 mod tests {
     use super::*;
 
-    /// A server that answers `rate` requests per second, whatever it gets, at the end of each tenth of a second.
+    /// A server that answers `rate` requests per second of any number, at the end of each tenth of a second.
     fn overload(concurrency: &Concurrency, rate: u64, in_flight: i64) -> Option<LimitChange> {
         let answered = rate / 10;
         let micros = answered * (in_flight as u64 * 1_000_000 / rate);

@@ -145,7 +145,7 @@ impl Keepers {
         self.standby.iter().for_each(|standby| standby.close());
     }
 
-    /// Whether a keeper is running that this process has started. Leaves its other children to those who started them.
+    /// Whether a keeper is running that this process has started. The status of its other children is left to the code that started them.
     pub(crate) fn are_running(&mut self) -> bool {
         self.started.iter_mut().any(|keeper| matches!(keeper.try_wait(), Ok(None)))
     }

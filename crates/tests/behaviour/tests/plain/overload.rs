@@ -135,7 +135,7 @@ impl Load {
 
 #[test]
 fn an_overloaded_server_gets_fewer_requests_and_other_routes_are_served() {
-    // One request at a time, whatever the number of connections is.
+    // One request at a time, over any number of connections.
     let turn = Mutex::new(());
     let slow = Origin::answering(move |_, stream| {
         let turn = turn.lock().expect("no panic");

@@ -208,7 +208,7 @@ fn a_small_server_keeps_its_throughput_with_the_least_limit() {
     assert!(simulation.limiter.limit().is_some_and(|limit| limit.requests <= 8));
 }
 
-/// Asserts that a server that processes all requests at once is not limited, whatever the times are that these take.
+/// Asserts that a server that processes all requests at once is not limited, however long the requests take.
 #[track_caller]
 fn stays_open(rates: &[(f64, f64)], service: impl Fn(f64, u64) -> f64 + Copy) {
     let mut simulation = Simulation::new(usize::MAX);
