@@ -172,7 +172,8 @@ impl Fault {
             | Self::Handshakes => &[],
             // A connection that a gateway accepted a moment before its drain may close before its first request, too.
             Self::Upgrades | Self::GatewayTerminated => &[Failure::Stale, Failure::Closed, Failure::Unsafe],
-            Self::Descriptors => &[Failure::Stale],
+            // The silent clients have the address of the visitors, so a connection of a visitor gives way before its first request too.
+            Self::Descriptors => &[Failure::Stale, Failure::Closed],
             Self::GatewayKilled => &[Failure::Stale, Failure::Closed, Failure::Cut, Failure::Unsafe],
             Self::KeyServersKilled => &[Failure::Handshake],
             Self::UpstreamKilled | Self::UpstreamStopped | Self::Partition => {
