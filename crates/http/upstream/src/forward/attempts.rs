@@ -109,8 +109,8 @@ impl Journey<'_> {
             return Ok(afresh(last.server));
         }
         let may_repeat = !was_sent || (self.may_repeat && closed.is_some());
-        // The retry was for the end of a connection, and now the server cannot be reached at all: another one gets the request.
-        let is_paid = last.follows_stale && !was_sent;
+        // The retry was for the end of a connection, and now a new one to the server fails too: another server gets the request.
+        let is_paid = last.follows_stale;
         if (self.retries == 0 && !is_paid) || !may_repeat {
             return Err(error);
         }

@@ -103,6 +103,27 @@ async fn a_request_of_a_server_that_ends_goes_to_another_one() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn a_request_of_a_server_behind_another_one_that_stays_goes_to_another_one() {
+    // As a balancer whose only server ends.
+    let left = Origin::raw(async |mut stream, number| {
+        stream.read_head().await;
+        if number == 0 {
+            stream.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+            stream.read_head().await;
+        }
+    })
+    .await;
+    let good = Origin::serve(async |_| text("good")).await;
+    let mut front = Front::new(settings(&[&left, &good]));
+    let mut bodies = Vec::new();
+    for _ in 0..4 {
+        bodies.push(body_of(front.send(get("/")).await).await);
+    }
+    bodies.sort();
+    assert_eq!(bodies, ["good", "good", "good", "ok"]);
+}
+
+#[tokio::test(flavor = "local")]
 async fn no_server_to_be_reached_is_a_bad_gateway() {
     let absent = [Origin::absent().await, Origin::absent().await];
     let mut front = Front::new(settings(&[&absent[0], &absent[1]]));
