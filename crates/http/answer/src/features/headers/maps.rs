@@ -10,7 +10,7 @@ use brisk_rules::{GroupPattern, Map, MapPattern, Maps, Outcome, Template, Variab
 use super::map_keys;
 use crate::features::{Context, conditions};
 
-/// Tables that refer to each other at most, one after another, so that a lookup has few steps.
+/// Maximum number of tables that refer to each other, one after another.
 const DEEPEST: usize = 8;
 
 /// Maximum number of look-ups for one look-up in a table. Results with several tables multiply at each of [`DEEPEST`] levels.
